@@ -99,13 +99,7 @@ impl List {
     fn new(server: &'static str, address: SocketAddr, request: Vec<u8>) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            server,
-            stream,
-            request,
-            times: vec![],
-            bytes: 0,
-        }
+        Self { server, stream, request, times: vec![], bytes: 0 }
     }
 
     fn print(&mut self, what: &str) {
@@ -139,10 +133,7 @@ fn change(
     of: impl Fn(usize) -> Vec<u8> + Sync,
 ) {
     let measured = run(agent.address, clients, changes, &of);
-    let answer = exchange(
-        &mut TcpStream::connect(agent.address).unwrap(),
-        &of(changes),
-    );
+    let answer = exchange(&mut TcpStream::connect(agent.address).unwrap(), &of(changes));
     let floor = run(echo(of(0).len(), answer.len()), clients, changes, &of);
     println!(
         "  {what:8} {clients:3}: {:7.0}/s  {:6.2} ms  {:6.2} ms   floor {:7.0}/s   ratio {:.3}",
@@ -155,19 +146,11 @@ fn change(
 }
 
 fn creation(at: usize) -> Vec<u8> {
-    request(
-        "PUT",
-        &format!("/v1/volume/csi/v{at}/create"),
-        Some(&volume(at, None)),
-    )
+    request("PUT", &format!("/v1/volume/csi/v{at}/create"), Some(&volume(at, None)))
 }
 
 fn registration(at: usize, external: &str) -> Vec<u8> {
-    request(
-        "PUT",
-        &format!("/v1/volume/csi/v{at}"),
-        Some(&volume(at, Some(external))),
-    )
+    request("PUT", &format!("/v1/volume/csi/v{at}"), Some(&volume(at, Some(external))))
 }
 
 fn volume(at: usize, external: Option<&str>) -> Value {

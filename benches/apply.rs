@@ -59,9 +59,8 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn start_up() {
-    let mut times: Vec<Duration> = (0..50)
-        .map(|_| finish(Command::new(PROGRAM).arg("--version")).time)
-        .collect();
+    let mut times: Vec<Duration> =
+        (0..50).map(|_| finish(Command::new(PROGRAM).arg("--version")).time).collect();
     times.sort_unstable();
     println!(
         "--version: best {:.1} ms, median {:.1} ms",
@@ -82,11 +81,8 @@ fn plan() {
     for _ in 0..3 {
         let sockets = bare_sockets(&agent);
         let library = bare_library(&agent);
-        let Used { time, memory, .. } = finish(
-            client(&agent)
-                .args(["plan", "--no-provider", "-f"])
-                .arg(&file),
-        );
+        let Used { time, memory, .. } =
+            finish(client(&agent).args(["plan", "--no-provider", "-f"]).arg(&file));
         let ratio = |floor: Duration| time.as_secs_f64() / floor.as_secs_f64();
         println!(
             "plan of {PLANNED}: {:.0} ms, {memory}; bare GETs with the same library {:.0} ms, ratio {:.2}; with sockets {:.0} ms, ratio {:.2}",
@@ -98,10 +94,7 @@ fn plan() {
         );
     }
     let Used { time, .. } = finish(Command::new(PROGRAM).args(["validate", "-f"]).arg(&file));
-    println!(
-        "  of that, reading and validating the file: {:.0} ms",
-        milliseconds(time)
-    );
+    println!("  of that, reading and validating the file: {:.0} ms", milliseconds(time));
 }
 
 /// Plans a set of which nothing has changed: its volumes are listed, and none is read.
@@ -117,11 +110,8 @@ fn plan_unchanged_set() {
     for _ in 0..3 {
         let list = bare_list(&agent);
         let mut plan = client(&agent);
-        let Used {
-            time,
-            processor,
-            memory,
-        } = finish(plan.args(["plan", "-f"]).arg(&file).args(set));
+        let Used { time, processor, memory } =
+            finish(plan.args(["plan", "-f"]).arg(&file).args(set));
         println!(
             "plan of an unchanged set of {PLANNED}: {:.0} ms, processor time {:.0} ms, {memory}; bare list {:.0} ms, ratio {:.2}",
             milliseconds(time),
@@ -134,17 +124,12 @@ fn plan_unchanged_set() {
 
 /// Reads every page of the list of volumes, and ignores what they contain.
 fn bare_list(agent: &Agent) -> Duration {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let http = library();
         let started = Instant::now();
-        let list = format!(
-            "http://{}/v1/volumes?type=csi&namespace=default&per_page=2000",
-            agent.address
-        );
+        let list =
+            format!("http://{}/v1/volumes?type=csi&namespace=default&per_page=2000", agent.address);
         let mut next = String::new();
         loop {
             let page = http.get(format!("{list}{next}")).send().await.unwrap();
@@ -174,10 +159,7 @@ fn bare_sockets(agent: &Agent) -> Duration {
 
 /// Uses the program's HTTP library and ignores the responses.
 fn bare_library(agent: &Agent) -> Duration {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let http = library();
         let started = Instant::now();
@@ -272,9 +254,7 @@ async fn plugin_alone() -> Duration {
 
 fn client(agent: &Agent) -> Command {
     let mut command = Command::new(PROGRAM);
-    command
-        .env("NOMAD_ADDR", format!("http://{}", agent.address))
-        .stdin(Stdio::null());
+    command.env("NOMAD_ADDR", format!("http://{}", agent.address)).stdin(Stdio::null());
     command
 }
 

@@ -39,14 +39,8 @@ fn main() {
         write(agent.address, &path);
     }
     println!("{READERS} readers, {CHANGES} changes, 100 a second: from change to response");
-    report(
-        "each reads its own",
-        &measure(agent.address, own, CHANGES, |at| own(at % READERS), 1),
-    );
-    report(
-        "all read one",
-        &measure(agent.address, |_| common(), 10, |_| common(), READERS),
-    );
+    report("each reads its own", &measure(agent.address, own, CHANGES, |at| own(at % READERS), 1));
+    report("all read one", &measure(agent.address, |_| common(), 10, |_| common(), READERS));
     let idle = measure(agent.address, own, CHANGES, |_| other(), 0);
     println!("  changes of something else woke {} readers", idle.len());
 }
@@ -115,9 +109,7 @@ fn write(address: SocketAddr, path: &str) {
 
 fn index(answer: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
-    let index = text
-        .lines()
-        .find_map(|line| line.strip_prefix("x-nomad-index: "));
+    let index = text.lines().find_map(|line| line.strip_prefix("x-nomad-index: "));
     index.unwrap().trim().parse().unwrap()
 }
 
@@ -135,9 +127,6 @@ fn report(what: &str, times: &[Duration]) {
 
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).unwrap();
 }

@@ -152,9 +152,7 @@ fn claim_and_release(agent: &Agent, clients: usize) -> Rate {
     let times = std::thread::scope(|scope| {
         let start = |volume| scope.spawn(move || client(volume));
         let running: Vec<_> = (0..clients).map(start).collect();
-        let ended = running
-            .into_iter()
-            .flat_map(|client| client.join().unwrap());
+        let ended = running.into_iter().flat_map(|client| client.join().unwrap());
         ended.collect()
     });
     Rate::of(times, begun)
@@ -195,10 +193,7 @@ async fn bare_client(
     let mut times = vec![];
     for _ in 0..rounds {
         let sent = Instant::now();
-        client
-            .stage(&id, &staging, capability.clone())
-            .await
-            .unwrap();
+        client.stage(&id, &staging, capability.clone()).await.unwrap();
         let publish = Publish {
             id: &id,
             staging: &staging,
@@ -217,15 +212,8 @@ async fn bare_client(
 /// In process with the fake plugin: what the server does when a node with many claims is lost.
 async fn lost() {
     let mut settings = PluginSettings::default();
-    let steps = PluginSteps {
-        attach: true,
-        stage: true,
-    };
-    settings
-        .controller
-        .as_mut()
-        .unwrap()
-        .publish_unpublish_volume = steps.attach;
+    let steps = PluginSteps { attach: true, stage: true };
+    settings.controller.as_mut().unwrap().publish_unpublish_volume = steps.attach;
     settings.node.as_mut().unwrap().stage_unstage_volume = steps.stage;
     let agent = FakeAgent::start(settings).await.unwrap();
     agent.record_start().await;
@@ -250,20 +238,14 @@ async fn lost() {
         let claimed = agent.services.claims.claim(&mount, IDLE).await.unwrap();
         assert!(claimed.claim.unwrap().target.is_some());
     }
-    println!(
-        "{LOST} volumes created and claimed in {:.2?}",
-        begun.elapsed()
-    );
+    println!("{LOST} volumes created and claimed in {:.2?}", begun.elapsed());
     let begun = Instant::now();
     agent.backend.lose_node(FakeAgent::second_external_node());
     agent.services.claims.fence(&node).await.unwrap();
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     let is_empty = |state: &State| state.all_claims().len() == 0;
     agent.cell.wait_until(topics, is_empty).await.unwrap();
-    println!(
-        "  released after their node was declared lost in {:.2?}",
-        begun.elapsed()
-    );
+    println!("  released after their node was declared lost in {:.2?}", begun.elapsed());
 }
 
 fn idle() {
@@ -304,9 +286,6 @@ fn memory(agent: &Agent) -> String {
 fn processor_time(agent: &Agent) -> f64 {
     let stat = about(agent, "stat");
     let fields = stat.rsplit(')').next().unwrap().split_whitespace();
-    let ticks = fields
-        .skip(11)
-        .take(2)
-        .map(|ticks| ticks.parse::<u32>().unwrap());
+    let ticks = fields.skip(11).take(2).map(|ticks| ticks.parse::<u32>().unwrap());
     f64::from(ticks.sum::<u32>()) / TICKS
 }

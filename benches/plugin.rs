@@ -83,11 +83,8 @@ impl Plugin {
     fn cpu(&self) -> f64 {
         let stat = self.about("stat");
         let after_name = stat.rsplit(')').next().unwrap().split_whitespace();
-        let ticks: u32 = after_name
-            .skip(11)
-            .take(4)
-            .map(|ticks| ticks.parse::<u32>().unwrap())
-            .sum();
+        let ticks: u32 =
+            after_name.skip(11).take(4).map(|ticks| ticks.parse::<u32>().unwrap()).sum();
         f64::from(ticks) / TICKS
     }
 
@@ -200,13 +197,8 @@ async fn lives(plugin: &Plugin, what: &str, callers: usize, ids: &[String]) {
             let (id, capability) = (&ids[number], mount(Mode::SingleNodeWriter, &[]));
             let staged = client.stage(id, &staging, capability.clone()).await;
             staged.unwrap();
-            let publish = Publish {
-                id,
-                staging: &staging,
-                target: &target,
-                capability,
-                read_only: false,
-            };
+            let publish =
+                Publish { id, staging: &staging, target: &target, capability, read_only: false };
             client.publish(publish).await.unwrap();
             client.unpublish(id, &target).await.unwrap();
             client.unstage(id, &staging).await.unwrap();
@@ -305,10 +297,9 @@ fn floor() {
     });
     std::fs::create_dir(path("volumes/used")).unwrap();
     std::fs::create_dir(path("staging")).unwrap();
-    for (what, is_durable) in [
-        ("stage to unstage, with its syncs", true),
-        ("stage to unstage, without syncs", false),
-    ] {
+    for (what, is_durable) in
+        [("stage to unstage, with its syncs", true), ("stage to unstage, without syncs", false)]
+    {
         let record = |turn| {
             if is_durable {
                 write_catalog(&file, turn);
@@ -372,28 +363,13 @@ async fn lists() {
 
 async fn copies() {
     let mut plugin = Plugin::start().await;
-    let id = plugin
-        .running
-        .client
-        .try_create(sized("a", 1536 * MIB))
-        .await
-        .unwrap();
+    let id = plugin.running.client.try_create(sized("a", 1536 * MIB)).await.unwrap();
     let (staging, target) = (plugin.path("staging"), plugin.path("target"));
     std::fs::create_dir(&staging).unwrap();
     let capability = mount(Mode::SingleNodeWriter, &[]);
-    plugin
-        .running
-        .client
-        .stage(&id, &staging, capability.clone())
-        .await
-        .unwrap();
-    let publish = Publish {
-        id: &id,
-        staging: &staging,
-        target: &target,
-        capability,
-        read_only: false,
-    };
+    plugin.running.client.stage(&id, &staging, capability.clone()).await.unwrap();
+    let publish =
+        Publish { id: &id, staging: &staging, target: &target, capability, read_only: false };
     plugin.running.client.publish(publish).await.unwrap();
     let mut file = std::fs::File::create(target.join("file")).unwrap();
     let chunk: Vec<u8> = (0..=250).cycle().take(1 << 20).collect();
@@ -407,10 +383,8 @@ async fn copies() {
     })
     .await;
     measure(&mut plugin, "clone of 1 GiB, mounted", async |client| {
-        let request = proto::CreateVolumeRequest {
-            volume_content_source: clone_of(&id),
-            ..named("clone")
-        };
+        let request =
+            proto::CreateVolumeRequest { volume_content_source: clone_of(&id), ..named("clone") };
         client.try_create(request).await.unwrap();
     })
     .await;
@@ -419,14 +393,9 @@ async fn copies() {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let selected: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let selected: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_selected = |part: &str| selected.is_empty() || selected.iter().any(|word| word == part);
     runtime.block_on(async {
         if is_selected("floor") {

@@ -119,13 +119,7 @@ fn read_and_validate(texts: &[String], syntax: Syntax) -> usize {
     for text in texts {
         let source = sources.add("bench", text.as_str());
         let defaults = Defaults::default();
-        specs.extend(spec::parse(
-            &mut sources,
-            source,
-            syntax,
-            &defaults,
-            &mut diagnostics,
-        ));
+        specs.extend(spec::parse(&mut sources, source, syntax, &defaults, &mut diagnostics));
     }
     spec::validate(&specs, Purpose::ByExternalId, &mut diagnostics);
     assert!(diagnostics.is_empty(), "{:?}", diagnostics.iter().next());

@@ -30,10 +30,7 @@ fn main() {
     apply(&mut state, &Event::new(1, started()));
     for number in 0..VOLUMES {
         let external = format!("0b5d6f0a-5a3e-4c0e-9d57-{number:012x}");
-        apply(
-            &mut state,
-            &Event::new(1, registered(&volume(number), &external)),
-        );
+        apply(&mut state, &Event::new(1, registered(&volume(number), &external)));
     }
     let full = resident_bytes();
     println!("{VOLUMES} volumes: {} bytes each", (full - empty) / VOLUMES);
@@ -58,10 +55,7 @@ async fn snapshots(state: &State) {
     let write = journal.write_snapshot(complete);
     report(&journal, &mut next, "all", async { write.await.unwrap() }).await;
     let some = (0..VOLUMES).step_by(100).map(volume).map(Subject::Volume);
-    let changes = at(
-        SnapshotChanges::of(state, some.collect::<HashSet<_>>()),
-        next,
-    );
+    let changes = at(SnapshotChanges::of(state, some.collect::<HashSet<_>>()), next);
     let write = journal.write_snapshot(changes);
     report(&journal, &mut next, "1 % changed", async {
         write.await.unwrap();
@@ -128,8 +122,6 @@ fn resident_bytes() -> u64 {
 
 fn written_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("write_bytes: "));
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
     line.unwrap().parse().unwrap()
 }

@@ -67,17 +67,11 @@ pub(super) async fn assemble_agent(
     seal_clear_secrets(dirs.key_file(), &journal).await?;
     let metrics = Arc::new(AgentMetrics::default());
     let journal = MeasuredJournal::new(journal, metrics.clone());
-    let options = CellOptions {
-        limits: config.state_limits,
-        ..CellOptions::default()
-    };
+    let options = CellOptions { limits: config.state_limits, ..CellOptions::default() };
     let cell = StateCell::open(Arc::new(journal), options).await;
     let cell = cell.map_err(|error| journal_problem(&error))?;
     match wire(config, dirs, &cell, listeners.address(), metrics).await {
-        Ok(components) => Ok(AgentParts {
-            components,
-            listeners,
-        }),
+        Ok(components) => Ok(AgentParts { components, listeners }),
         Err(problems) => {
             cell.stop().await;
             Err(problems)
@@ -136,10 +130,7 @@ async fn wire(
         Some(_) => task_drivers(prepare_limits().await?),
         None => TaskDrivers::new(),
     };
-    let offered = NodeOffer {
-        drivers: &drivers,
-        host_volumes: &config.host_volumes,
-    };
+    let offered = NodeOffer { drivers: &drivers, host_volumes: &config.host_volumes };
     let node = register_node(cell, id, &offered, &*clock, &*ids).await?;
     let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
     let call_locks = VolumeCallLocks::new(HostSession::new(ids.uuid()));
@@ -160,9 +151,7 @@ async fn wire(
         volumes: dirs.mounts(),
     }));
     let deps = SupervisorDeps {
-        driver: Arc::new(RawExec {
-            command: hostpath_command(config, dirs),
-        }),
+        driver: Arc::new(RawExec { command: hostpath_command(config, dirs) }),
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
         sent: sent.clone(),
         registry: registry.clone(),
@@ -177,27 +166,16 @@ async fn wire(
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
     let calls = PluginCallQueues::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
-    let ports = VolumePorts {
-        calls,
-        cell: cell.clone(),
-        directory: registry,
-        sealer,
-        clock,
-        ids,
-    };
+    let ports = VolumePorts { calls, cell: cell.clone(), directory: registry, sealer, clock, ids };
     let claim_hosts = claim_hosts(&node.id, &hosts);
     let own = Arc::new(node.clone());
     let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
-    let services = Services::new(
-        ports.clone(),
-        claim_hosts,
-        volume_limits(config),
-        agent_info(node, address),
-    )
-    .with_task_logs(Arc::new(logs))
-    .with_metrics(metrics)
-    .with_node_events(events)
-    .with_root_tasks(config.allows_root_tasks);
+    let services =
+        Services::new(ports.clone(), claim_hosts, volume_limits(config), agent_info(node, address))
+            .with_task_logs(Arc::new(logs))
+            .with_metrics(metrics)
+            .with_node_events(events)
+            .with_root_tasks(config.allows_root_tasks);
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(own.id.clone())),
         drivers,
@@ -278,10 +256,7 @@ async fn supervisors(
         let found = running_plugin(endpoint, config, (&*deps.connector, &*deps.sent), known);
         let (task, running) = found.await?;
         used.push(task.task.clone());
-        let deps = SupervisorDeps {
-            driver: Arc::new(running),
-            ..deps.clone()
-        };
+        let deps = SupervisorDeps { driver: Arc::new(running), ..deps.clone() };
         supervisors.push(Supervisor::new(task, deps));
     }
     let known = (dirs, cell, node);
@@ -295,9 +270,7 @@ fn agent_info(node: Node, address: Option<SocketAddr>) -> AgentInfo {
         name: node.name,
         region: AgentInfo::REGION.to_owned(),
         datacenter: node.datacenter,
-        address: address
-            .map(|address| address.to_string())
-            .unwrap_or_default(),
+        address: address.map(|address| address.to_string()).unwrap_or_default(),
         node_id: node.id.as_str().to_owned(),
     }
 }

@@ -62,11 +62,7 @@ mod tests {
         let db = key("default", "db");
         fill(data.path(), vec![started(), registered(&db, "1")]).await;
         let checked = check_data_directory(data.path()).await.unwrap();
-        let expected = CheckedState {
-            index: 3,
-            volumes: 1,
-            variables: 0,
-        };
+        let expected = CheckedState { index: 3, volumes: 1, variables: 0 };
         assert_eq!(checked, expected);
     }
 
@@ -76,38 +72,23 @@ mod tests {
         let path = data.path().display().to_string();
         let missing = check_data_directory(data.path()).await.unwrap_err();
         let text = headline(&missing);
-        assert!(
-            text.contains(&format!("cannot check `{path}`: it has no journal")),
-            "{text}"
-        );
-        let deleted = EventKind::VolumeDeleted {
-            key: key("default", "db"),
-        };
+        assert!(text.contains(&format!("cannot check `{path}`: it has no journal")), "{text}");
+        let deleted = EventKind::VolumeDeleted { key: key("default", "db") };
         fill(data.path(), vec![started(), deleted]).await;
         let wrong = check_data_directory(data.path()).await.unwrap_err();
         let text = headline(&wrong);
-        assert!(
-            text.contains("event 3 contradicts earlier events"),
-            "{text}"
-        );
+        assert!(text.contains("event 3 contradicts earlier events"), "{text}");
     }
 
     #[tokio::test]
     async fn the_directory_of_a_running_agent_is_refused() {
         let data = tempfile::tempdir().unwrap();
         fill(data.path(), vec![started()]).await;
-        let owner = LockOwner {
-            pid: std::process::id(),
-            socket: None,
-            started_at: 1,
-        };
+        let owner = LockOwner { pid: std::process::id(), socket: None, started_at: 1 };
         let lock = DataLock::acquire(data.path(), &owner).unwrap();
         let refused = check_data_directory(data.path()).await.unwrap_err();
         let text = headline(&refused);
-        assert!(
-            text.contains("holds the lock of the data directory"),
-            "{text}"
-        );
+        assert!(text.contains("holds the lock of the data directory"), "{text}");
         drop(lock);
         assert!(check_data_directory(data.path()).await.is_ok());
     }

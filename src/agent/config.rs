@@ -16,10 +16,7 @@ use nomad_csi_server::http::{AllowedHosts, HttpSettings, Limits};
 use nomad_csi_server::{PluginConcurrency, StateLimits};
 
 /// The options of an agent, as given on the command line and in the environment.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of the command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
     /// `--dev`: server and node in one process.
@@ -130,12 +127,9 @@ impl AgentConfig {
         let mut problems = Diagnostics::default();
         if !options.dev {
             problems.push(
-                Diagnostic::error(
-                    Code::AgentNoMode,
-                    "cannot start the agent: no mode is given",
-                )
-                .help("run `nomad-csi agent --dev` for server and node in one process")
-                .note("separate servers and nodes are not supported yet"),
+                Diagnostic::error(Code::AgentNoMode, "cannot start the agent: no mode is given")
+                    .help("run `nomad-csi agent --dev` for server and node in one process")
+                    .note("separate servers and nodes are not supported yet"),
             );
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));
@@ -197,9 +191,7 @@ impl AgentConfig {
             plugin_program: own_program()?,
             plugin_profile: ProfileOptions::default(),
             plugin_timeout: Self::COMMAND_PLUGIN_TIMEOUT,
-            on_lock_conflict: LockConflict::Share {
-                timeout: Self::COMMAND_PLUGIN_TIMEOUT,
-            },
+            on_lock_conflict: LockConflict::Share { timeout: Self::COMMAND_PLUGIN_TIMEOUT },
             calls: PluginConcurrency::DEFAULT,
             metrics: None,
             allows_core_dumps: false,
@@ -285,10 +277,7 @@ fn limits(options: &AgentOptions) -> Result<(Limits, StateLimits), Diagnostics> 
 
 fn http_settings(options: &AgentOptions, limits: Limits) -> Result<HttpSettings, Diagnostics> {
     match AllowedHosts::parse(&options.allow_hosts) {
-        Ok(allowed_hosts) => Ok(HttpSettings {
-            limits,
-            allowed_hosts,
-        }),
+        Ok(allowed_hosts) => Ok(HttpSettings { limits, allowed_hosts }),
         Err(name) => {
             let message = format!("cannot allow the host `{name}`: it is not a host name");
             let help = "use `--allow-host` with a name or an IP address, without a port";
@@ -337,10 +326,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     numeric.parse().ok()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program starts itself again as a plugin"
-)]
+#[expect(clippy::disallowed_methods, reason = "the program starts itself again as a plugin")]
 fn own_program() -> Result<PathBuf, Diagnostics> {
     std::env::current_exe().map_err(|error| {
         Diagnostic::error(
@@ -358,11 +344,7 @@ mod tests {
     use super::*;
 
     fn options(http: &str) -> AgentOptions {
-        AgentOptions {
-            dev: true,
-            http: Some(http.to_owned()),
-            ..AgentOptions::default()
-        }
+        AgentOptions { dev: true, http: Some(http.to_owned()), ..AgentOptions::default() }
     }
 
     fn codes(options: &AgentOptions) -> Vec<Code> {
@@ -374,11 +356,8 @@ mod tests {
 
     #[test]
     fn defaults_are_nomads_address_and_a_temporary_directory() {
-        let config = AgentConfig::parse(&AgentOptions {
-            dev: true,
-            ..AgentOptions::default()
-        })
-        .unwrap();
+        let config =
+            AgentConfig::parse(&AgentOptions { dev: true, ..AgentOptions::default() }).unwrap();
         assert_eq!(config.http.unwrap().to_string(), "127.0.0.1:4646");
         assert_eq!(config.data, DataDirSetting::Temporary);
     }
@@ -402,10 +381,7 @@ mod tests {
         ] {
             assert_eq!(codes(&options(http)), Vec::from_iter(expected), "{http:?}");
         }
-        let allowed = AgentOptions {
-            allow_unauthenticated: true,
-            ..options("0.0.0.0:4646")
-        };
+        let allowed = AgentOptions { allow_unauthenticated: true, ..options("0.0.0.0:4646") };
         assert_eq!(codes(&allowed), []);
     }
 
@@ -435,30 +411,17 @@ mod tests {
         };
         let config = AgentConfig::parse(&given(&["root=/:ro"])).unwrap();
         assert!(config.host_volumes["root"].read_only);
-        for wrong in [
-            &["root"][..],
-            &["root=relative"],
-            &["root=/does/not/exist"],
-            &["root=/", "root=/"],
-        ] {
-            assert_eq!(
-                codes(&given(wrong)),
-                [Code::AgentBadHostVolume],
-                "{wrong:?}"
-            );
+        for wrong in
+            [&["root"][..], &["root=relative"], &["root=/does/not/exist"], &["root=/", "root=/"]]
+        {
+            assert_eq!(codes(&given(wrong)), [Code::AgentBadHostVolume], "{wrong:?}");
         }
     }
 
     #[test]
     fn all_problems_are_reported_together() {
-        let all_wrong = AgentOptions {
-            dev: false,
-            ..options("nowhere")
-        };
-        assert_eq!(
-            codes(&all_wrong),
-            [Code::AgentNoMode, Code::AgentBadAddress]
-        );
+        let all_wrong = AgentOptions { dev: false, ..options("nowhere") };
+        assert_eq!(codes(&all_wrong), [Code::AgentNoMode, Code::AgentBadAddress]);
     }
 
     #[test]
@@ -468,18 +431,8 @@ mod tests {
         for (named, state_home, home, expected) in [
             ("here", "/state", "/home/u", Some("here")),
             ("", "/state", "/home/u", Some("/state/nomad-csi/embedded")),
-            (
-                "",
-                "relative",
-                "/home/u",
-                Some("/home/u/.local/state/nomad-csi/embedded"),
-            ),
-            (
-                "",
-                "",
-                "/home/u",
-                Some("/home/u/.local/state/nomad-csi/embedded"),
-            ),
+            ("", "relative", "/home/u", Some("/home/u/.local/state/nomad-csi/embedded")),
+            ("", "", "/home/u", Some("/home/u/.local/state/nomad-csi/embedded")),
             ("", "", "", None),
         ] {
             let found = embedded_directory(Some(Path::new(named)), path(state_home), path(home));

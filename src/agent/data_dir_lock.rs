@@ -51,10 +51,7 @@ pub(super) async fn acquire_lock(
             LockConflict::Fail => return Err(lock_problem(&refused, owner.as_ref())),
             LockConflict::FailOffline => {
                 // Its socket would not help.
-                let owner = owner.clone().map(|owner| LockOwner {
-                    socket: None,
-                    ..owner
-                });
+                let owner = owner.clone().map(|owner| LockOwner { socket: None, ..owner });
                 return Err(lock_problem(&refused, owner.as_ref()));
             }
             LockConflict::Share { timeout } => timeout,
@@ -76,11 +73,7 @@ async fn try_lock(
     started_at: i64,
 ) -> Result<Result<DataLock, LockError>, Diagnostics> {
     let directory = directory.to_owned();
-    let owner = LockOwner {
-        pid: std::process::id(),
-        socket: None,
-        started_at,
-    };
+    let owner = LockOwner { pid: std::process::id(), socket: None, started_at };
     super::blocking::run_blocking(move || DataLock::acquire(&directory, &owner)).await
 }
 
@@ -115,11 +108,7 @@ fn check_peer(stream: &UnixStream, socket: &Path) -> std::io::Result<()> {
     if owner == own {
         return Ok(());
     }
-    Err(NotPrivate {
-        path: socket.to_owned(),
-        problem: Problem::ForeignPeer { owner, own },
-    }
-    .into())
+    Err(NotPrivate { path: socket.to_owned(), problem: Problem::ForeignPeer { owner, own } }.into())
 }
 
 /// The problem of a lock that cannot be acquired, with its owner and what to do.
@@ -130,34 +119,23 @@ pub(super) fn lock_problem(error: &LockError, owner: Option<&LockOwner>) -> Diag
         let help = help.unwrap_or_else(|| remedy(error, source).to_owned());
         problem = problem.note(source.to_string()).help(help);
     }
-    if let LockError::Locked {
-        directory,
-        stranger: Some(stranger),
-        ..
-    } = error
-    {
+    if let LockError::Locked { directory, stranger: Some(stranger), .. } = error {
         let (path, pid) = (directory.display(), stranger.pid);
         problem = problem
             .note("this user's agent did not lock the directory")
             .help(format!(
                 "look at the process with `ps -fp {pid}`, and stop it or use another directory"
             ))
-            .help(format!(
-                "run `chmod go-rwx {path}`, so that no other user can open the lock"
-            ));
+            .help(format!("run `chmod go-rwx {path}`, so that no other user can open the lock"));
     }
     if let Some(owner) = owner {
         if let Ok(since) = jiff::Timestamp::from_nanosecond(owner.started_at.into()) {
-            problem = problem.note(format!(
-                "process {} has held the lock since {since:.0}",
-                owner.pid
-            ));
+            problem =
+                problem.note(format!("process {} has held the lock since {since:.0}", owner.pid));
         }
         if let Some(socket) = &owner.socket {
-            problem = problem.help(format!(
-                "use that agent with `--address unix://{}`",
-                socket.display()
-            ));
+            problem = problem
+                .help(format!("use that agent with `--address unix://{}`", socket.display()));
         }
         problem = problem.help(format!("stop it with `kill {}`", owner.pid));
     }
@@ -180,16 +158,10 @@ mod tests {
     use super::*;
     use nomad_csi_model::diagnostic::Code;
 
-    const SHARE: LockConflict = LockConflict::Share {
-        timeout: Duration::from_secs(20),
-    };
+    const SHARE: LockConflict = LockConflict::Share { timeout: Duration::from_secs(20) };
 
     fn lock(directory: &Path, socket: Option<PathBuf>) -> DataLock {
-        let owner = LockOwner {
-            pid: 7,
-            socket,
-            started_at: 1_700_000_000_000_000_000,
-        };
+        let owner = LockOwner { pid: 7, socket, started_at: 1_700_000_000_000_000_000 };
         DataLock::acquire(directory, &owner).unwrap()
     }
 
@@ -204,16 +176,10 @@ mod tests {
         let refused = acquire_lock(directory.path(), 0, LockConflict::Fail).await;
         let problem = first(refused.err().unwrap());
         assert_eq!(problem.code, Code::DataInUse);
-        assert_eq!(
-            problem.notes,
-            ["process 7 has held the lock since 2023-11-14T22:13:20Z"]
-        );
+        assert_eq!(problem.notes, ["process 7 has held the lock since 2023-11-14T22:13:20Z"]);
         assert_eq!(
             problem.help,
-            [
-                "use that agent with `--address unix:///run/agent.sock`",
-                "stop it with `kill 7`"
-            ]
+            ["use that agent with `--address unix:///run/agent.sock`", "stop it with `kill 7`"]
         );
         let refused = acquire_lock(directory.path(), 0, LockConflict::FailOffline).await;
         let problem = first(refused.err().unwrap());
@@ -246,9 +212,7 @@ mod tests {
     async fn an_owner_that_does_not_answer_is_named_after_the_timeout() {
         let directory = tempfile::tempdir().unwrap();
         let _held = lock(directory.path(), Some(directory.path().join("gone.sock")));
-        let brief = LockConflict::Share {
-            timeout: Duration::from_millis(50),
-        };
+        let brief = LockConflict::Share { timeout: Duration::from_millis(50) };
         let refused = acquire_lock(directory.path(), 0, brief).await;
         assert_eq!(first(refused.err().unwrap()).code, Code::DataInUse);
     }

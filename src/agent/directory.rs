@@ -87,11 +87,7 @@ impl AgentDirs {
     /// If one cannot be created.
     pub(super) fn create_dirs(dirs: DataDir, runtime: Option<&Path>) -> Result<Self, Diagnostics> {
         let sockets = sockets_directory(&dirs.path, runtime)?;
-        let dirs = Self {
-            data: dirs.path,
-            sockets,
-            is_temporary: dirs.is_temporary,
-        };
+        let dirs = Self { data: dirs.path, sockets, is_temporary: dirs.is_temporary };
         let plugin = dirs.plugin_state();
         for directory in plugin.parent().into_iter().chain([plugin.as_path()]) {
             create_subdirectory(directory).map_err(|error| unusable(directory, &error))?;
@@ -270,10 +266,7 @@ fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Dia
     let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
     let name: String = "nomad-csi-".chars().chain(hex(&digest[..6])).collect();
     let temporary = tempfile::env::temp_dir();
-    let candidates = runtime
-        .into_iter()
-        .chain([temporary.as_path()])
-        .map(|base| base.join(&name));
+    let candidates = runtime.into_iter().chain([temporary.as_path()]).map(|base| base.join(&name));
     candidates
         .filter(|candidate| fits(candidate))
         .find(|candidate| is_private(candidate).unwrap_or(false))
@@ -293,9 +286,7 @@ fn sockets_directory(data: &Path, runtime: Option<&Path>) -> Result<PathBuf, Dia
 /// Returns whether socket paths in the directory are short enough, and UTF-8, as endpoints have to be.
 fn fits(sockets: &Path) -> bool {
     let longest = sockets.join(LONGEST_SOCKET);
-    longest
-        .to_str()
-        .is_some_and(|path| path.len() <= SOCKET_PATH_LIMIT)
+    longest.to_str().is_some_and(|path| path.len() <= SOCKET_PATH_LIMIT)
 }
 
 /// Creates the directory if it is missing. Returns whether it is a directory that only this user can
@@ -347,11 +338,7 @@ mod tests {
         assert!(socket.starts_with(&runtime), "{}", socket.display());
         UnixListener::bind(&socket).unwrap();
         let again = create(&data, Some(&runtime));
-        assert_eq!(
-            again.agent_socket(),
-            socket,
-            "the path depends on the data directory only"
-        );
+        assert_eq!(again.agent_socket(), socket, "the path depends on the data directory only");
         dirs.remove_sockets();
         dirs.remove_if_temporary(&[]);
         assert!(!socket.parent().unwrap().exists());
@@ -412,10 +399,6 @@ mod tests {
         let problem = DataDir::prepare(&DataDirSetting::Persistent(file.join("data"))).unwrap_err();
         let problem = problem.iter().next().unwrap();
         assert_eq!(problem.code, Code::AgentDirectory);
-        assert!(
-            problem.message.contains("file/data`: Not a directory"),
-            "{}",
-            problem.message
-        );
+        assert!(problem.message.contains("file/data`: Not a directory"), "{}", problem.message);
     }
 }

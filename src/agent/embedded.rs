@@ -27,10 +27,7 @@ impl EmbeddedAgent {
     pub async fn start(config: &AgentConfig) -> Result<Self, Diagnostics> {
         let mut agent = match open_agent(config).await? {
             OpenResult::ServedBy(socket) => {
-                return Ok(Self {
-                    socket,
-                    agent: None,
-                });
+                return Ok(Self { socket, agent: None });
             }
             OpenResult::Started(agent) => agent,
         };
@@ -40,10 +37,7 @@ impl EmbeddedAgent {
             return Err(not_healthy(reason));
         }
         agent.serve();
-        Ok(Self {
-            socket: agent.socket(),
-            agent: Some(agent),
-        })
+        Ok(Self { socket: agent.socket(), agent: Some(agent) })
     }
 
     /// The socket of its HTTP API.
@@ -61,7 +55,5 @@ impl EmbeddedAgent {
 
 fn not_healthy(reason: &str) -> Diagnostics {
     let message = format!("the embedded plugin `{HOSTPATH}` did not become healthy");
-    Diagnostic::error(Code::AgentPluginNotHealthy, message)
-        .note(reason.to_owned())
-        .into()
+    Diagnostic::error(Code::AgentPluginNotHealthy, message).note(reason.to_owned()).into()
 }

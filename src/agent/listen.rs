@@ -83,9 +83,8 @@ impl Listeners {
         };
         let path = socket.to_owned();
         let unix = tokio::task::spawn_blocking(move || bind_unix(&path)).await;
-        let unix = unix
-            .unwrap_or_else(|stopped| Err(stopped.into()))
-            .and_then(UnixListener::from_std);
+        let unix =
+            unix.unwrap_or_else(|stopped| Err(stopped.into())).and_then(UnixListener::from_std);
         let unix = unix.map_err(|error| cannot_listen(&socket.display().to_string(), &error))?;
         Ok(Self { tcp, unix })
     }
@@ -114,11 +113,7 @@ impl Listeners {
         let server = Server::new(router, &limits);
         let unix = accept_all(&server, &server.socket_places, &stop, || async {
             let (stream, _) = self.unix.accept().await?;
-            Ok(Accepted {
-                peer: peer_on_socket(&stream).await,
-                client: None,
-                stream,
-            })
+            Ok(Accepted { peer: peer_on_socket(&stream).await, client: None, stream })
         });
         let tcp = async {
             if let Some(listener) = &self.tcp {
@@ -221,10 +216,7 @@ impl Server {
     }
 
     async fn drain(self) {
-        if timeout(DRAIN_LIMIT, self.graceful.shutdown())
-            .await
-            .is_err()
-        {
+        if timeout(DRAIN_LIMIT, self.graceful.shutdown()).await.is_err() {
             tracing::warn!(
                 open = self.connections.len(),
                 "aborting requests that took longer than {} s",
@@ -277,15 +269,8 @@ async fn accept_tcp(listener: &TcpListener) -> io::Result<Accepted<tokio::net::T
         Peer::Loopback => blocking::run_blocking(move || user_of(client, own)).await,
         Peer::Network | Peer::Operator | Peer::Stranger => Ok(None),
     };
-    let client = Client {
-        address: client.ip().to_canonical(),
-        user: user.ok().flatten(),
-    };
-    Ok(Accepted {
-        peer,
-        client: Some(client),
-        stream,
-    })
+    let client = Client { address: client.ip().to_canonical(), user: user.ok().flatten() };
+    Ok(Accepted { peer, client: Some(client), stream })
 }
 
 /// Answers as Nomad does, and waits a moment for the client to read it. An HTTP client that gets an answer before it has
@@ -308,10 +293,7 @@ where
 /// Returns whether the error concerns one connection, such as a client that disconnected early.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput)
 }
 
 /// Raises the limit of open files to its maximum, and returns a quarter of it: connections that work
@@ -319,10 +301,7 @@ fn is_connection_error(error: &io::Error) -> bool {
 fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.unwrap_or(u64::MAX).min(65_536);
-    let raised = Rlimit {
-        current: Some(maximum),
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: Some(maximum), maximum: limit.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => maximum,
         Err(_) => limit.current.unwrap_or(maximum),

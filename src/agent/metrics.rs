@@ -39,12 +39,9 @@ fn unusable(address: SocketAddr, error: &std::io::Error) -> Diagnostics {
         std::io::ErrorKind::AddrInUse => Code::AgentPortInUse,
         _ => Code::AgentCannotListen,
     };
-    Diagnostic::error(
-        code,
-        format!("cannot serve metrics at `{address}`: {error}"),
-    )
-    .help("choose another address with `--metrics`, or stop the process that uses it")
-    .into()
+    Diagnostic::error(code, format!("cannot serve metrics at `{address}`: {error}"))
+        .help("choose another address with `--metrics`, or stop the process that uses it")
+        .into()
 }
 
 #[cfg(test)]

@@ -77,9 +77,7 @@ pub(super) async fn register_node(
     }
     events.extend(boot_event(cell, &node.id).await?);
     for kind in events {
-        let committed = cell
-            .commit(Expected::Any, Event::new(clock.now(), kind))
-            .await;
+        let committed = cell.commit(Expected::Any, Event::new(clock.now(), kind)).await;
         committed.map_err(|error| not_committed(&error))?;
     }
     Ok(node)
@@ -142,10 +140,8 @@ mod tests {
     /// The agent is the node that its file names, also if the state sorts another one first.
     #[tokio::test]
     async fn the_stored_identity_decides_which_node_the_agent_is() {
-        let nodes = [
-            "00000000-1111-4222-8333-444455556666",
-            "ffffffff-1111-4222-8333-444455556666",
-        ];
+        let nodes =
+            ["00000000-1111-4222-8333-444455556666", "ffffffff-1111-4222-8333-444455556666"];
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("node.id");
         std::fs::write(&file, format!("{}\n", nodes[1])).unwrap();
@@ -153,10 +149,7 @@ mod tests {
         let ids = RandomIds;
         let id = this_node(file, &cell, &ids).await.unwrap();
         assert_eq!(id.as_str(), nodes[1]);
-        let offered = NodeOffer {
-            drivers: &TaskDrivers::new(),
-            host_volumes: &BTreeMap::new(),
-        };
+        let offered = NodeOffer { drivers: &TaskDrivers::new(), host_volumes: &BTreeMap::new() };
         let node = register_node(&cell, id, &offered, &FakeClock::default(), &ids).await;
         assert_eq!(node.unwrap().id.as_str(), nodes[1]);
         assert_eq!(cell.read(|state| state.nodes().len()), 2);
@@ -169,9 +162,7 @@ mod tests {
         let file = directory.path().join("node.id");
         std::fs::write(&file, "damaged").unwrap();
         let cell = cell_with(&[]).await;
-        let refused = this_node(file.clone(), &cell, &RandomIds)
-            .await
-            .unwrap_err();
+        let refused = this_node(file.clone(), &cell, &RandomIds).await.unwrap_err();
         let problem = refused.iter().next().unwrap();
         assert_eq!(problem.code, Code::AgentNodeId);
         let expected = format!(

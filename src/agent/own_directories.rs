@@ -119,10 +119,7 @@ mod tests {
             ("/srv:ro", None),
             ("/srv/agent", Some("`/srv/agent` is in `/srv/agent`")),
             ("/srv/agent:ro", Some("`/srv/agent` is in `/srv/agent`")),
-            (
-                "/srv/agent/allocs:ro",
-                Some("`/srv/agent/allocs` is in `/srv/agent`"),
-            ),
+            ("/srv/agent/allocs:ro", Some("`/srv/agent/allocs` is in `/srv/agent`")),
             ("/srv/agents", None),
             ("/var/log", None),
         ] {

@@ -69,12 +69,6 @@ pub(super) fn hostpath_arguments(
     if config.allows_core_dumps {
         arguments.push("--allow-core-dumps".into());
     }
-    arguments.extend(
-        config
-            .plugin_profile
-            .arguments()
-            .into_iter()
-            .map(Into::into),
-    );
+    arguments.extend(config.plugin_profile.arguments().into_iter().map(Into::into));
     arguments
 }

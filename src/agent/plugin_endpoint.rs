@@ -48,9 +48,7 @@ impl PluginEndpoint {
             Some((id, path)) => (Some(PluginId::new(id)), Some(path)),
             None => (None, text.strip_prefix("unix://")),
         };
-        let socket = endpoint
-            .map(PathBuf::from)
-            .filter(|socket| socket.is_absolute());
+        let socket = endpoint.map(PathBuf::from).filter(|socket| socket.is_absolute());
         let socket = socket.ok_or("it is not the absolute path of a Unix socket")?;
         match id.as_ref().map(PluginId::as_str) {
             Some("") => Err("the ID of the plugin is empty"),

@@ -79,10 +79,7 @@ fn reason(state: &State, node: &NodeId) -> String {
         }
         let is_eligible = state.node(node).is_none_or(|node| node.is_eligible);
         let hint = match is_eligible {
-            true => format!(
-                "`nomad-csi explain placement {}` says why",
-                shell_quoted(&job)
-            ),
+            true => format!("`nomad-csi explain placement {}` says why", shell_quoted(&job)),
             false => {
                 format!(
                     "the node is not eligible: run `nomad-csi node eligibility --enable {}`",

@@ -60,11 +60,7 @@ fn hostpath_job(config: &AgentConfig, dirs: &AgentDirs) -> Option<Job> {
         ..TaskGroup::new(TASK, JobType::System)
     };
     let JobKey { namespace, id } = job_key();
-    Some(Job {
-        job_type: JobType::System,
-        groups: vec![group],
-        ..Job::new(namespace, id)
-    })
+    Some(Job { job_type: JobType::System, groups: vec![group], ..Job::new(namespace, id) })
 }
 
 /// Ends what earlier agents left of the embedded plugin, and returns its job; `None` if the plugin gets a supervisor.
@@ -181,11 +177,7 @@ pub(super) async fn submit(
         let message = format!("cannot submit the job of plugin `{HOSTPATH}`: {reason}");
         Diagnostics::from(Diagnostic::error(Code::AgentPluginNotHealthy, message))
     };
-    let SubmissionPorts {
-        services,
-        observer,
-        node,
-    } = ports;
+    let SubmissionPorts { services, observer, node } = ports;
     if config.http.is_none() {
         return Ok(None);
     }
@@ -271,11 +263,8 @@ mod tests {
     use nomad_csi_spec::job::validate;
 
     fn job(options: &AgentOptions, data: &std::path::Path) -> Job {
-        let options = AgentOptions {
-            dev: true,
-            data_dir: Some(data.to_owned()),
-            ..options.clone()
-        };
+        let options =
+            AgentOptions { dev: true, data_dir: Some(data.to_owned()), ..options.clone() };
         let config = AgentConfig::parse(&options).unwrap();
         let dirs = AgentDirs::create_dirs(DataDir::prepare(&config.data).unwrap(), None);
         hostpath_job(&config, &dirs.unwrap()).unwrap()

@@ -12,10 +12,7 @@ pub(super) fn key_problem(error: &KeyError) -> Diagnostics {
 
 /// An unusable journal as a diagnostic.
 pub(super) fn journal_problem(error: &JournalError) -> Diagnostics {
-    with_cause(
-        Diagnostic::error(error.kind.code(), error.to_string()),
-        error,
-    )
+    with_cause(Diagnostic::error(error.kind.code(), error.to_string()), error)
 }
 
 /// Adds the cause of an error, and what to do about a file that is not private.
@@ -28,11 +25,9 @@ pub(super) fn with_cause(
         None => problem,
     };
     match NotPrivate::find(error) {
-        Some(refused) => Diagnostic {
-            code: Code::FileNotPrivate,
-            ..problem.help(refused.help())
+        Some(refused) => {
+            Diagnostic { code: Code::FileNotPrivate, ..problem.help(refused.help()) }.into()
         }
-        .into(),
         None => problem.into(),
     }
 }

@@ -79,9 +79,7 @@ async fn reseal(
     written.map_err(|error| journal_problem(&error))?;
     let read_back = read_state(data, journal).await?;
     let verified = sealed_again(data, &read_back, &rotation.verification())?;
-    Ok(RotatedKey {
-        sealed: verified.sealed,
-    })
+    Ok(RotatedKey { sealed: verified.sealed })
 }
 
 fn sealed_again(
@@ -99,10 +97,7 @@ fn sealed_again(
 }
 
 fn no_key(data: &Path) -> Diagnostics {
-    let headline = format!(
-        "cannot rotate the key of `{}`: it has no key",
-        data.display()
-    );
+    let headline = format!("cannot rotate the key of `{}`: it has no key", data.display());
     Diagnostic::error(Code::KeyMissing, headline)
         .help("start the agent once; it creates the key")
         .into()

@@ -138,11 +138,7 @@ fn record_owner(
     started_at: i64,
     socket: Option<PathBuf>,
 ) -> Result<DataLock, Diagnostics> {
-    let owner = LockOwner {
-        pid: std::process::id(),
-        socket,
-        started_at,
-    };
+    let owner = LockOwner { pid: std::process::id(), socket, started_at };
     match lock.record(&owner) {
         Ok(()) => Ok(lock),
         Err(error) => Err(lock_problem(&error, None)),
@@ -188,10 +184,7 @@ impl Agent {
                 return Err(problems);
             }
         };
-        let AgentParts {
-            components,
-            listeners,
-        } = assembled;
+        let AgentParts { components, listeners } = assembled;
         let Components {
             services,
             supervisors,
@@ -203,11 +196,7 @@ impl Agent {
             hosts,
             metrics,
         } = components;
-        let ports = SubmissionPorts {
-            services: &services,
-            observer: &*observer,
-            node,
-        };
+        let ports = SubmissionPorts { services: &services, observer: &*observer, node };
         let plugin_job = match submit(config, plugin_job, &dirs, ports).await {
             Ok(running) => running,
             Err(problems) => {
@@ -276,10 +265,7 @@ impl Agent {
             healthy.err().map(|reason| (plugin.clone(), reason))
         });
         let (embedded, others) = tokio::join!(embedded, join_all(waits));
-        embedded
-            .into_iter()
-            .chain(others.into_iter().flatten())
-            .collect()
+        embedded.into_iter().chain(others.into_iter().flatten()).collect()
     }
 
     /// Serves HTTP.
@@ -288,8 +274,7 @@ impl Agent {
             let (settings, operator) = (self.settings.clone(), self.operator.access());
             let router = router(self.services.clone(), settings, operator);
             let limits = self.settings.limits.clone();
-            self.http
-                .spawn(listeners.serve(router, limits, self.stop_http.clone()));
+            self.http.spawn(listeners.serve(router, limits, self.stop_http.clone()));
         }
     }
 

@@ -24,10 +24,8 @@ use nomad_csi_ports::{Connector, Rpc, SentSecrets, SentSecretsReader};
 use nomad_csi_server::StateCell;
 
 /// Backoff while polling GetPluginInfo.
-const ASK_AGAIN: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(20),
-    max: Duration::from_millis(500),
-};
+const ASK_AGAIN: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(20), max: Duration::from_millis(500) };
 
 /// Returns the task that supervises the plugin of an endpoint, and what finds its process.
 ///
@@ -56,20 +54,9 @@ pub(super) async fn running_plugin(
         let alloc = state.plugin_record(&plugin)?.allocs.get(&task)?;
         Some(alloc.instance.clone())
     });
-    let running = running_at(
-        socket,
-        &dirs.running_process(&task),
-        plugin.as_str(),
-        config,
-    );
-    let task = PluginTask {
-        plugin,
-        node,
-        task,
-        socket: socket.clone(),
-        health_timeout: None,
-        recorded,
-    };
+    let running = running_at(socket, &dirs.running_process(&task), plugin.as_str(), config);
+    let task =
+        PluginTask { plugin, node, task, socket: socket.clone(), health_timeout: None, recorded };
     Ok((task, running))
 }
 

@@ -25,17 +25,10 @@ pub(super) async fn seal_clear_secrets(
     key_file: PathBuf,
     journal: &EmbeddedJournal,
 ) -> Result<(), Diagnostics> {
-    if journal
-        .is_sealed()
-        .await
-        .map_err(|error| journal_problem(&error))?
-    {
+    if journal.is_sealed().await.map_err(|error| journal_problem(&error))? {
         return Ok(());
     }
-    let held = journal
-        .load()
-        .await
-        .map_err(|error| journal_problem(&error))?;
+    let held = journal.load().await.map_err(|error| journal_problem(&error))?;
     let Ok(state) = replay(held.snapshot, held.events) else {
         // The start reports a damaged journal.
         return Ok(());
@@ -45,9 +38,7 @@ pub(super) async fn seal_clear_secrets(
         let sample = sample.as_ref().map(|(owner, secrets)| (owner, secrets));
         KeySealer::open(&key_file, sample)
     };
-    let sealer = run_blocking(open)
-        .await?
-        .map_err(|error| key_problem(&error))?;
+    let sealer = run_blocking(open).await?.map_err(|error| key_problem(&error))?;
     let sealer: Arc<dyn Sealer> = Arc::new(sealer);
     let snapshot = with_sealed_secrets(&state, &sealer);
     match journal.replace(snapshot).await {
@@ -71,12 +62,10 @@ pub(super) fn any_sealed(state: &State) -> Option<(SecretOwner, SealedSecrets)> 
     let volume_secrets = state
         .records()
         .filter_map(|record| Some((SecretOwner::from(record.key()), record.sealed()?)));
-    let variable_items = state
-        .variables()
-        .map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
-    let job_settings = state
-        .jobs()
-        .map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
+    let variable_items =
+        state.variables().map(|record| (SecretOwner::Variable(record.key.clone()), &record.items));
+    let job_settings =
+        state.jobs().map(|record| (SecretOwner::Job(record.key()), &record.current.settings));
     let mut sealed = volume_secrets.chain(variable_items).chain(job_settings);
     let sealed = sealed.find(|(_, sealed)| !sealed.is_empty());
     sealed.map(|(owner, sealed)| (owner, sealed.clone()))

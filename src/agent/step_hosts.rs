@@ -64,12 +64,7 @@ struct LoggedMounts {
 impl MountObserver for LoggedMounts {
     fn observed(&self, event: MountEvent) {
         self.events.observed(event.clone());
-        let MountEvent {
-            volume,
-            alloc,
-            action,
-            error,
-        } = event;
+        let MountEvent { volume, alloc, action, error } = event;
         let alloc = alloc.map(|alloc| alloc.to_string());
         let action = match action {
             MountAction::Mount => "mount",

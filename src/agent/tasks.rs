@@ -49,15 +49,9 @@ pub(super) fn node_attributes() -> BTreeMap<String, String> {
     let release = uname.release().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let attributes = [
-        (
-            "cpu.arch",
-            go_architecture(&uname.machine().to_string_lossy()),
-        ),
+        ("cpu.arch", go_architecture(&uname.machine().to_string_lossy())),
         ("cpu.numcores", cores.to_string()),
-        (
-            "kernel.name",
-            uname.sysname().to_string_lossy().to_lowercase(),
-        ),
+        ("kernel.name", uname.sysname().to_string_lossy().to_lowercase()),
         ("kernel.version", release),
     ];
     let named = attributes.map(|(name, value)| (name.to_owned(), value));

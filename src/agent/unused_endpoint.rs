@@ -41,11 +41,8 @@ pub(super) async fn report_unused_endpoints(
         let reported = match why {
             None => observer.gone(&plugin, &alloc).await,
             Some(why) => {
-                let changed = PluginInstance {
-                    health: unused(&why),
-                    updated_at: clock.now(),
-                    ..instance
-                };
+                let changed =
+                    PluginInstance { health: unused(&why), updated_at: clock.now(), ..instance };
                 observer.changed(&plugin, node, changed).await
             }
         };
@@ -64,9 +61,7 @@ fn instances_on(state: &State, node: &NodeId) -> Vec<(PluginId, PluginInstance)>
         let record = state.plugin_record(&id);
         let allocs = record.into_iter().flat_map(|record| record.allocs.values());
         let here = allocs.filter(|alloc| alloc.node == *node);
-        let here: Vec<_> = here
-            .map(|alloc| (id.clone(), alloc.instance.clone()))
-            .collect();
+        let here: Vec<_> = here.map(|alloc| (id.clone(), alloc.instance.clone())).collect();
         here
     })
     .collect()

@@ -88,29 +88,17 @@ impl VolumeNames<'_> {
 
     fn resolve(&self, text: &str) -> Result<NamespacedId, CliError> {
         if let Some((namespace, id)) = text.split_once('/') {
-            return Ok(NamespacedId::new(
-                Namespace::new(namespace),
-                VolumeId::new(id),
-            ));
+            return Ok(NamespacedId::new(Namespace::new(namespace), VolumeId::new(id)));
         }
-        let of_id = self
-            .desired
-            .iter()
-            .filter(|spec| spec.request.id.as_str() == text);
+        let of_id = self.desired.iter().filter(|spec| spec.request.id.as_str() == text);
         let keys: Vec<NamespacedId> = of_id.map(VolumeSpec::key).collect();
         match keys.as_slice() {
-            [] => Ok(NamespacedId::new(
-                self.namespace.clone(),
-                VolumeId::new(text),
-            )),
+            [] => Ok(NamespacedId::new(self.namespace.clone(), VolumeId::new(text))),
             [only] => Ok(only.clone()),
             several => {
                 let message = format!("the files declare {} volumes `{text}`", several.len());
                 Err(Diagnostic::error(Code::CliAmbiguousId, message)
-                    .help(format!(
-                        "add the namespace: `{}/{text}`",
-                        several[0].namespace
-                    ))
+                    .help(format!("add the namespace: `{}/{text}`", several[0].namespace))
                     .into())
             }
         }
@@ -138,9 +126,7 @@ impl VolumeNames<'_> {
             let message = format!("`{flag} {text}` must start with one of: {known}");
             let problem = Diagnostic::error(Code::CliInvalidValue, message);
             return Err(match closest_match(first, words) {
-                Some(similar) => problem
-                    .help(format!("did you mean `{similar}:{name}`?"))
-                    .into(),
+                Some(similar) => problem.help(format!("did you mean `{similar}:{name}`?")).into(),
                 None => problem.into(),
             });
         };

@@ -64,11 +64,7 @@ impl ConfigHome {
 
     fn find(environment: &Environment) -> Option<Self> {
         let named = environment.path(Variable::ConfigHome);
-        let windows = || {
-            environment
-                .path(Variable::AppData)
-                .filter(|_| cfg!(windows))
-        };
+        let windows = || environment.path(Variable::AppData).filter(|_| cfg!(windows));
         let home = || Some(environment.path(Variable::Home)?.join(".config"));
         let home = named.or_else(windows).or_else(home)?;
         Some(Self(home.join("nomad-csi")))
@@ -108,9 +104,7 @@ impl ConfigHome {
                 return refused.diagnostic("use the selected context").into();
             }
             let message = format!("cannot read `{}`", self.selection_file().display());
-            Diagnostic::error(Code::ConfigUnreadable, message)
-                .note(error.to_string())
-                .into()
+            Diagnostic::error(Code::ConfigUnreadable, message).note(error.to_string()).into()
         })
     }
 
@@ -122,9 +116,7 @@ impl ConfigHome {
         files::set_current_context(&self.selection_file(), name.unwrap_or_default()).map_err(
             |error| {
                 let message = format!("cannot write `{}`", self.selection_file().display());
-                Diagnostic::error(Code::CliFile, message)
-                    .note(error.to_string())
-                    .into()
+                Diagnostic::error(Code::CliFile, message).note(error.to_string()).into()
             },
         )
     }

@@ -68,10 +68,7 @@ pub(super) struct Stdin {
 impl Stdin {
     /// Wraps a reader.
     pub(super) fn new(reader: Box<dyn Read + Send>, is_terminal: bool) -> Self {
-        Self {
-            reader: Arc::new(Mutex::new(BufReader::new(reader))),
-            is_terminal,
-        }
+        Self { reader: Arc::new(Mutex::new(BufReader::new(reader))), is_terminal }
     }
 
     /// Calls `read` with exclusive access to the reader.
@@ -102,8 +99,7 @@ impl CommandContext {
     /// Prints a diagnostic that refers to no file.
     pub(super) fn print_diagnostic(&self, diagnostic: &Diagnostic) {
         let sources = SourceMap::default();
-        self.printer
-            .print_lines(&render(diagnostic, &sources, self.printer.columns()));
+        self.printer.print_lines(&render(diagnostic, &sources, self.printer.columns()));
     }
 
     /// Adds diagnostics to the report of the run without printing them.
@@ -122,10 +118,7 @@ impl CommandContext {
 
     /// Returns the current time and the local time zone.
     pub(super) fn time_reference(&self) -> TimeReference {
-        TimeReference {
-            now: self.clock.now(),
-            zone: (self.time_zone)(),
-        }
+        TimeReference { now: self.clock.now(), zone: (self.time_zone)() }
     }
 
     /// Returns the source of referenced secrets.
@@ -167,10 +160,7 @@ impl CommandContext {
         if let Some((remark, sources)) = chosen.and_then(SelectedCluster::token_warning) {
             self.print_diagnostics(&remark.clone().into(), sources);
         }
-        let session = self
-            .interrupts
-            .unless_interrupted(self.servers.open(&target))
-            .await??;
+        let session = self.interrupts.unless_interrupted(self.servers.open(&target)).await??;
         let done = work(&*session.api).await;
         let closed = session.close().await;
         let exit = done?;
@@ -219,21 +209,15 @@ impl CommandContext {
         if let Some(program) = words.first_mut() {
             "nomad-csi".clone_into(program);
         }
-        let end = words
-            .iter()
-            .position(|word| word == "--")
-            .unwrap_or(words.len());
+        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.insert(end, "--yes".to_owned());
         words.join(" ")
     }
 }
 
 fn unreadable_answer(why: &str) -> CliError {
-    Diagnostic::error(
-        Code::CliApprovalNeeded,
-        "cannot read the answer from standard input",
-    )
-    .note(why)
-    .help("add `--yes` to skip the prompt")
-    .into()
+    Diagnostic::error(Code::CliApprovalNeeded, "cannot read the answer from standard input")
+        .note(why)
+        .help("add `--yes` to skip the prompt")
+        .into()
 }

@@ -79,10 +79,7 @@ pub struct NotUtf8(pub Variable);
 
 impl Environment {
     /// Returns the environment of this process.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the environment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub fn of_process() -> Self {
         Self(std::env::vars_os().collect())
     }
@@ -129,29 +126,18 @@ impl Environment {
 
 impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self(
-            pairs
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
 /// Returns the command line of this process, the program's name first.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 pub(super) fn arguments() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
 /// Returns the working directory of this process. A deleted one becomes `.`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 pub(super) fn current_directory() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
 }

@@ -20,11 +20,7 @@ pub struct CliError {
 impl CliError {
     /// Returns an error whose diagnostics are already printed.
     pub fn already_reported(exit: Exit) -> Self {
-        Self {
-            exit,
-            diagnostics: Diagnostics::default(),
-            sources: Arc::default(),
-        }
+        Self { exit, diagnostics: Diagnostics::default(), sources: Arc::default() }
     }
 
     /// Sets the texts that the diagnostics refer to.
@@ -46,21 +42,13 @@ impl CliError {
 
 impl From<Diagnostic> for CliError {
     fn from(diagnostic: Diagnostic) -> Self {
-        Self {
-            exit: Exit::Error,
-            diagnostics: diagnostic.into(),
-            sources: Arc::default(),
-        }
+        Self { exit: Exit::Error, diagnostics: diagnostic.into(), sources: Arc::default() }
     }
 }
 
 impl From<Diagnostics> for CliError {
     fn from(diagnostics: Diagnostics) -> Self {
-        Self {
-            exit: Exit::Error,
-            diagnostics,
-            sources: Arc::default(),
-        }
+        Self { exit: Exit::Error, diagnostics, sources: Arc::default() }
     }
 }
 

@@ -55,11 +55,9 @@ fn read_file(file: &Path) -> Result<SecretRefs, CliError> {
 fn parse_reference(argument: &RedactedText) -> Result<(String, SecretRef), CliError> {
     let pair = argument.0.split_once('=');
     let Some((key, source)) = pair.filter(|(key, _)| !key.is_empty()) else {
-        return Err(
-            Diagnostic::error(Code::CliInvalidValue, "a `--secret-from` has no key")
-                .help(REFERENCE_HELP)
-                .into(),
-        );
+        return Err(Diagnostic::error(Code::CliInvalidValue, "a `--secret-from` has no key")
+            .help(REFERENCE_HELP)
+            .into());
     };
     let reference = match source.split_once(':') {
         Some(("env", name)) if !name.is_empty() => SecretRef::Env(name.to_owned()),
@@ -101,9 +99,5 @@ fn look_up(
             Err(problems) => missing.extend(problems.into_iter().flatten()),
         }
     }
-    if missing.is_empty() {
-        Ok((secrets, warnings))
-    } else {
-        Err(missing.into_iter().collect())
-    }
+    if missing.is_empty() { Ok((secrets, warnings)) } else { Err(missing.into_iter().collect()) }
 }

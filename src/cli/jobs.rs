@@ -31,9 +31,7 @@ pub(super) fn read_jobs(
 ) -> ReadJobs {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
-    let defaults = Defaults {
-        namespace: namespace.unwrap_or_default(),
-    };
+    let defaults = Defaults { namespace: namespace.unwrap_or_default() };
     let texts = context.stdin.with_reader(|stdin| {
         let mut request = SpecFilesRequest {
             arguments: files,
@@ -56,24 +54,14 @@ pub(super) fn read_jobs(
             }
             Some(JobFile::Api(place)) => {
                 has_api_documents = true;
-                let api = ApiJob {
-                    sources: &sources,
-                    source: *source,
-                    place,
-                };
+                let api = ApiJob { sources: &sources, source: *source, place };
                 jobs.extend(api.read(&defaults.namespace, &mut diagnostics));
             }
             None => {}
         }
     }
     diagnostics.sort();
-    ReadJobs {
-        jobs,
-        file_count: texts.len(),
-        has_api_documents,
-        sources,
-        diagnostics,
-    }
+    ReadJobs { jobs, file_count: texts.len(), has_api_documents, sources, diagnostics }
 }
 
 /// A job in the words of Nomad's API.

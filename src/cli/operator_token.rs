@@ -23,9 +23,7 @@ pub(super) fn add_operator_token(settings: &mut ClientSettings, environment: &En
     }
     let of_user = environment.path(Variable::RuntimeDir);
     let bases = of_user.into_iter().chain([PathBuf::from(SYSTEM_RUNTIME)]);
-    let directories: Vec<_> = bases
-        .map(|base| base.join(OPERATOR_TOKEN_DIRECTORY))
-        .collect();
+    let directories: Vec<_> = bases.map(|base| base.join(OPERATOR_TOKEN_DIRECTORY)).collect();
     let addresses = loopback_addresses(settings);
     for address in &addresses {
         let source = OperatorTokenFiles {
@@ -78,8 +76,7 @@ fn read_locked(directory: &Path, name: &str) -> io::Result<Option<RedactedString
         Err(std::fs::TryLockError::Error(error)) => return Err(error),
     }
     let mut text = String::new();
-    file.take(LONGEST_OPERATOR_TOKEN)
-        .read_to_string(&mut text)?;
+    file.take(LONGEST_OPERATOR_TOKEN).read_to_string(&mut text)?;
     let mut lines = text.lines().map(str::trim);
     let token = lines.next().filter(|token| !token.is_empty());
     if lines.next() != Some(own_network()?.as_str()) {
@@ -148,10 +145,7 @@ mod tests {
     fn a_token_of_another_network_is_not_used() {
         for network in ["\nnet:[1]\n", "", "\n"] {
             let (base, _agent) = runtime("127.0.0.1:9.token");
-            let path = base
-                .path()
-                .join(OPERATOR_TOKEN_DIRECTORY)
-                .join("127.0.0.1:9.token");
+            let path = base.path().join(OPERATOR_TOKEN_DIRECTORY).join("127.0.0.1:9.token");
             std::fs::write(path, format!("the-token{network}")).unwrap();
             let settings = found(base.path(), ClientSettings::new("http://127.0.0.1:9"));
             assert_eq!(token(&settings), None, "{network:?}");

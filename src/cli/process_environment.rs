@@ -85,18 +85,9 @@ impl ProcessEnvironment {
             environment: Environment::of_process(),
             directory: super::env::current_directory(),
             columns: terminal_columns(),
-            stdin: InputStream {
-                is_terminal: stdin.is_terminal(),
-                reader: Box::new(stdin),
-            },
-            stdout: OutputStream {
-                is_terminal: stdout.is_terminal(),
-                writer: Box::new(stdout),
-            },
-            stderr: OutputStream {
-                is_terminal: stderr.is_terminal(),
-                writer: Box::new(stderr),
-            },
+            stdin: InputStream { is_terminal: stdin.is_terminal(), reader: Box::new(stdin) },
+            stdout: OutputStream { is_terminal: stdout.is_terminal(), writer: Box::new(stdout) },
+            stderr: OutputStream { is_terminal: stderr.is_terminal(), writer: Box::new(stderr) },
             clock: Arc::new(SystemClock),
             time_zone: TimeZone::system,
             host_name,

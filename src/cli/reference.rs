@@ -33,10 +33,7 @@ fn chapter(command: &Command, parts: &mut Vec<String>) {
     let about = about.map(ToString::to_string).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").trim();
-    parts.push(format!(
-        "\n## `{name}`\n\n{}\n\n    {usage}\n",
-        about.trim()
-    ));
+    parts.push(format!("\n## `{name}`\n\n{}\n\n    {usage}\n", about.trim()));
     let is_root = !name.contains(' ');
     parts.extend(examples(command).filter(|_| !is_root));
     let arguments: Vec<&Arg> = command
@@ -48,13 +45,8 @@ fn chapter(command: &Command, parts: &mut Vec<String>) {
     if !arguments.is_empty() {
         parts.push("\n| Argument | Meaning |\n| --- | --- |\n".to_owned());
     }
-    let row = |argument: &Arg| {
-        format!(
-            "| {} | {} |\n",
-            signature(argument),
-            cell(&meaning(argument))
-        )
-    };
+    let row =
+        |argument: &Arg| format!("| {} | {} |\n", signature(argument), cell(&meaning(argument)));
     parts.extend(arguments.into_iter().map(row));
     for subcommand in command.get_subcommands() {
         chapter(subcommand, parts);
@@ -74,13 +66,7 @@ fn examples(command: &Command) -> impl Iterator<Item = String> {
 fn signature(argument: &Arg) -> String {
     let value = argument
         .get_value_names()
-        .map(|names| {
-            names
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(" ")
-        })
+        .map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         .unwrap_or_default();
     let takes_value = matches!(argument.get_action(), ArgAction::Set | ArgAction::Append);
     if argument.is_positional() {
@@ -115,11 +101,8 @@ fn meaning(argument: &Arg) -> String {
     if takes_value && !values.is_empty() {
         parts.push(format!("one of {}", values.join(", ")));
     }
-    let defaults: Vec<_> = argument
-        .get_default_values()
-        .iter()
-        .map(|value| value.to_string_lossy())
-        .collect();
+    let defaults: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if takes_value && !defaults.is_empty() {
         parts.push(format!("default `{}`", defaults.join(" ")));
     }

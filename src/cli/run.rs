@@ -19,15 +19,9 @@ use nomad_csi_model::one_line;
 
 /// Runs one command line and returns its exit code.
 pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
-    let width = output_width(
-        &process_environment.environment,
-        process_environment.columns,
-    );
+    let width = output_width(&process_environment.environment, process_environment.columns);
     let parsed = parse(&process_environment, width);
-    let global = parsed
-        .as_ref()
-        .map(|cli| cli.global.clone())
-        .unwrap_or_default();
+    let global = parsed.as_ref().map(|cli| cli.global.clone()).unwrap_or_default();
     let process = process_environment.ownership;
     let reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports());
     let mut context = command_context(process_environment, global, width);
@@ -148,9 +142,7 @@ fn print_usage(context: &CommandContext, error: &clap::Error) -> Exit {
     // clap repeats what was typed, and a script may have typed the name of another's object.
     for argument in &context.arguments {
         let argument = argument.to_string_lossy();
-        let value = argument
-            .split_once('=')
-            .map_or(&*argument, |(_, value)| value);
+        let value = argument.split_once('=').map_or(&*argument, |(_, value)| value);
         if value.contains(['\n', '\r']) {
             text = text.replace(value, &one_line(value));
         }

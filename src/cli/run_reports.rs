@@ -19,14 +19,9 @@ impl RunReports {
     /// Returns the reports of a command; `None` if none is requested, because a run can print problems
     /// without end.
     pub(super) fn of(command: &'static str, arguments: &ReportArgs) -> Option<Self> {
-        let report = RunReport {
-            command,
-            ..RunReport::default()
-        };
-        (!arguments.formats.is_empty()).then(|| Self {
-            arguments: arguments.clone(),
-            report: Mutex::new(report),
-        })
+        let report = RunReport { command, ..RunReport::default() };
+        (!arguments.formats.is_empty())
+            .then(|| Self { arguments: arguments.clone(), report: Mutex::new(report) })
     }
 
     /// Changes the report.

@@ -107,11 +107,7 @@ pub(super) enum Threads {
 impl Threads {
     /// Returns the threads of a command that talks to a server. An embedded server needs many.
     fn of_client(context: &CommandContext) -> Self {
-        if context.global.is_embedded() {
-            Self::Many
-        } else {
-            Self::Two
-        }
+        if context.global.is_embedded() { Self::Many } else { Self::Two }
     }
 }
 

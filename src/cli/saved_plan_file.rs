@@ -48,18 +48,14 @@ pub(super) fn read_saved_plan(
     let plan = SavedPlan::read(&text).map_err(unusable)?;
     let origin = plan.origin();
     let syntax = origin.syntax.as_deref();
-    let syntax = syntax
-        .map(|word| SpecSyntax::from_str(word, false))
-        .transpose();
+    let syntax = syntax.map(|word| SpecSyntax::from_str(word, false)).transpose();
     let base = base_directory(context, &origin.directory, &origin.files);
     let saved = SavedPlanFile {
         files: FileArgs::of_saved_plan(
             files_from(base.as_deref(), &origin.files),
             syntax.map_err(|why| self::unusable(file, &why))?,
         ),
-        set: SetArgs {
-            set: origin.set.clone(),
-        },
+        set: SetArgs { set: origin.set.clone() },
         ledger: LedgerArgs {
             ledger: LedgerChoice::parse(&origin.ledger)
                 .map_err(|why| self::unusable(file, &why))?,
@@ -101,7 +97,5 @@ fn files_from(base: Option<&Path>, files: &[String]) -> Vec<String> {
 fn unusable(file: &Path, why: &str) -> CliError {
     let file = one_line(&file.display().to_string());
     let message = format!("cannot apply `{file}`: {}", one_line(why));
-    Diagnostic::error(Code::PlanUnusable, message)
-        .help(Code::PlanUnusable.advice())
-        .into()
+    Diagnostic::error(Code::PlanUnusable, message).help(Code::PlanUnusable.advice()).into()
 }

@@ -15,10 +15,7 @@ pub(super) struct OutageLines {
 
 impl OutageLines {
     pub(super) fn new(printer: Arc<Printer>) -> Self {
-        Self {
-            printer,
-            live: Mutex::default(),
-        }
+        Self { printer, live: Mutex::default() }
     }
 
     fn begin_live_line(&self, server: &str) {
@@ -84,18 +81,12 @@ fn away_line(server: &str, why: &ApiError, at_most: Duration) -> String {
 
 fn silent_line(server: &str, since: Duration) -> String {
     let since = TimeSpan(Duration::from_secs(since.as_secs().max(1)));
-    format!(
-        "server {}: no response for {since}, still waiting",
-        one_line(server)
-    )
+    format!("server {}: no response for {since}, still waiting", one_line(server))
 }
 
 fn back_line(server: &str, after: Duration) -> String {
     let after = TimeSpan(Duration::from_secs(after.as_secs().max(1)));
-    format!(
-        "server {}: responds again after {after}, continuing",
-        one_line(server)
-    )
+    format!("server {}: responds again after {after}, continuing", one_line(server))
 }
 
 fn gave_up_line(server: &str) -> String {

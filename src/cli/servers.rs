@@ -61,10 +61,7 @@ impl Servers for RealServers {
         match target {
             Target::Cluster(settings) => {
                 let api = Box::new(NomadClient::new(settings)?);
-                Ok(ServerConnection {
-                    api,
-                    companion: None,
-                })
+                Ok(ServerConnection { api, companion: None })
             }
             #[cfg(feature = "agent")]
             Target::Embedded(embedding) => embedded(embedding).await,
@@ -81,10 +78,9 @@ async fn embedded(embedding: &EmbeddedTarget) -> Result<ServerConnection, CliErr
         ..embedding.settings.clone()
     };
     match NomadClient::new(&settings) {
-        Ok(client) => Ok(ServerConnection {
-            api: Box::new(client),
-            companion: Some(Box::new(agent)),
-        }),
+        Ok(client) => {
+            Ok(ServerConnection { api: Box::new(client), companion: Some(Box::new(agent)) })
+        }
         Err(error) => {
             agent.stop().await;
             Err(error.into())

@@ -54,10 +54,7 @@ impl From<NotUtf8> for CliError {
 /// names the directory of the embedded agent.
 #[cfg_attr(
     not(feature = "agent"),
-    expect(
-        unused_variables,
-        reason = "only the embedded agent needs the directory"
-    )
+    expect(unused_variables, reason = "only the embedded agent needs the directory")
 )]
 pub(super) fn server_target(
     global: &GlobalArgs,
@@ -70,10 +67,7 @@ pub(super) fn server_target(
     #[cfg(feature = "agent")]
     if let Some(named) = &global.embedded {
         let agent = embedded_config(Path::new(named), directory, environment)?;
-        return Ok(Target::Embedded(Box::new(EmbeddedTarget {
-            agent,
-            settings,
-        })));
+        return Ok(Target::Embedded(Box::new(EmbeddedTarget { agent, settings })));
     }
     #[cfg(unix)]
     add_operator_token(&mut settings, environment);
@@ -135,10 +129,7 @@ impl Layers<'_> {
         if let Some(token) = flag {
             return Ok(Some(RedactedString::new(token.0.as_str())));
         }
-        let own = self
-            .environment
-            .text(Variable::Token)?
-            .map(RedactedString::new);
+        let own = self.environment.text(Variable::Token)?.map(RedactedString::new);
         match (self.chosen, own) {
             (None, own) => Ok(own),
             (Some(chosen), Some(own)) if chosen.selected_by == SelectedBy::ContextUse => {
@@ -154,25 +145,15 @@ fn cluster_settings(
     environment: &Environment,
     chosen: Option<&SelectedCluster>,
 ) -> Result<ClientSettings, CliError> {
-    let layers = Layers {
-        environment,
-        chosen,
-    };
+    let layers = Layers { environment, chosen };
     let hidden = |variable| -> Result<Option<RedactedString>, NotUtf8> {
         Ok(environment.text(variable)?.map(RedactedString::new))
     };
     let address = layers
-        .text(
-            global.address.as_ref(),
-            |context| Some(context.address.clone()),
-            Variable::Address,
-        )?
+        .text(global.address.as_ref(), |context| Some(context.address.clone()), Variable::Address)?
         .unwrap_or_else(|| ClientSettings::DEFAULT_ADDRESS.to_owned());
-    let region = layers.text(
-        global.region.as_ref(),
-        |context| context.region.clone(),
-        Variable::Region,
-    )?;
+    let region =
+        layers.text(global.region.as_ref(), |context| context.region.clone(), Variable::Region)?;
     Ok(ClientSettings {
         name: None,
         address: RedactedString::new(address),
@@ -205,9 +186,7 @@ fn response_limits(
         if let Err(why) = limits.set(text) {
             let message = format!("cannot set the limit `{text}`: {why}");
             let help = "`docs/security.md` lists the limits of responses";
-            return Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .help(help)
-                .into());
+            return Err(Diagnostic::error(Code::CliInvalidValue, message).help(help).into());
         }
     }
     Ok(limits)
@@ -215,10 +194,8 @@ fn response_limits(
 
 fn tls_settings(global: &GlobalArgs, layers: &Layers<'_>) -> Result<TlsSettings, CliError> {
     let skip_verify = layers.environment.text(Variable::SkipVerify)?;
-    let skip_verify = layers.merge(
-        |context| context.tls_skip_verify,
-        skip_verify.and_then(parse_bool),
-    );
+    let skip_verify =
+        layers.merge(|context| context.tls_skip_verify, skip_verify.and_then(parse_bool));
     Ok(TlsSettings {
         ca_file: layers.path(
             global.ca_cert.as_ref(),
@@ -267,16 +244,9 @@ pub(super) fn namespace(
     environment: &Environment,
     chosen: Option<&SelectedCluster>,
 ) -> Result<Option<Namespace>, NotUtf8> {
-    let layers = Layers {
-        environment,
-        chosen,
-    };
+    let layers = Layers { environment, chosen };
     let typed = global.namespace.as_ref().filter(|typed| !typed.is_empty());
-    let named = layers.text(
-        typed,
-        |context| context.namespace.clone(),
-        Variable::Namespace,
-    )?;
+    let named = layers.text(typed, |context| context.namespace.clone(), Variable::Namespace)?;
     Ok(named.map(Namespace::new))
 }
 
@@ -313,18 +283,13 @@ pub(super) fn log_settings(
     environment: &Environment,
     base: LogLevel,
 ) -> Result<LogSettings, CliError> {
-    let filter = environment
-        .text(Variable::Log)?
-        .filter(|_| global.verbose == 0);
+    let filter = environment.text(Variable::Log)?.filter(|_| global.verbose == 0);
     let format = match (global.log_format, environment.text(Variable::LogFormat)?) {
         (Some(format), _) => format,
         (None, None | Some("text")) => LogFormat::Text,
         (None, Some("json")) => LogFormat::Json,
         (None, Some(other)) => {
-            let message = format!(
-                "unknown log format `{other}` in {}",
-                Variable::LogFormat.name()
-            );
+            let message = format!("unknown log format `{other}` in {}", Variable::LogFormat.name());
             return Err(Diagnostic::error(Code::CliInvalidValue, message)
                 .help("set it to `text` or `json`, or unset it")
                 .into());

@@ -105,9 +105,7 @@ pub(super) fn read_specifications(
     namespace: Option<&Namespace>,
 ) -> Result<(Specifications, Diagnostics), CliError> {
     let typed = parse_set_name(set.set.as_deref())?;
-    let defaults = Defaults {
-        namespace: single_namespace(namespace)?,
-    };
+    let defaults = Defaults { namespace: single_namespace(namespace)? };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let paths = arguments.all();
@@ -209,10 +207,9 @@ fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagno
     let label = "no volume is declared with it";
     match empty_files {
         EmptyFiles::Accepted | EmptyFiles::Pruned => Diagnostics::default(),
-        EmptyFiles::Warned => Diagnostic::warning(Code::SpecNoVolume, message)
-            .label(*place, label)
-            .help(help)
-            .into(),
+        EmptyFiles::Warned => {
+            Diagnostic::warning(Code::SpecNoVolume, message).label(*place, label).help(help).into()
+        }
         EmptyFiles::Rejected => Diagnostic::error(Code::SpecNoVolume, message)
             .label(*place, label)
             .help("declare a volume; run `nomad-csi volume init` for an example")

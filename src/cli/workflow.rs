@@ -123,15 +123,13 @@ impl ApprovalPrompt for CommandContext {
         if let Some(details) = details {
             self.printer.print_status(details);
         }
-        self.prompt_line(question)
-            .await
-            .map_err(|error| WorkflowError {
-                kind: match error.exit {
-                    Exit::Interrupted => FailureKind::Interrupted,
-                    _ => FailureKind::Failed,
-                },
-                diagnostics: error.diagnostics,
-            })
+        self.prompt_line(question).await.map_err(|error| WorkflowError {
+            kind: match error.exit {
+                Exit::Interrupted => FailureKind::Interrupted,
+                _ => FailureKind::Failed,
+            },
+            diagnostics: error.diagnostics,
+        })
     }
 
     fn command_with_yes(&self) -> String {
@@ -152,10 +150,7 @@ impl From<FailureKind> for Exit {
 
 impl From<WorkflowError> for CliError {
     fn from(error: WorkflowError) -> Self {
-        Self {
-            exit: error.kind.into(),
-            ..Self::from(error.diagnostics)
-        }
+        Self { exit: error.kind.into(), ..Self::from(error.diagnostics) }
     }
 }
 

@@ -57,16 +57,10 @@ mod tests {
         let codes = [StatusCode::NotFound];
         for (response, expected) in [
             (failure(FailureKind::Answered(StatusCode::NotFound)), Ok(())),
-            (
-                failure(FailureKind::Answered(StatusCode::Internal)),
-                Err("INTERNAL: words"),
-            ),
+            (failure(FailureKind::Answered(StatusCode::Internal)), Err("INTERNAL: words")),
             (Ok(()), Err("OK")),
             (failure(FailureKind::TimedOut), Err("words")),
-            (
-                failure(FailureKind::ConnectionLost),
-                Err("connection lost: words"),
-            ),
+            (failure(FailureKind::ConnectionLost), Err("connection lost: words")),
         ] {
             let got = check_refusal(&response, &codes);
             assert_eq!(got, expected.map_err(str::to_owned), "{response:?}");

@@ -96,10 +96,7 @@ impl<'a> Check<'a> {
     /// Returns a unique name.
     pub(super) fn unique_name(&mut self) -> String {
         self.session.names_used += 1;
-        format!(
-            "{}-{}",
-            self.session.options.name_prefix, self.session.names_used
-        )
+        format!("{}-{}", self.session.options.name_prefix, self.session.names_used)
     }
 
     /// Sends a call and records it.
@@ -120,10 +117,8 @@ impl<'a> Check<'a> {
         &mut self,
         requests: Vec<C>,
     ) -> Vec<Result<C::Response, CallFailure>> {
-        let entries: Vec<_> = requests
-            .iter()
-            .map(|request| self.resources.track(request))
-            .collect();
+        let entries: Vec<_> =
+            requests.iter().map(|request| self.resources.track(request)).collect();
         let client = &self.session.client;
         let sending = requests.iter().map(async |request| {
             let started = Instant::now();
@@ -245,8 +240,7 @@ impl<'a> Check<'a> {
         let mut request = whole.clone();
         take(&mut request);
         let because = format!("{field} is required");
-        self.call_refused(request, &[StatusCode::InvalidArgument], &because)
-            .await;
+        self.call_refused(request, &[StatusCode::InvalidArgument], &because).await;
     }
 
     /// Records a finding if the last call did not fail with one of `codes`.
@@ -259,9 +253,7 @@ impl<'a> Check<'a> {
         if let Err(got) = answers::check_refusal(response, codes) {
             let expected = format!("{}: {because}", answers::join_codes(codes));
             let got = if response.is_ok() {
-                self.exchanges
-                    .last()
-                    .map_or(got, |exchange| exchange.got.clone())
+                self.exchanges.last().map_or(got, |exchange| exchange.got.clone())
             } else {
                 got
             };
@@ -312,11 +304,7 @@ impl<'a> Check<'a> {
             level,
             expected: expected.to_owned(),
             got,
-            sent: self
-                .exchanges
-                .last()
-                .map(|exchange| exchange.sent.clone())
-                .unwrap_or_default(),
+            sent: self.exchanges.last().map(|exchange| exchange.sent.clone()).unwrap_or_default(),
         });
     }
 
@@ -336,9 +324,7 @@ impl<'a> Check<'a> {
 
     /// Returns whether the check has a finding other than advice.
     pub(super) fn has_failed(&self) -> bool {
-        self.findings
-            .iter()
-            .any(|finding| finding.level == Level::Must)
+        self.findings.iter().any(|finding| finding.level == Level::Must)
     }
 
     /// Creates a directory, if it is missing. The clean-up removes it.
@@ -392,10 +378,7 @@ impl<'a> Check<'a> {
             invalid.extend(violation.map(|violation| (exchange.clone(), violation)));
         }
         if let Err(failure) = response
-            && matches!(
-                failure.kind,
-                FailureKind::ConnectionLost | FailureKind::NotConnected(_)
-            )
+            && matches!(failure.kind, FailureKind::ConnectionLost | FailureKind::NotConnected(_))
         {
             self.broken.get_or_insert_with(|| exchange.clone());
         }
@@ -436,8 +419,6 @@ impl<'a> Check<'a> {
     /// Returns the secrets of the run for a request.
     pub(super) fn secrets(&self) -> std::collections::BTreeMap<String, String> {
         let pairs = self.session.options.secrets.expose();
-        pairs
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }
 }

@@ -60,11 +60,8 @@ impl Check<'_> {
                 let Some(group) = created.and_then(|response| response.group_snapshot) else {
                     return Ok(());
                 };
-                let members: Vec<String> = group
-                    .snapshots
-                    .into_iter()
-                    .map(|snapshot| snapshot.snapshot_id)
-                    .collect();
+                let members: Vec<String> =
+                    group.snapshots.into_iter().map(|snapshot| snapshot.snapshot_id).collect();
                 self.delete_group(&group.group_snapshot_id, &members).await
             }
             Resource::Attachment { volume, node } => {
@@ -99,18 +96,12 @@ impl Check<'_> {
     }
 
     async fn delete_volume(&self, id: &str) -> Result<(), String> {
-        let request = DeleteVolumeRequest {
-            volume_id: id.to_owned(),
-            secrets: self.secrets(),
-        };
+        let request = DeleteVolumeRequest { volume_id: id.to_owned(), secrets: self.secrets() };
         self.send_until_answered(&request).await.map(drop)
     }
 
     async fn delete_snapshot(&self, id: &str) -> Result<(), String> {
-        let request = DeleteSnapshotRequest {
-            snapshot_id: id.to_owned(),
-            secrets: self.secrets(),
-        };
+        let request = DeleteSnapshotRequest { snapshot_id: id.to_owned(), secrets: self.secrets() };
         self.send_until_answered(&request).await.map(drop)
     }
 

@@ -70,9 +70,7 @@ pub async fn confirmed_modes(
                 volume_id: volume_id.to_owned(),
                 volume_context: context.clone(),
                 volume_capabilities: vec![capability.clone()],
-                secrets: pairs
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .collect(),
+                secrets: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
                 ..Default::default()
             };
             let refusal = match client.call(request).await {
@@ -84,11 +82,7 @@ pub async fn confirmed_modes(
                 },
                 Err(failure) => Some(refusal(failure)?),
             };
-            answers.push(ModeAnswer {
-                access_mode: mode.as_str_name(),
-                attachment_mode,
-                refusal,
-            });
+            answers.push(ModeAnswer { access_mode: mode.as_str_name(), attachment_mode, refusal });
         }
     }
     Ok(answers)
@@ -137,10 +131,7 @@ async fn volume_context(
     }
     let mut starting_token = String::new();
     for _ in 0..MAX_PAGES {
-        let request = ListVolumesRequest {
-            max_entries: 0,
-            starting_token,
-        };
+        let request = ListVolumesRequest { max_entries: 0, starting_token };
         let page = client.call(request).await.map_err(ModesUnknown::Failed)?;
         let mut volumes = page.entries.into_iter().filter_map(|entry| entry.volume);
         if let Some(found) = volumes.find(|volume| volume.volume_id == volume_id) {

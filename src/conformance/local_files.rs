@@ -16,9 +16,7 @@ pub struct LocalFiles;
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 #[async_trait]
@@ -38,10 +36,8 @@ impl WorkloadFiles for LocalFiles {
     async fn create_directories(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let path = path.to_owned();
         blocking(move || {
-            let missing: Vec<&Path> = path
-                .ancestors()
-                .take_while(|ancestor| !ancestor.exists())
-                .collect();
+            let missing: Vec<&Path> =
+                path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
             let mut created = vec![];
             for directory in missing.into_iter().rev() {
                 std::fs::create_dir(directory)?;

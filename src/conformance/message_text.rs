@@ -216,14 +216,9 @@ mod tests {
     fn a_message_shows_its_set_fields_and_no_secret() {
         let message = CreateVolumeRequest {
             name: "a \"b\", {c}".to_owned(),
-            capacity_range: Some(CapacityRange {
-                required_bytes: 5,
-                limit_bytes: 0,
-            }),
+            capacity_range: Some(CapacityRange { required_bytes: 5, limit_bytes: 0 }),
             volume_capabilities: vec![VolumeCapability {
-                access_mode: Some(AccessMode {
-                    mode: Mode::SingleNodeWriter.into(),
-                }),
+                access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
                 access_type: Some(AccessType::Mount(MountVolume::default())),
             }],
             parameters: [("kind".to_owned(), "fast".to_owned())].into(),
@@ -241,22 +236,13 @@ mod tests {
     #[test]
     fn default_values_are_omitted() {
         assert_eq!(response_text(&DeleteVolumeResponse {}), "OK");
-        let list = ListVolumesRequest {
-            max_entries: -1,
-            starting_token: String::new(),
-        };
-        assert_eq!(
-            request_text("ListVolumes", &list),
-            "ListVolumes {max_entries: -1}"
-        );
+        let list = ListVolumesRequest { max_entries: -1, starting_token: String::new() };
+        assert_eq!(request_text("ListVolumes", &list), "ListVolumes {max_entries: -1}");
     }
 
     #[test]
     fn long_messages_are_cut_at_character_boundaries() {
-        let list = ListVolumesRequest {
-            max_entries: 0,
-            starting_token: "ü".repeat(MAX_LENGTH),
-        };
+        let list = ListVolumesRequest { max_entries: 0, starting_token: "ü".repeat(MAX_LENGTH) };
         let shown = request_text("ListVolumes", &list);
         assert!(shown.len() < MAX_LENGTH + 20 && shown.contains('…'));
     }
@@ -265,9 +251,6 @@ mod tests {
     fn secrets_in_messages_are_replaced() {
         let secrets = Secrets::from_iter([("a".to_owned(), "hunter2".to_owned())]);
         assert!(contains_secret("bad token hunter2", &secrets));
-        assert_eq!(
-            redact_secrets("bad token hunter2", &secrets),
-            "bad token [REDACTED]"
-        );
+        assert_eq!(redact_secrets("bad token hunter2", &secrets), "bad token [REDACTED]");
     }
 }

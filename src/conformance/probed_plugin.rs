@@ -243,11 +243,7 @@ async fn probe_error(client: &RawClient, failure: CallFailure) -> ProbeError {
 /// Returns whether the process is a gRPC server: only such a server returns UNIMPLEMENTED for an unknown
 /// service.
 async fn is_grpc(client: &RawClient) -> bool {
-    is_absent(
-        &client
-            .call_empty("/nomad_csi.check.v1.Nothing/Nothing")
-            .await,
-    )
+    is_absent(&client.call_empty("/nomad_csi.check.v1.Nothing/Nothing").await)
 }
 
 fn plugin_capability_types(

@@ -117,11 +117,7 @@ pub fn compare_profiles(old: &ProbeDocument, new: &ProbeDocument) -> ProfileDiff
     let no_kinds = BTreeSet::new();
     let lists = [
         ("service", old.services.value(), new.services.value()),
-        (
-            "volume expansion",
-            Some(&old.volume_expansion),
-            Some(&new.volume_expansion),
-        ),
+        ("volume expansion", Some(&old.volume_expansion), Some(&new.volume_expansion)),
         (
             "controller capability",
             capabilities(&old.controller_capabilities),
@@ -157,11 +153,7 @@ fn capabilities(answer: &Option<Answer<BTreeSet<String>>>) -> Option<&BTreeSet<S
 
 impl ProfileDiff {
     fn lose(&mut self, kind: LossKind, what: String, consequence: impl Into<String>) {
-        self.lost.push(Loss {
-            kind,
-            what,
-            consequence: consequence.into(),
-        });
+        self.lost.push(Loss { kind, what, consequence: consequence.into() });
     }
 }
 
@@ -187,10 +179,7 @@ fn node(diff: &mut ProfileDiff, old: &ProbeDocument, new: &ProbeDocument) {
         return diff.lose(LossKind::Breaking, what, consequence);
     };
     if before.node_id != after.node_id {
-        let what = format!(
-            "the node ID `{}`; it is `{}`",
-            before.node_id, after.node_id
-        );
+        let what = format!("the node ID `{}`; it is `{}`", before.node_id, after.node_id);
         let consequence = "attached volumes are attached to a node of the old ID";
         diff.lose(LossKind::Breaking, what, consequence);
     }

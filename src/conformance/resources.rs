@@ -166,10 +166,7 @@ impl ResourceTracker {
             (Resource::Group { id: one, .. }, Resource::Group { id, .. }) => one != id,
             // ControllerUnpublishVolume without a node ID detaches from every node.
             (
-                Resource::Attachment {
-                    volume: one,
-                    node: at,
-                },
+                Resource::Attachment { volume: one, node: at },
                 Resource::Attachment { volume, node },
             ) => one != volume || !(node.is_empty() || at == node),
             (one, resource) => one != resource,
@@ -309,10 +306,7 @@ impl TrackedCall for DeleteVolumeGroupSnapshotRequest {
 
 impl TrackedCall for ControllerPublishVolumeRequest {
     fn may_create(&self) -> Option<Resource> {
-        Some(Resource::Attachment {
-            volume: self.volume_id.clone(),
-            node: self.node_id.clone(),
-        })
+        Some(Resource::Attachment { volume: self.volume_id.clone(), node: self.node_id.clone() })
     }
 
     fn resource_change(&self, _: &Self::Response) -> ResourceChange {
@@ -359,10 +353,7 @@ impl TrackedCall for NodeUnstageVolumeRequest {
 
 impl TrackedCall for NodePublishVolumeRequest {
     fn may_create(&self) -> Option<Resource> {
-        Some(Resource::Target {
-            volume: self.volume_id.clone(),
-            path: self.target_path.clone(),
-        })
+        Some(Resource::Target { volume: self.volume_id.clone(), path: self.target_path.clone() })
     }
 
     fn resource_change(&self, _: &Self::Response) -> ResourceChange {
@@ -388,18 +379,12 @@ mod tests {
     use nomad_csi_proto::{CreateVolumeResponse, Volume};
 
     fn create(name: &str) -> CreateVolumeRequest {
-        CreateVolumeRequest {
-            name: name.to_owned(),
-            ..Default::default()
-        }
+        CreateVolumeRequest { name: name.to_owned(), ..Default::default() }
     }
 
     fn created(id: &str) -> Result<CreateVolumeResponse, CallFailure> {
         Ok(CreateVolumeResponse {
-            volume: Some(Volume {
-                volume_id: id.to_owned(),
-                ..Default::default()
-            }),
+            volume: Some(Volume { volume_id: id.to_owned(), ..Default::default() }),
         })
     }
 
@@ -425,14 +410,8 @@ mod tests {
         let name = vec![Resource::VolumeWithoutId(Box::new(create("a")))];
         for (response, expected) in [
             (created("v"), vec![Resource::Volume("v".into())]),
-            (
-                failed(FailureKind::Answered(StatusCode::AlreadyExists)),
-                vec![],
-            ),
-            (
-                failed(FailureKind::Answered(StatusCode::Internal)),
-                name.clone(),
-            ),
+            (failed(FailureKind::Answered(StatusCode::AlreadyExists)), vec![]),
+            (failed(FailureKind::Answered(StatusCode::Internal)), name.clone()),
             (failed(FailureKind::TimedOut), name.clone()),
             (failed(FailureKind::ConnectionLost), name.clone()),
             (failed(FailureKind::NotConnected(None)), vec![]),
@@ -459,10 +438,7 @@ mod tests {
             tracker.resolve(&entry, &create("a"), &created("v"));
         }
         assert_eq!(tracker.entries.len(), 1);
-        let delete = DeleteVolumeRequest {
-            volume_id: "v".into(),
-            ..Default::default()
-        };
+        let delete = DeleteVolumeRequest { volume_id: "v".into(), ..Default::default() };
         let entry = tracker.track(&delete);
         tracker.resolve(&entry, &delete, &Ok(proto::DeleteVolumeResponse {}));
         assert_eq!(tracker.take_in_cleanup_order(), []);
@@ -471,14 +447,8 @@ mod tests {
     #[test]
     fn dependent_resources_are_removed_first() {
         let mut tracker = ResourceTracker::default();
-        let staging = Resource::Staging {
-            volume: "v".into(),
-            path: "/s".into(),
-        };
-        let target = Resource::Target {
-            volume: "v".into(),
-            path: "/t".into(),
-        };
+        let staging = Resource::Staging { volume: "v".into(), path: "/s".into() };
+        let target = Resource::Target { volume: "v".into(), path: "/t".into() };
         let order = [
             Resource::Directory("/d".into()),
             Resource::Volume("v".into()),

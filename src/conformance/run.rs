@@ -46,10 +46,7 @@ pub async fn run_checks(
         .map(|case| (case, selection.choose(&case, &plugin, &options)))
         .filter(|(_, choice)| *choice != Choice::Exclude)
         .collect();
-    let count = chosen
-        .iter()
-        .filter(|(_, choice)| *choice == Choice::Run)
-        .count();
+    let count = chosen.iter().filter(|(_, choice)| *choice == Choice::Run).count();
     observer.run_started(&plugin, count);
     let log_start = match &options.log {
         Some(log) => files.tail(log, 0, 0).await.map_or(0, |(_, length)| length),
@@ -164,11 +161,5 @@ async fn run_check(
 }
 
 fn unstarted(case: Case, verdict: Verdict) -> CheckOutcome {
-    CheckOutcome {
-        case,
-        verdict,
-        findings: vec![],
-        exchanges: vec![],
-        elapsed: Duration::ZERO,
-    }
+    CheckOutcome { case, verdict, findings: vec![], exchanges: vec![], elapsed: Duration::ZERO }
 }

@@ -82,18 +82,16 @@ fn matches(pattern: &str, text: &str) -> bool {
 /// Returns what is missing.
 fn check_need(need: Need, plugin: &ProbedPlugin, options: &CheckOptions) -> Result<(), String> {
     let advertised = |has: bool, name: &str| {
-        has.then_some(())
-            .ok_or_else(|| format!("the plugin does not advertise {name}"))
+        has.then_some(()).ok_or_else(|| format!("the plugin does not advertise {name}"))
     };
     match need {
         Need::ControllerService => advertised(
             plugin.has_service(Service::ControllerService),
             Service::ControllerService.as_str_name(),
         ),
-        Need::ControllerCapability(kind) => advertised(
-            plugin.controller_has(kind),
-            &controller_capability_name(kind.into()),
-        ),
+        Need::ControllerCapability(kind) => {
+            advertised(plugin.controller_has(kind), &controller_capability_name(kind.into()))
+        }
         Need::NodeService => plugin
             .node
             .as_ref()
@@ -131,10 +129,9 @@ fn check_need(need: Need, plugin: &ProbedPlugin, options: &CheckOptions) -> Resu
         }
         Need::BlockVolumes => given(options.block_volumes, "`--block` is not given"),
         Need::Log => given(options.log.is_some(), "`--log` is not given"),
-        Need::MutableParameters => given(
-            !options.mutable_parameters.is_empty(),
-            "`--mutable-parameters` is not given",
-        ),
+        Need::MutableParameters => {
+            given(!options.mutable_parameters.is_empty(), "`--mutable-parameters` is not given")
+        }
         Need::Secrets => given(!options.secrets.is_empty(), "`--secrets` is not given"),
     }
 }

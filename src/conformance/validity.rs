@@ -36,10 +36,8 @@ pub fn broken_rules(plugin: &ProbedPlugin) -> Vec<String> {
     problems.extend(controller_capabilities(plugin));
     problems.extend(node_capabilities(plugin));
     if let Some(node) = plugin.described_node() {
-        problems.extend(node_info(
-            node,
-            plugin.has_service(Service::VolumeAccessibilityConstraints),
-        ));
+        problems
+            .extend(node_info(node, plugin.has_service(Service::VolumeAccessibilityConstraints)));
     }
     problems
         .into_iter()
@@ -87,12 +85,9 @@ pub(super) fn plugin_capabilities(plugin: &ProbedPlugin) -> Vec<Problem> {
             |kind| kind.as_str_name().to_owned(),
         )
     };
-    problems.extend(capability_list(
-        "volume expansion",
-        &plugin.expansion,
-        way,
-        |kind| Expansion::try_from(kind).is_ok(),
-    ));
+    problems.extend(capability_list("volume expansion", &plugin.expansion, way, |kind| {
+        Expansion::try_from(kind).is_ok()
+    }));
     let controller = plugin.controller_has(ControllerRpc::ExpandVolume);
     let node = plugin.node_has(NodeRpc::ExpandVolume);
     // The other half of the plugin may run elsewhere: judge only the services of this instance.
@@ -107,10 +102,7 @@ pub(super) fn plugin_capabilities(plugin: &ProbedPlugin) -> Vec<Problem> {
     }
     if plugin.expands(Expansion::Offline) && !controller && plugin.controller.is_some() {
         let rule = "volume expansion OFFLINE requires EXPAND_VOLUME of the controller";
-        problems.push(must(
-            rule,
-            "the controller does not advertise EXPAND_VOLUME",
-        ));
+        problems.push(must(rule, "the controller does not advertise EXPAND_VOLUME"));
     }
     problems
 }
@@ -119,20 +111,14 @@ pub(super) fn plugin_capabilities(plugin: &ProbedPlugin) -> Vec<Problem> {
 pub(super) fn controller_capabilities(plugin: &ProbedPlugin) -> Vec<Problem> {
     let mut problems = vec![];
     if let Some(Ok(list)) = &plugin.controller {
-        problems.extend(capability_list(
-            "capability",
-            list,
-            controller_capability_name,
-            |kind| ControllerRpc::try_from(kind).is_ok(),
-        ));
+        problems.extend(capability_list("capability", list, controller_capability_name, |kind| {
+            ControllerRpc::try_from(kind).is_ok()
+        }));
     }
     if let Some(Ok(list)) = &plugin.group {
-        problems.extend(capability_list(
-            "capability",
-            list,
-            group_capability_name,
-            |kind| !group_capability_name(kind).contains("not defined in"),
-        ));
+        problems.extend(capability_list("capability", list, group_capability_name, |kind| {
+            !group_capability_name(kind).contains("not defined in")
+        }));
     }
     if plugin.controller_has(ControllerRpc::ListVolumesPublishedNodes)
         && !plugin.controller_has(ControllerRpc::PublishUnpublishVolume)
@@ -175,10 +161,7 @@ fn capability_list(
                 "UNKNOWN, or a capability without a type",
             ));
         } else if !is_known(*kind) {
-            problems.push(advice(
-                &format!("every {what} is defined in CSI 1.13"),
-                name(*kind),
-            ));
+            problems.push(advice(&format!("every {what} is defined in CSI 1.13"), name(*kind)));
         } else if !seen.insert(*kind) {
             problems.push(advice(
                 &format!("every {what} is listed once"),
@@ -196,10 +179,7 @@ pub(super) fn node_info(node: &NodeGetInfoResponse, has_topology: bool) -> Vec<P
     if length == 0 {
         problems.push(must("node_id is set", "empty"));
     } else if length > 256 {
-        problems.push(must(
-            "node_id has at most 256 bytes",
-            format!("{length} bytes"),
-        ));
+        problems.push(must("node_id has at most 256 bytes", format!("{length} bytes")));
     } else if length > 128 {
         let rule = "node_id has at most 128 bytes, the limit of CSI 1.3 and earlier";
         problems.push(advice(rule, format!("{length} bytes")));
@@ -212,10 +192,8 @@ pub(super) fn node_info(node: &NodeGetInfoResponse, has_topology: bool) -> Vec<P
         (Some(topology), true) => problems.extend(topologies([topology])),
         (Some(_), false) => {
             let rule = "accessible_topology requires VOLUME_ACCESSIBILITY_CONSTRAINTS";
-            problems.push(must(
-                rule,
-                "set, but VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised",
-            ));
+            problems
+                .push(must(rule, "set, but VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised"));
         }
         (None, true) => {
             let rule = "accessible_topology is set if VOLUME_ACCESSIBILITY_CONSTRAINTS is advertised; otherwise the node can use only unconstrained volumes";
@@ -262,9 +240,7 @@ fn is_topology_word(text: &str, inside: &str) -> bool {
     text.len() <= 63
         && ends(text.chars().next())
         && ends(text.chars().next_back())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || inside.contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || inside.contains(c))
 }
 
 /// Checks a volume as CreateVolume, ListVolumes and ControllerGetVolume return it.
@@ -279,10 +255,7 @@ pub(super) fn volume(volume: &Volume, has_topology: bool) -> Vec<Problem> {
         problems.extend(topologies(&volume.accessible_topology));
     } else if !volume.accessible_topology.is_empty() {
         let rule = "accessible_topology requires VOLUME_ACCESSIBILITY_CONSTRAINTS";
-        problems.push(must(
-            rule,
-            "set, but VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised",
-        ));
+        problems.push(must(rule, "set, but VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised"));
     }
     problems
 }
@@ -292,10 +265,7 @@ pub(super) fn id(field: &str, id: &str) -> Vec<Problem> {
     match id.len() {
         0 => vec![must(&format!("{field} is set"), "empty")],
         1..=128 => vec![],
-        length => vec![must(
-            &format!("{field} has at most 128 bytes"),
-            format!("{length} bytes"),
-        )],
+        length => vec![must(&format!("{field} has at most 128 bytes"), format!("{length} bytes"))],
     }
 }
 
@@ -315,17 +285,12 @@ pub(super) fn capacity(got: i64, range: &CapacityRange) -> Vec<Problem> {
         return vec![];
     }
     if got < range.required_bytes {
-        let rule = format!(
-            "capacity_bytes is at least the required {} bytes",
-            range.required_bytes
-        );
+        let rule =
+            format!("capacity_bytes is at least the required {} bytes", range.required_bytes);
         return vec![must(&rule, got.to_string())];
     }
     if range.limit_bytes > 0 && got > range.limit_bytes {
-        let rule = format!(
-            "capacity_bytes is at most the allowed {} bytes",
-            range.limit_bytes
-        );
+        let rule = format!("capacity_bytes is at most the allowed {} bytes", range.limit_bytes);
         return vec![must(&rule, got.to_string())];
     }
     vec![]
@@ -344,10 +309,7 @@ mod tests {
     }
 
     fn musts(problems: &[Problem]) -> usize {
-        problems
-            .iter()
-            .filter(|(level, ..)| *level == Level::Must)
-            .count()
+        problems.iter().filter(|(level, ..)| *level == Level::Must).count()
     }
 
     /// A digit at either end is allowed (CSI, "GetPluginInfo"), although csi-sanity refuses it.
@@ -368,10 +330,8 @@ mod tests {
         ] {
             assert_eq!(musts(&plugin_info(&info(name))), wrong, "{name}");
         }
-        let without_version = GetPluginInfoResponse {
-            vendor_version: String::new(),
-            ..info("a.b")
-        };
+        let without_version =
+            GetPluginInfoResponse { vendor_version: String::new(), ..info("a.b") };
         assert_eq!(musts(&plugin_info(&without_version)), 1);
     }
 
@@ -402,17 +362,10 @@ mod tests {
 
     #[test]
     fn a_size_is_unknown_or_in_the_requested_range() {
-        for (got, required, limit, wrong) in [
-            (0, 5, 6, 0),
-            (5, 5, 0, 0),
-            (4, 5, 0, 1),
-            (7, 5, 6, 1),
-            (9, 0, 6, 1),
-        ] {
-            let range = CapacityRange {
-                required_bytes: required,
-                limit_bytes: limit,
-            };
+        for (got, required, limit, wrong) in
+            [(0, 5, 6, 0), (5, 5, 0, 0), (4, 5, 0, 1), (7, 5, 6, 1), (9, 0, 6, 1)]
+        {
+            let range = CapacityRange { required_bytes: required, limit_bytes: limit };
             assert_eq!(capacity(got, &range).len(), wrong, "{got} in {range:?}");
         }
     }
@@ -420,9 +373,7 @@ mod tests {
     #[test]
     fn topology_keys_have_one_prefix() {
         let topology = Topology {
-            segments: ["a.b/zone", "c.d/rack"]
-                .map(|key| (key.to_owned(), "x".to_owned()))
-                .into(),
+            segments: ["a.b/zone", "c.d/rack"].map(|key| (key.to_owned(), "x".to_owned())).into(),
         };
         assert_eq!(musts(&topologies([&topology])), 1);
     }
@@ -430,12 +381,8 @@ mod tests {
     #[test]
     fn capabilities_are_known_and_listed_once() {
         let known = |kind: i32| ControllerRpc::try_from(kind).is_ok();
-        let problems = capability_list(
-            "capability",
-            &[1, 1, 0, 99],
-            controller_capability_name,
-            known,
-        );
+        let problems =
+            capability_list("capability", &[1, 1, 0, 99], controller_capability_name, known);
         assert_eq!((problems.len(), musts(&problems)), (3, 1));
     }
 }

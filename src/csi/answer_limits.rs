@@ -36,10 +36,8 @@ pub(super) fn limit(answer: &mut impl MessageTexts) -> Result<(), String> {
             TextKind::Context | TextKind::Sealed | TextKind::Secret => CONTEXT_BYTES,
         };
         if text.len() > most {
-            problem = Err(format!(
-                "a field has {} bytes, and at most {most} are accepted",
-                text.len()
-            ));
+            problem =
+                Err(format!("a field has {} bytes, and at most {most} are accepted", text.len()));
         }
     });
     problem
@@ -87,10 +85,7 @@ mod tests {
         assert!(message.len() <= SHOWN_BYTES && message.ends_with("ä\u{2026}"));
         health.volume_id = "v".repeat(ADDRESS_BYTES + 1);
         let problem = limit(&mut health).unwrap_err();
-        assert_eq!(
-            problem,
-            "a field has 4097 bytes, and at most 4096 are accepted"
-        );
+        assert_eq!(problem, "a field has 4097 bytes, and at most 4096 are accepted");
         assert!(limit_entries(LIST_ENTRIES).is_ok() && limit_entries(LIST_ENTRIES + 1).is_err());
     }
 }

@@ -12,10 +12,7 @@ pub(super) fn publish_request(
     proto::ControllerPublishVolumeRequest {
         volume_id: request.external_id.as_str().to_owned(),
         node_id: request.node_id.as_str().to_owned(),
-        volume_capability: Some(convert::capability(
-            request.capability,
-            &request.mount_options,
-        )),
+        volume_capability: Some(convert::capability(request.capability, &request.mount_options)),
         readonly: request.read_only,
         secrets: convert::secrets(&request.secrets),
         volume_context: request.context,

@@ -26,10 +26,7 @@ struct NotedSecrets {
 
 impl Default for NotedSecrets {
     fn default() -> Self {
-        Self {
-            secrets: SecretValues::default(),
-            sealed: SecretValues::only_whole(),
-        }
+        Self { secrets: SecretValues::default(), sealed: SecretValues::only_whole() }
     }
 }
 

@@ -29,11 +29,7 @@ pub(super) fn mismatches(
         }
     }
     let echoes = [
-        (
-            "context",
-            &request.volume_context,
-            &confirmed.volume_context,
-        ),
+        ("context", &request.volume_context, &confirmed.volume_context),
         ("parameters", &request.parameters, &confirmed.parameters),
     ];
     for (what, sent, echoed) in echoes {
@@ -51,11 +47,7 @@ fn unconfirmed(requested: &VolumeCapability, confirmed: &[VolumeCapability]) -> 
             reasons.push(reason);
         }
     }
-    Some(format!(
-        "capability ({}): {}",
-        describe(requested),
-        reasons.join(", ")
-    ))
+    Some(format!("capability ({}): {}", describe(requested), reasons.join(", ")))
 }
 
 /// Returns how a confirmed capability differs from the requested one; `None` if it covers that. A
@@ -63,10 +55,7 @@ fn unconfirmed(requested: &VolumeCapability, confirmed: &[VolumeCapability]) -> 
 fn difference(requested: &VolumeCapability, confirmed: &VolumeCapability) -> Option<String> {
     let (requested_mode, confirmed_mode) = (mode(requested), mode(confirmed));
     if confirmed_mode != Mode::Unknown && confirmed_mode != requested_mode {
-        return Some(format!(
-            "the plugin confirmed access mode {}",
-            mode_name(confirmed_mode)
-        ));
+        return Some(format!("the plugin confirmed access mode {}", mode_name(confirmed_mode)));
     }
     match (&requested.access_type, &confirmed.access_type) {
         (_, None) | (Some(AccessType::Block(_)), Some(AccessType::Block(_))) | (None, Some(_)) => {
@@ -92,16 +81,9 @@ fn mount_difference(desired: &MountVolume, got: &MountVolume) -> Option<String> 
             got.fs_type, desired.fs_type
         ));
     }
-    let missing = desired
-        .mount_flags
-        .iter()
-        .filter(|flag| !got.mount_flags.contains(flag))
-        .count();
+    let missing = desired.mount_flags.iter().filter(|flag| !got.mount_flags.contains(flag)).count();
     (missing > 0).then(|| {
-        format!(
-            "the plugin did not confirm {missing} of {} mount flags",
-            desired.mount_flags.len()
-        )
+        format!("the plugin did not confirm {missing} of {} mount flags", desired.mount_flags.len())
     })
 }
 
@@ -129,17 +111,12 @@ fn echo_mismatch(
 }
 
 fn mode(capability: &VolumeCapability) -> Mode {
-    capability
-        .access_mode
-        .as_ref()
-        .map_or(Mode::Unknown, AccessMode::mode)
+    capability.access_mode.as_ref().map_or(Mode::Unknown, AccessMode::mode)
 }
 
 fn mode_name(mode: Mode) -> String {
-    convert::access_mode_from(mode).map_or_else(
-        || mode.as_str_name().to_owned(),
-        |mode| mode.as_str().to_owned(),
-    )
+    convert::access_mode_from(mode)
+        .map_or_else(|| mode.as_str_name().to_owned(), |mode| mode.as_str().to_owned())
 }
 
 fn describe(capability: &VolumeCapability) -> String {
@@ -157,18 +134,11 @@ mod tests {
     use nomad_csi_proto::volume_capability::BlockVolume;
 
     /// The name, the requested capabilities, the confirmed ones, and the expected reasons.
-    type Case = (
-        &'static str,
-        Vec<VolumeCapability>,
-        Vec<VolumeCapability>,
-        &'static [&'static str],
-    );
+    type Case =
+        (&'static str, Vec<VolumeCapability>, Vec<VolumeCapability>, &'static [&'static str]);
 
     fn capability(mode: Mode, access_type: Option<AccessType>) -> VolumeCapability {
-        VolumeCapability {
-            access_mode: Some(AccessMode { mode: mode.into() }),
-            access_type,
-        }
+        VolumeCapability { access_mode: Some(AccessMode { mode: mode.into() }), access_type }
     }
 
     fn block(mode: Mode) -> VolumeCapability {
@@ -189,10 +159,7 @@ mod tests {
             volume_capabilities: requested.to_vec(),
             ..Default::default()
         };
-        let confirmed = Confirmed {
-            volume_capabilities: confirmed.to_vec(),
-            ..Default::default()
-        };
+        let confirmed = Confirmed { volume_capabilities: confirmed.to_vec(), ..Default::default() };
         mismatches(&request, Some(&confirmed))
     }
 
@@ -203,10 +170,7 @@ mod tests {
         use Mode::{SingleNodeReaderOnly as Reader, SingleNodeWriter as Writer, Unknown};
         let ext4 = mount(Writer, "ext4", &["noatime", "ro"]);
         let typeless = capability(Writer, None);
-        let modeless = VolumeCapability {
-            access_mode: None,
-            ..ext4.clone()
-        };
+        let modeless = VolumeCapability { access_mode: None, ..ext4.clone() };
         let cases: Vec<Case> = vec![
             ("nothing confirmed", vec![ext4.clone()], vec![], &[]),
             (
@@ -234,24 +198,9 @@ mod tests {
                 vec![mount(Writer, "xfs", &[])],
                 &[],
             ),
-            (
-                "confirmed without a type",
-                vec![ext4.clone()],
-                vec![typeless],
-                &[],
-            ),
-            (
-                "confirmed without a mode",
-                vec![ext4.clone()],
-                vec![modeless],
-                &[],
-            ),
-            (
-                "confirmed with mode UNKNOWN",
-                vec![block(Writer)],
-                vec![block(Unknown)],
-                &[],
-            ),
+            ("confirmed without a type", vec![ext4.clone()], vec![typeless], &[]),
+            ("confirmed without a mode", vec![ext4.clone()], vec![modeless], &[]),
+            ("confirmed with mode UNKNOWN", vec![block(Writer)], vec![block(Unknown)], &[]),
             (
                 "access mode",
                 vec![block(Writer)],
@@ -306,10 +255,7 @@ mod tests {
     #[test]
     fn a_repeated_context_and_repeated_parameters_are_compared() {
         let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-            pairs
-                .iter()
-                .map(|(k, v)| ((*k).into(), (*v).into()))
-                .collect()
+            pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
         };
         let request = ValidateVolumeCapabilitiesRequest {
             volume_context: map(&[("a", "1"), ("b", "2")]),

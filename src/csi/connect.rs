@@ -57,10 +57,7 @@ struct Shared {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self {
-            secrets: Arc::default(),
-            lists: Arc::new(Semaphore::new(1)),
-        }
+        Self { secrets: Arc::default(), lists: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -78,10 +75,7 @@ impl GrpcConnector {
 
     /// Returns a connector without connections whose calls are measured.
     pub fn measured(measurements: Arc<dyn CallMeasurements>) -> Self {
-        Self {
-            channels: Mutex::default(),
-            measurements,
-        }
+        Self { channels: Mutex::default(), measurements }
     }
 
     fn channel(&self, socket: &Path, required_peer: Option<PeerProcess>) -> (Channel, Shared) {
@@ -93,11 +87,8 @@ impl GrpcConnector {
             // The process before is gone, and its channel with it. The next one may have its log or its files.
             Some(_) | None => {
                 let channel = peer_channel(socket.to_owned(), required_peer);
-                let entry = PeerChannel {
-                    channel: channel.clone(),
-                    shared: shared.clone(),
-                    required_peer,
-                };
+                let entry =
+                    PeerChannel { channel: channel.clone(), shared: shared.clone(), required_peer };
                 channels.insert(socket.to_owned(), entry);
                 (channel, shared)
             }
@@ -123,11 +114,7 @@ impl Connector for GrpcConnector {
             driver: OnceLock::new(),
             measurements: self.measurements.clone(),
         });
-        PluginConnection {
-            identity: client.clone(),
-            controller: client.clone(),
-            node: client,
-        }
+        PluginConnection { identity: client.clone(), controller: client.clone(), node: client }
     }
 }
 
@@ -178,10 +165,7 @@ async fn require_peer(stream: &UnixStream, required: PeerProcess) -> io::Result<
     let found = tokio::task::spawn_blocking(move || {
         let peer = peer?;
         let start_time = peer.start_time()?;
-        io::Result::Ok(PeerProcess {
-            pid: peer.pid,
-            start_time,
-        })
+        io::Result::Ok(PeerProcess { pid: peer.pid, start_time })
     });
     let found = match found.await.map_err(io::Error::other)? {
         Ok(found) if found == required => return Ok(()),
@@ -254,9 +238,7 @@ impl Client {
                 let usable = hidden
                     .map_err(|error: SecretInAddress| error.to_string())
                     .and_then(|()| answer_limits::limit(&mut answer));
-                usable
-                    .map(|()| answer)
-                    .map_err(|problem| status::malformed(rpc, &problem))
+                usable.map(|()| answer).map_err(|problem| status::malformed(rpc, &problem))
             }
         };
         let result = result.map_err(|error| {
@@ -264,13 +246,9 @@ impl Client {
             answer_limits::cut(&mut message, answer_limits::SHOWN_BYTES);
             PluginError { message, ..error }
         });
-        let code = result
-            .as_ref()
-            .err()
-            .map_or(StatusCode::Ok, |error| error.code);
+        let code = result.as_ref().err().map_or(StatusCode::Ok, |error| error.code);
         let driver = self.driver.get().map_or(UNKNOWN_DRIVER, String::as_str);
-        self.measurements
-            .plugin_call(driver, &rpc.method(), code, begun.elapsed());
+        self.measurements.plugin_call(driver, &rpc.method(), code, begun.elapsed());
         if let Err(error) = &result {
             tracing::debug!(csi.rpc = %rpc, socket = %self.socket.display(), %error, "call failed");
         }
@@ -282,15 +260,9 @@ impl Client {
 /// says this near the deadline is no answer.
 fn at_the_limit(error: PluginError, elapsed: Duration, deadline: Duration) -> PluginError {
     let is_late = elapsed >= deadline.mul_f64(0.99);
-    let is_timeout = matches!(
-        error.code,
-        StatusCode::DeadlineExceeded | StatusCode::Cancelled
-    );
+    let is_timeout = matches!(error.code, StatusCode::DeadlineExceeded | StatusCode::Cancelled);
     if is_late && is_timeout && error.delivery == Delivery::Answered {
-        return PluginError {
-            delivery: Delivery::Unanswered,
-            ..error
-        };
+        return PluginError { delivery: Delivery::Unanswered, ..error };
     }
     error
 }

@@ -39,11 +39,9 @@ impl Controller for Client {
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
         let response = self
-            .call(
-                Rpc::CreateVolume,
-                create_request(request),
-                async |channel, request| controller_client(channel).create_volume(request).await,
-            )
+            .call(Rpc::CreateVolume, create_request(request), async |channel, request| {
+                controller_client(channel).create_volume(request).await
+            })
             .await?;
         created_volume(response.volume)
     }
@@ -170,14 +168,10 @@ impl Controller for Client {
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         let request = storage::expand_request(&request);
         let response = self
-            .call(
-                Rpc::ControllerExpandVolume,
-                request,
-                async |channel, request| {
-                    let mut client = controller_client(channel);
-                    client.controller_expand_volume(request).await
-                },
-            )
+            .call(Rpc::ControllerExpandVolume, request, async |channel, request| {
+                let mut client = controller_client(channel);
+                client.controller_expand_volume(request).await
+            })
             .await?;
         Ok(ExpandedVolume {
             capacity: Bytes::from_wire(response.capacity_bytes),

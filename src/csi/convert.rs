@@ -51,9 +51,7 @@ pub fn capability(capability: Capability, options: &MountOptions) -> proto::Volu
         }),
     };
     proto::VolumeCapability {
-        access_mode: Some(ProtoAccessMode {
-            mode: access_mode(capability.access_mode).into(),
-        }),
+        access_mode: Some(ProtoAccessMode { mode: access_mode(capability.access_mode).into() }),
         access_type: Some(access_type),
     }
 }
@@ -63,10 +61,7 @@ pub fn capabilities(
     capabilities: &[Capability],
     options: &MountOptions,
 ) -> Vec<proto::VolumeCapability> {
-    capabilities
-        .iter()
-        .map(|each| capability(*each, options))
-        .collect()
+    capabilities.iter().map(|each| capability(*each, options)).collect()
 }
 
 /// Converts a capacity range; `None` if it is empty.
@@ -79,16 +74,12 @@ pub fn capacity_range(range: CapacityRange) -> Option<proto::CapacityRange> {
 
 /// Converts a topology to CSI.
 pub fn topology(topology: &Topology) -> proto::Topology {
-    proto::Topology {
-        segments: topology.segments.clone(),
-    }
+    proto::Topology { segments: topology.segments.clone() }
 }
 
 /// Converts a topology from CSI; `None` if it is empty.
 pub fn topology_from(topology: proto::Topology) -> Option<Topology> {
-    (!topology.segments.is_empty()).then_some(Topology {
-        segments: topology.segments,
-    })
+    (!topology.segments.is_empty()).then_some(Topology { segments: topology.segments })
 }
 
 /// Converts a topology request; `None` if it is empty.
@@ -106,24 +97,15 @@ pub fn topology_requirement(
 pub fn content_source(source: &VolumeSource) -> proto::VolumeContentSource {
     use proto::volume_content_source::{SnapshotSource, Type, VolumeSource as ProtoVolumeSource};
     let source = match source {
-        VolumeSource::Volume(id) => Type::Volume(ProtoVolumeSource {
-            volume_id: id.clone(),
-        }),
-        VolumeSource::Snapshot(id) => Type::Snapshot(SnapshotSource {
-            snapshot_id: id.clone(),
-        }),
+        VolumeSource::Volume(id) => Type::Volume(ProtoVolumeSource { volume_id: id.clone() }),
+        VolumeSource::Snapshot(id) => Type::Snapshot(SnapshotSource { snapshot_id: id.clone() }),
     };
-    proto::VolumeContentSource {
-        r#type: Some(source),
-    }
+    proto::VolumeContentSource { r#type: Some(source) }
 }
 
 /// Returns the secrets in plain text, for a request.
 pub fn secrets(secrets: &Secrets) -> BTreeMap<String, String> {
-    secrets
-        .expose()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+    secrets.expose().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// Converts the capabilities of a plugin, and ignores unknown ones.
@@ -205,10 +187,7 @@ mod tests {
     use nomad_csi_model::Bytes;
 
     fn options() -> MountOptions {
-        MountOptions {
-            fs_type: "ext4".into(),
-            mount_flags: vec!["noatime".into()],
-        }
+        MountOptions { fs_type: "ext4".into(), mount_flags: vec!["noatime".into()] }
     }
 
     #[test]
@@ -240,9 +219,7 @@ mod tests {
     #[test]
     fn only_real_topologies_are_read() {
         let segments = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
-        let real = proto::Topology {
-            segments: segments.clone(),
-        };
+        let real = proto::Topology { segments: segments.clone() };
         let sent = [proto::Topology::default(), real];
         let read: Vec<_> = sent.into_iter().filter_map(topology_from).collect();
         assert_eq!(read, [Topology { segments }]);
@@ -253,14 +230,8 @@ mod tests {
     fn empty_ranges_and_requirements_are_not_sent() {
         assert_eq!(capacity_range(CapacityRange::default()), None);
         assert_eq!(topology_requirement(None), None);
-        assert_eq!(
-            topology_requirement(Some(&TopologyRequest::default())),
-            None
-        );
-        let range = CapacityRange {
-            min: Bytes::ZERO,
-            max: Bytes::MAX,
-        };
+        assert_eq!(topology_requirement(Some(&TopologyRequest::default())), None);
+        let range = CapacityRange { min: Bytes::ZERO, max: Bytes::MAX };
         let sent = capacity_range(range).unwrap();
         assert_eq!((sent.required_bytes, sent.limit_bytes), (0, i64::MAX));
     }

@@ -38,11 +38,7 @@ pub(super) struct DisconnectingStream {
 
 impl DisconnectingStream {
     pub(super) fn new(stream: UnixStream, sent: RequestSent) -> Self {
-        Self {
-            stream,
-            frames: FrameScanner::default(),
-            sent,
-        }
+        Self { stream, frames: FrameScanner::default(), sent }
     }
 
     fn disconnect(&self) {

@@ -112,10 +112,8 @@ mod tests {
             reason: "MultipathLoss".to_owned(),
             message: String::new(),
         };
-        let kinds: Vec<_> = statuses((0..=4).map(entry).collect())
-            .into_iter()
-            .map(|status| status.kind)
-            .collect();
+        let kinds: Vec<_> =
+            statuses((0..=4).map(entry).collect()).into_iter().map(|status| status.kind).collect();
         assert_eq!(
             kinds,
             [
@@ -133,10 +131,7 @@ mod tests {
     fn health_of_another_volume_is_an_error() {
         let rpc = Rpc::ControllerGetVolumeHealth;
         let of = |id: &str| {
-            let health = proto::VolumeHealth {
-                volume_id: id.to_owned(),
-                health_statuses: vec![],
-            };
+            let health = proto::VolumeHealth { volume_id: id.to_owned(), health_statuses: vec![] };
             of_volume(rpc, "a", Some(health))
         };
         assert_eq!(of("a"), Ok(vec![]));

@@ -26,10 +26,7 @@ impl Identity for Client {
         let mut vendor_version = response.vendor_version;
         answer_limits::cut(&mut vendor_version, answer_limits::NAME_BYTES);
         self.note_driver(&response.name);
-        Ok(PluginInfo {
-            name: response.name,
-            vendor_version,
-        })
+        Ok(PluginInfo { name: response.name, vendor_version })
     }
 
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {

@@ -55,9 +55,7 @@ impl NodeService for Client {
         Ok(NodeDescription {
             external_node_id: ExternalNodeId::new(response.node_id),
             max_volumes: (max_volumes > 0).then_some(max_volumes),
-            accessible_topology: response
-                .accessible_topology
-                .and_then(convert::topology_from),
+            accessible_topology: response.accessible_topology.and_then(convert::topology_from),
         })
     }
 
@@ -182,9 +180,7 @@ impl NodeService for Client {
     }
 
     async fn storage_health(&self, secrets: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
-        let message = NodeGetStorageHealthRequest {
-            secrets: convert::secrets(&secrets),
-        };
+        let message = NodeGetStorageHealthRequest { secrets: convert::secrets(&secrets) };
         let rpc = Rpc::NodeGetStorageHealth;
         let response = self
             .call(rpc, message, async |channel, request| {
@@ -211,10 +207,7 @@ impl NodeService for Client {
 /// Converts a path to a string. CSI paths are UTF-8.
 fn text(rpc: Rpc, path: &Path) -> Result<String, PluginError> {
     let text = path.to_str().ok_or_else(|| {
-        let message = format!(
-            "the path `{}` is not valid UTF-8, as CSI requires",
-            path.display()
-        );
+        let message = format!("the path `{}` is not valid UTF-8, as CSI requires", path.display());
         status::plugin_error(rpc, StatusCode::InvalidArgument, message)
     })?;
     Ok(text.to_owned())

@@ -156,12 +156,7 @@ impl CallFailure {
             StatusOrigin::TimedOut => (FailureKind::TimedOut, status.message().to_owned()),
             StatusOrigin::ConnectionLost(reason) => (FailureKind::ConnectionLost, reason),
         };
-        Self {
-            kind,
-            message,
-            repeats_secret: false,
-            has_details: !status.details().is_empty(),
-        }
+        Self { kind, message, repeats_secret: false, has_details: !status.details().is_empty() }
     }
 }
 
@@ -332,9 +327,7 @@ fn disconnecting_channel(socket: PathBuf, sent: RequestSent) -> Channel {
 
 async fn ready_client(channel: Channel) -> Result<Grpc<Channel>, Status> {
     let mut grpc = Grpc::new(channel).max_decoding_message_size(super::connect::ANSWER_BYTES);
-    grpc.ready()
-        .await
-        .map_err(|error| Status::from_error(error.into()))?;
+    grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
     Ok(grpc)
 }
 
@@ -353,9 +346,7 @@ where
         let mut request = Request::new(message);
         request.set_timeout(deadline);
         let codec = ProstCodec::<Q, R>::default();
-        let response = grpc
-            .unary(request, PathAndQuery::from_static(path), codec)
-            .await?;
+        let response = grpc.unary(request, PathAndQuery::from_static(path), codec).await?;
         Ok(response.into_inner())
     };
     with_deadline(deadline, sending).await

@@ -20,10 +20,9 @@ pub(super) fn volume_stats(response: proto::NodeGetVolumeStatsResponse) -> Volum
         })
     };
     let reported: Vec<_> = response.usage.iter().filter_map(quantity).collect();
-    let condition = response.volume_condition.map(|condition| Condition {
-        abnormal: condition.abnormal,
-        message: condition.message,
-    });
+    let condition = response
+        .volume_condition
+        .map(|condition| Condition { abnormal: condition.abnormal, message: condition.message });
     VolumeStats::read(&reported, condition)
 }
 
@@ -34,12 +33,7 @@ mod tests {
     /// A unit that this version does not know is not taken for another one.
     #[test]
     fn a_unit_that_is_not_known_is_left_out() {
-        let usage = |unit, total| proto::VolumeUsage {
-            available: 0,
-            total,
-            used: 0,
-            unit,
-        };
+        let usage = |unit, total| proto::VolumeUsage { available: 0, total, used: 0, unit };
         let response = proto::NodeGetVolumeStatsResponse {
             usage: vec![usage(0, 7), usage(3, 8), usage(-1, 9), usage(2, 5)],
             volume_condition: None,

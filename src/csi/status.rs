@@ -72,10 +72,7 @@ pub fn plugin_error(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> P
 
 /// Returns the error of a call to which there is no answer.
 fn unanswered(rpc: Rpc, code: StatusCode, message: impl Into<String>) -> PluginError {
-    PluginError {
-        delivery: Delivery::Unanswered,
-        ..plugin_error(rpc, code, message)
-    }
+    PluginError { delivery: Delivery::Unanswered, ..plugin_error(rpc, code, message) }
 }
 
 /// Converts the result of a removing call: a resource that does not exist counts as removed (W28).
@@ -139,9 +136,7 @@ pub(super) fn from_status(rpc: Rpc, socket: &Path, status: &Status) -> PluginErr
 /// call may have taken effect.
 fn is_too_long(status: &Status) -> bool {
     status.code() == Code::OutOfRange
-        && status
-            .message()
-            .starts_with("Error, decoded message length too large")
+        && status.message().starts_with("Error, decoded message length too large")
 }
 
 /// The origin of a status.

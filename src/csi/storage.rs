@@ -32,10 +32,7 @@ pub(super) fn listed_volumes(
 ) -> Result<Page<ExternalVolume>, PluginError> {
     check_entries(Rpc::ListVolumes, response.entries.len())?;
     let entries = response.entries.into_iter().map(listed_volume);
-    Ok(Page {
-        entries: entries.collect::<Result<_, _>>()?,
-        next_token: next(response.next_token),
-    })
+    Ok(Page { entries: entries.collect::<Result<_, _>>()?, next_token: next(response.next_token) })
 }
 
 pub(super) fn check_entries(rpc: Rpc, count: usize) -> Result<(), PluginError> {
@@ -51,9 +48,7 @@ fn listed_volume(
 ) -> Result<ExternalVolume, PluginError> {
     use proto::volume_content_source::Type;
     let malformed = |what| status::malformed(Rpc::ListVolumes, what);
-    let volume = entry
-        .volume
-        .ok_or_else(|| malformed("an entry has no volume"))?;
+    let volume = entry.volume.ok_or_else(|| malformed("an entry has no volume"))?;
     if volume.volume_id.is_empty() {
         return Err(malformed("a volume has no ID"));
     }
@@ -72,10 +67,7 @@ fn listed_volume(
         context: volume.volume_context,
         clone_id,
         snapshot_id,
-        published_nodes: nodes
-            .filter(|id| !id.is_empty())
-            .map(ExternalNodeId::new)
-            .collect(),
+        published_nodes: nodes.filter(|id| !id.is_empty()).map(ExternalNodeId::new).collect(),
         condition: status.volume_condition.map(|condition| Condition {
             abnormal: condition.abnormal,
             message: condition.message,
@@ -110,10 +102,7 @@ pub(super) fn listed_snapshots(
     check_entries(Rpc::ListSnapshots, response.entries.len())?;
     let entries = response.entries.into_iter();
     let entries = entries.map(|entry| snapshot(Rpc::ListSnapshots, entry.snapshot));
-    Ok(Page {
-        entries: entries.collect::<Result<_, _>>()?,
-        next_token: next(response.next_token),
-    })
+    Ok(Page { entries: entries.collect::<Result<_, _>>()?, next_token: next(response.next_token) })
 }
 
 /// A response without a snapshot or its ID is invalid: a snapshot of unknown ID may exist.

@@ -104,10 +104,7 @@ fn socket_of(endpoint: &str) -> Result<PathBuf, ConfigError> {
 }
 
 fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

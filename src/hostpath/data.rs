@@ -222,17 +222,9 @@ impl DataDir {
             opened => opened?,
         };
         make_accessible(&volume);
-        let mut removal = Removal {
-            volume: &volume,
-            moved: 0,
-            stopping: &self.stopping,
-        };
+        let mut removal = Removal { volume: &volume, moved: 0, stopping: &self.stopping };
         while removal.empty_once()? {}
-        Ok(rustix::fs::unlinkat(
-            &self.directory,
-            id,
-            AtFlags::REMOVEDIR,
-        )?)
+        Ok(rustix::fs::unlinkat(&self.directory, id, AtFlags::REMOVEDIR)?)
     }
 
     /// Interrupts every removal with an error of the kind `Interrupted`.
@@ -246,10 +238,7 @@ impl DataDir {
     }
 
     fn open_volume(&self, id: &str) -> rustix::io::Result<OwnedFd> {
-        open_below(
-            self.directory.as_fd(),
-            &CString::new(id).map_err(|_| Errno::INVAL)?,
-        )
+        open_below(self.directory.as_fd(), &CString::new(id).map_err(|_| Errno::INVAL)?)
     }
 }
 

@@ -36,10 +36,7 @@ pub(super) enum HostError {
     Catalog(#[from] CatalogError),
     /// A file or directory cannot be used.
     #[error("cannot {action}: {source}")]
-    Io {
-        action: String,
-        source: std::io::Error,
-    },
+    Io { action: String, source: std::io::Error },
     /// A mount call failed.
     #[error("{0}: {source}", source = .0.source)]
     Mount(#[from] MountError),

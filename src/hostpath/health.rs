@@ -21,11 +21,7 @@ pub(super) enum DataState {
     /// It does not exist.
     Missing(PathBuf),
     /// It is smaller than the volume.
-    Truncated {
-        path: PathBuf,
-        bytes: u64,
-        expected_bytes: u64,
-    },
+    Truncated { path: PathBuf, bytes: u64, expected_bytes: u64 },
 }
 
 impl DataState {
@@ -37,11 +33,7 @@ impl DataState {
                 "the data of volume `{id}` is missing: `{}` does not exist, and this plugin did not remove it",
                 path.display()
             )),
-            Self::Truncated {
-                path,
-                bytes,
-                expected_bytes,
-            } => Some(format!(
+            Self::Truncated { path, bytes, expected_bytes } => Some(format!(
                 "the data of volume `{id}` is truncated: another program changed `{}`, which has {bytes} of {expected_bytes} bytes",
                 path.display()
             )),
@@ -221,11 +213,7 @@ fn path_conditions(id: &str, facts: &PathFacts) -> Vec<Condition> {
             "FileSystemFailed",
             format!("volume `{id}` cannot be read at `{path}`: {reason}"),
         )],
-        PathState::Usable {
-            file_system_errors,
-            refuses_writes,
-            is_full,
-        } => {
+        PathState::Usable { file_system_errors, refuses_writes, is_full } => {
             let errors = (*file_system_errors > 0).then(|| {
                 let message = format!(
                     "the file system of volume `{id}` recorded errors: {file_system_errors}; unpublish the volume and check it with fsck"
@@ -271,11 +259,7 @@ pub(super) fn storage_statuses(facts: &StorageFacts) -> Vec<StorageStatus> {
     use StorageHealthErrorType::{StorageDegraded, StorageUnreachable};
     let mut statuses = vec![];
     let mut report = |status, reason, message| {
-        statuses.push(StorageStatus {
-            status,
-            reason,
-            message,
-        });
+        statuses.push(StorageStatus { status, reason, message });
     };
     if let Err(reason) = &facts.catalog {
         let message = format!("the catalogue of the plugin cannot be read: {reason}");

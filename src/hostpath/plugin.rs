@@ -82,9 +82,8 @@ impl Plugin {
         host: Host,
     ) -> Result<Self, HostError> {
         // Paths in the mount table contain no symbolic links.
-        let state_dir = state_dir
-            .canonicalize()
-            .map_err(HostError::io("find the state directory"))?;
+        let state_dir =
+            state_dir.canonicalize().map_err(HostError::io("find the state directory"))?;
         let below = |name: &str| {
             let path = state_dir.join(name);
             create_subdirectory(&path)
@@ -139,10 +138,7 @@ impl Plugin {
             | OperationKey::Snapshot(text)) = key;
             return Err(OperationPending(text));
         }
-        Ok(Operation {
-            key,
-            pending: self.pending.clone(),
-        })
+        Ok(Operation { key, pending: self.pending.clone() })
     }
 
     /// Returns whether an operation with this key is in progress.

@@ -31,18 +31,12 @@ pub(super) fn undo_unfinished(plugin: &Arc<Plugin>) -> Result<(), HostError> {
     let volumes = plugin.catalog.unfinished_volumes()?;
     let snapshots = plugin.catalog.unfinished_snapshots()?;
     let mut sources = BTreeSet::new();
-    for record in volumes
-        .iter()
-        .filter(|record| record.state == RecordState::Creating)
-    {
+    for record in volumes.iter().filter(|record| record.state == RecordState::Creating) {
         if let Some(ContentSource::Volume(source)) = &record.requested.source {
             sources.insert(source.clone());
         }
     }
-    for record in snapshots
-        .iter()
-        .filter(|record| record.state == RecordState::Creating)
-    {
+    for record in snapshots.iter().filter(|record| record.state == RecordState::Creating) {
         sources.insert(record.source.clone());
     }
     for source in sources {

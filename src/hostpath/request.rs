@@ -40,12 +40,9 @@ impl CreateRequest {
         small_map("secrets", &request.secrets)?;
         Ok(Self {
             name,
-            topology: request
-                .accessibility_requirements
-                .clone()
-                .filter(|requirement| {
-                    !requirement.requisite.is_empty() || !requirement.preferred.is_empty()
-                }),
+            topology: request.accessibility_requirements.clone().filter(|requirement| {
+                !requirement.requisite.is_empty() || !requirement.preferred.is_empty()
+            }),
             requested: RequestedVolume {
                 required_bytes: range.required,
                 limit_bytes: range.limit,
@@ -59,10 +56,7 @@ impl CreateRequest {
 
     /// The sizes that the request allows.
     pub(super) fn range(&self) -> SizeRange {
-        SizeRange {
-            required: self.requested.required_bytes,
-            limit: self.requested.limit_bytes,
-        }
+        SizeRange { required: self.requested.required_bytes, limit: self.requested.limit_bytes }
     }
 }
 
@@ -76,10 +70,9 @@ fn source(
     };
     match &source.r#type {
         None => InvalidArgument::err("volume_content_source is neither a snapshot nor a volume"),
-        Some(Type::Snapshot(snapshot)) => Ok(Some(ContentSource::Snapshot(id(
-            "snapshot",
-            &snapshot.snapshot_id,
-        )?))),
+        Some(Type::Snapshot(snapshot)) => {
+            Ok(Some(ContentSource::Snapshot(id("snapshot", &snapshot.snapshot_id)?)))
+        }
         Some(Type::Volume(volume)) => {
             Ok(Some(ContentSource::Volume(volume_id(&volume.volume_id)?)))
         }
@@ -101,11 +94,7 @@ impl StageCall {
         let capability = volume_capability(request.volume_capability.as_ref())?;
         no_context(&request.volume_context)?;
         small_map("secrets", &request.secrets)?;
-        Ok(Self {
-            volume_id,
-            staging_path,
-            capability,
-        })
+        Ok(Self { volume_id, staging_path, capability })
     }
 }
 
@@ -135,13 +124,7 @@ impl PublishRequest {
         };
         no_context(&request.volume_context)?;
         small_map("secrets", &request.secrets)?;
-        Ok(Self {
-            volume_id,
-            staging_path,
-            target_path,
-            capability,
-            read_only: request.readonly,
-        })
+        Ok(Self { volume_id, staging_path, target_path, capability, read_only: request.readonly })
     }
 }
 
@@ -237,9 +220,7 @@ pub(super) fn no_parameters(
     let Some(key) = parameters.keys().next() else {
         return Ok(());
     };
-    InvalidArgument::err(format!(
-        "this plugin has no {what}, so {key:?} has no effect; remove it"
-    ))
+    InvalidArgument::err(format!("this plugin has no {what}, so {key:?} has no effect; remove it"))
 }
 
 /// Refuses a volume context. This plugin's volumes have none, and callers must pass the volume's
@@ -275,18 +256,13 @@ pub(super) fn absolute(what: &str, text: &str) -> Result<String, InvalidArgument
         ));
     }
     let path = Path::new(text);
-    let is_plain = path
-        .components()
-        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let is_plain =
+        path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !path.is_absolute() || !is_plain || text.contains('\0') || path.parent().is_none() {
         return InvalidArgument::err(format!(
             "{what} {text:?} must be an absolute path without `..`"
         ));
     }
     // `/a//b/` and `/a/b` are the same path.
-    Ok(path
-        .components()
-        .collect::<std::path::PathBuf>()
-        .to_string_lossy()
-        .into_owned())
+    Ok(path.components().collect::<std::path::PathBuf>().to_string_lossy().into_owned())
 }

@@ -111,12 +111,8 @@ pub async fn serve(
         .layer(FaultLayer::new(plugin.clone()))
         .add_service(IdentityServer::new(IdentityService(plugin.clone())))
         .add_service(ControllerServer::new(ControllerService(plugin.clone())))
-        .add_service(GroupControllerServer::new(GroupControllerService(
-            plugin.clone(),
-        )))
-        .add_service(SnapshotMetadataServer::new(SnapshotMetadataService(
-            plugin.clone(),
-        )))
+        .add_service(GroupControllerServer::new(GroupControllerService(plugin.clone())))
+        .add_service(SnapshotMetadataServer::new(SnapshotMetadataService(plugin.clone())))
         .add_service(NodeServer::new(NodeService(plugin.clone())))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
             // A dropped sender counts as a stop request too.
@@ -130,20 +126,14 @@ pub async fn serve(
         plugin.stop_removals();
     };
     let result = run_server(server, stop_requested, stopping).await;
-    if tokio::time::timeout(SHUTDOWN_GRACE, plugin.wait_for_work())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(SHUTDOWN_GRACE, plugin.wait_for_work()).await.is_err() {
         tracing::warn!(
             "shutdown timed out: work in progress was abandoned; a repeated call completes it"
         );
     }
     socket_file.remove().await;
     tracing::info!(socket = %socket.display(), "plugin stopped");
-    result.map_err(|reason| ServeError::Ended {
-        path: socket,
-        reason,
-    })
+    result.map_err(|reason| ServeError::Ended { path: socket, reason })
 }
 
 /// Runs the server until a stop is requested, then waits a limited time for calls in progress. A
@@ -236,10 +226,7 @@ impl SocketFile {
 async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     let failed = |source: io::Error| match NotPrivate::find(&source) {
         Some(refused) => ServeError::NotPrivate(refused.clone()),
-        None => ServeError::Listen {
-            path: path.to_owned(),
-            source,
-        },
+        None => ServeError::Listen { path: path.to_owned(), source },
     };
     let directory = path.parent().map(Path::to_owned);
     let checked = tokio::task::spawn_blocking(move || match directory {
@@ -252,20 +239,13 @@ async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     let bound = bind_socket(path).and_then(UnixListener::from_std);
     let listener = bound.map_err(failed)?;
     let made = tokio::fs::symlink_metadata(path).await.map_err(failed)?;
-    let file = SocketFile {
-        path: path.to_owned(),
-        device: made.dev(),
-        inode: made.ino(),
-    };
+    let file = SocketFile { path: path.to_owned(), device: made.dev(), inode: made.ino() };
     Ok((listener, file))
 }
 
 /// Removes a stale socket. Fails if a process listens on it, or if it is not a socket.
 async fn remove_stale(path: &Path) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Listen {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| ServeError::Listen { path: path.to_owned(), source };
     match tokio::fs::symlink_metadata(path).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
@@ -288,12 +268,10 @@ async fn remove_stale(path: &Path) -> Result<(), ServeError> {
 /// would keep the process from exiting.
 async fn end_of_stdin() {
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
-    let reader = std::thread::Builder::new()
-        .name("stdin".to_owned())
-        .spawn(move || {
-            drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
-            drop(ended);
-        });
+    let reader = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
+        drop(ended);
+    });
     match reader {
         Ok(_) => drop(end.await),
         Err(error) => {

@@ -52,10 +52,7 @@ impl Simulation {
             storage: FakeBlockStorage::new(mounter.clone()),
             mounter,
             plugin: None,
-            model: Model::new(PluginTraits {
-                requires_attachment,
-                ..PluginTraits::default()
-            }),
+            model: Model::new(PluginTraits { requires_attachment, ..PluginTraits::default() }),
         };
         simulation.start().await;
         simulation
@@ -89,11 +86,7 @@ impl Simulation {
     async fn restart(&mut self) {
         if let Some(plugin) = self.plugin.take() {
             plugin.wait_for_work().await;
-            assert_eq!(
-                Arc::strong_count(&plugin),
-                1,
-                "only the test holds the plugin"
-            );
+            assert_eq!(Arc::strong_count(&plugin), 1, "only the test holds the plugin");
         }
         self.mounter.fail_after(None);
         self.start().await;
@@ -185,10 +178,7 @@ impl Simulation {
         }
         let life = async |volume, kind| {
             let made = self.send(Call::Create(volume, kind, 0)).await.unwrap();
-            let request = proto::DeleteVolumeRequest {
-                volume_id: made.id,
-                ..Default::default()
-            };
+            let request = proto::DeleteVolumeRequest { volume_id: made.id, ..Default::default() };
             let controller = self.controller();
             let deleted = controller.delete_volume(Request::new(request)).await;
             deleted.unwrap();
@@ -240,8 +230,7 @@ impl Simulation {
         let volumes = self.controller().list_volumes(request).await.unwrap();
         let request = Request::new(proto::ListSnapshotsRequest::default());
         let snapshots = self.controller().list_snapshots(request).await.unwrap();
-        self.model
-            .assert_lists(volumes.into_inner(), snapshots.into_inner());
+        self.model.assert_lists(volumes.into_inner(), snapshots.into_inner());
         assert_eq!(self.mounter.mounts().len(), self.model.mounts());
         assert_eq!(self.storage.frozen(), Vec::<PathBuf>::new());
     }
@@ -279,11 +268,7 @@ fn group_result(answer: proto::CreateVolumeGroupSnapshotResponse) -> CallResult 
     let group = answer.group_snapshot.unwrap();
     let members = group.snapshots.into_iter();
     let members = members.map(|one| (one.snapshot_id, one.source_volume_id));
-    CallResult {
-        id: group.group_snapshot_id,
-        members: members.collect(),
-        ..CallResult::default()
-    }
+    CallResult { id: group.group_snapshot_id, members: members.collect(), ..CallResult::default() }
 }
 
 async fn sequences(directory: &Path, requires_attachment: bool, seeds: impl Iterator<Item = u64>) {
@@ -358,10 +343,8 @@ fn every_sequence_of_calls_and_crashes_matches_the_specification() {
             std::thread::spawn(move || {
                 let directory = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir());
                 let directory = directory.unwrap();
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .unwrap();
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 let seeds = (thread..SEQUENCES).step_by(usize::try_from(THREADS).unwrap());
                 let path = directory.path().canonicalize().unwrap();
                 runtime.block_on(sequences(&path, thread % 2 == 1, seeds));

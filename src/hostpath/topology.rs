@@ -11,16 +11,13 @@ pub(super) type Segments = BTreeMap<String, String>;
 
 /// Returns the CSI message, or `None` without segments.
 pub(super) fn to_proto(segments: &Segments) -> Option<proto::Topology> {
-    (!segments.is_empty()).then(|| proto::Topology {
-        segments: segments.clone(),
-    })
+    (!segments.is_empty()).then(|| proto::Topology { segments: segments.clone() })
 }
 
 /// Returns whether `here` matches every segment of `place`. Keys are compared without case.
 pub(super) fn contains(topology: &proto::Topology, here: &Segments) -> bool {
     topology.segments.iter().all(|(key, value)| {
-        here.iter()
-            .any(|(own, is)| own.eq_ignore_ascii_case(key) && is == value)
+        here.iter().any(|(own, is)| own.eq_ignore_ascii_case(key) && is == value)
     })
 }
 
@@ -28,18 +25,13 @@ pub(super) fn contains(topology: &proto::Topology, here: &Segments) -> bool {
 /// Preferred topologies never refuse a volume.
 pub(super) fn satisfies(requirement: &proto::TopologyRequirement, here: &Segments) -> bool {
     requirement.requisite.is_empty()
-        || requirement
-            .requisite
-            .iter()
-            .any(|topology| contains(topology, here))
+        || requirement.requisite.iter().any(|topology| contains(topology, here))
 }
 
 /// Parses one `KEY=VALUE` by CSI's rules for keys and values.
 pub(super) fn parse(text: &str) -> Result<(String, String), String> {
     let Some((key, value)) = text.split_once('=') else {
-        return Err(format!(
-            "{text:?} is not KEY=VALUE, as in topology.example/zone=a"
-        ));
+        return Err(format!("{text:?} is not KEY=VALUE, as in topology.example/zone=a"));
     };
     let (prefix, name) = key.split_once('/').unwrap_or(("", key));
     let is_word = |text: &str, others: &str| {
@@ -47,9 +39,7 @@ pub(super) fn parse(text: &str) -> Result<(String, String), String> {
         text.len() <= 63
             && ends(text.chars().next())
             && ends(text.chars().last())
-            && text
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
     };
     let is_prefix = |text: &str| is_word(text, "-.") && !text.contains(|c: char| c.is_uppercase());
     let is_key = (is_prefix(prefix) || !key.contains('/')) && is_word(name, "-_.");
@@ -91,9 +81,7 @@ mod tests {
     }
 
     fn topology(texts: &[&str]) -> proto::Topology {
-        proto::Topology {
-            segments: segments(texts),
-        }
+        proto::Topology { segments: segments(texts) }
     }
 
     #[test]
@@ -104,10 +92,7 @@ mod tests {
             (vec![topology(&["t.x/zone=a"])], true),
             (vec![topology(&["T.x/Zone=a"].map(|_| "t.x/Zone=a"))], true),
             (vec![topology(&["t.x/zone=b"])], false),
-            (
-                vec![topology(&["t.x/zone=b"]), topology(&["t.x/rack=r1"])],
-                true,
-            ),
+            (vec![topology(&["t.x/zone=b"]), topology(&["t.x/rack=r1"])], true),
             (vec![topology(&["t.x/zone=a", "t.x/rack=r2"])], false),
             (vec![topology(&["t.x/host=h"])], false),
             (vec![topology(&[])], true),

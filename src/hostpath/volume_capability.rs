@@ -104,10 +104,7 @@ impl CapabilityError {
 impl VolumeCapability {
     /// Parses a capability.
     pub(super) fn parse(message: &proto::VolumeCapability) -> Result<Self, CapabilityError> {
-        let mode = message
-            .access_mode
-            .as_ref()
-            .map_or(Mode::Unknown, ProtoMode::mode);
+        let mode = message.access_mode.as_ref().map_or(Mode::Unknown, ProtoMode::mode);
         let access_mode = match mode {
             Mode::Unknown => return malformed("the capability has no access mode"),
             Mode::SingleNodeWriter => AccessMode::SingleNodeWriter,
@@ -256,12 +253,8 @@ mod tests {
     #[test]
     fn flags_of_a_bind_mount_are_honoured() {
         let parsed = VolumeCapability::parse(&with_flags(&["noexec,nosuid", "ro", "rw"])).unwrap();
-        let expected = MountFlags {
-            read_only: true,
-            no_exec: true,
-            no_suid: true,
-            ..MountFlags::default()
-        };
+        let expected =
+            MountFlags { read_only: true, no_exec: true, no_suid: true, ..MountFlags::default() };
         assert_eq!(parsed.flags, expected);
     }
 
@@ -290,24 +283,13 @@ mod tests {
     #[test]
     fn an_incomplete_capability_is_malformed() {
         let complete = with_flags(&[]);
-        let without_type = proto::VolumeCapability {
-            access_type: None,
-            ..complete.clone()
-        };
-        let without_mode = proto::VolumeCapability {
-            access_mode: None,
-            ..complete.clone()
-        };
-        let unknown_mode = proto::VolumeCapability {
-            access_mode: Some(ProtoMode { mode: 99 }),
-            ..complete
-        };
+        let without_type = proto::VolumeCapability { access_type: None, ..complete.clone() };
+        let without_mode = proto::VolumeCapability { access_mode: None, ..complete.clone() };
+        let unknown_mode =
+            proto::VolumeCapability { access_mode: Some(ProtoMode { mode: 99 }), ..complete };
         for capability in [without_type, without_mode, unknown_mode] {
             let parsed = VolumeCapability::parse(&capability);
-            assert!(
-                matches!(parsed, Err(CapabilityError::Malformed(_))),
-                "{capability:?}"
-            );
+            assert!(matches!(parsed, Err(CapabilityError::Malformed(_))), "{capability:?}");
         }
     }
 }

@@ -137,14 +137,8 @@ mod tests {
             node("initializing", "initializing"),
             node("later", "a later status"),
             node("nothing", ""),
-            ClientNode {
-                is_fenced: true,
-                ..node("fenced", "down")
-            },
-            ClientNode {
-                is_fenced: true,
-                ..node("fenced-up", "ready")
-            },
+            ClientNode { is_fenced: true, ..node("fenced", "down") },
+            ClientNode { is_fenced: true, ..node("fenced-up", "ready") },
         ];
         let read = SeenNodes::Read(nodes.to_vec());
         let desired = [
@@ -159,20 +153,9 @@ mod tests {
                 let on = |nodes: &SeenNodes, id: &str| {
                     nodes.writes(&alloc(id, desired.clone(), client.clone()))
                 };
-                let up = if reported {
-                    AllocWrites::Ended
-                } else {
-                    AllocWrites::Possible
-                };
+                let up = if reported { AllocWrites::Ended } else { AllocWrites::Possible };
                 assert_eq!(on(&read, "up"), up, "{client:?} {desired:?}");
-                for id in [
-                    "down",
-                    "disconnected",
-                    "initializing",
-                    "later",
-                    "nothing",
-                    "",
-                ] {
+                for id in ["down", "disconnected", "initializing", "later", "nothing", ""] {
                     assert_eq!(on(&read, id), AllocWrites::Possible, "{client:?} {id}");
                 }
                 for id in ["fenced", "fenced-up", "purged"] {
@@ -190,11 +173,7 @@ mod tests {
     fn an_unknown_allocation_may_run_on_every_node_that_is_away() {
         let away = |nodes: &SeenNodes| {
             let away = nodes.away()?;
-            Some(
-                away.iter()
-                    .map(|node| node.id.to_string())
-                    .collect::<Vec<_>>(),
-            )
+            Some(away.iter().map(|node| node.id.to_string()).collect::<Vec<_>>())
         };
         assert_eq!(away(&SeenNodes::default()), None);
         let nodes = vec![
@@ -202,10 +181,7 @@ mod tests {
             node("b", "down"),
             node("c", "disconnected"),
             node("d", "initializing"),
-            ClientNode {
-                is_fenced: true,
-                ..node("e", "down")
-            },
+            ClientNode { is_fenced: true, ..node("e", "down") },
         ];
         let expected = ["b", "c", "d"].map(str::to_owned).to_vec();
         assert_eq!(away(&SeenNodes::Read(nodes)), Some(expected));

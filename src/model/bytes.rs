@@ -44,11 +44,7 @@ impl Bytes {
 
     /// Creates a size; `None` if it is too large.
     pub const fn new(bytes: u64) -> Option<Self> {
-        if bytes <= Self::MAX.0 {
-            Some(Self(bytes))
-        } else {
-            None
-        }
+        if bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
     /// Creates a size from Nomad's or CSI's integer. A negative value becomes zero.
@@ -57,10 +53,7 @@ impl Bytes {
     }
 
     /// Returns Nomad's and CSI's integer.
-    #[expect(
-        clippy::cast_possible_wrap,
-        reason = "at most i64::MAX by construction"
-    )]
+    #[expect(clippy::cast_possible_wrap, reason = "at most i64::MAX by construction")]
     pub const fn to_wire(self) -> i64 {
         self.0 as i64
     }
@@ -84,9 +77,8 @@ impl Bytes {
         if trimmed.starts_with('-') {
             return Err(BytesError::Negative);
         }
-        let digits_end = trimmed
-            .find(|c: char| !matches!(c, '0'..='9' | '.' | ','))
-            .unwrap_or(trimmed.len());
+        let digits_end =
+            trimmed.find(|c: char| !matches!(c, '0'..='9' | '.' | ',')).unwrap_or(trimmed.len());
         let digits = trimmed[..digits_end].replace(',', "");
         let unit = trimmed[digits_end..].trim();
         if digits.is_empty() || digits == "." {
@@ -95,23 +87,17 @@ impl Bytes {
         let factor = factor(unit).ok_or_else(|| BytesError::UnknownUnit(unit.to_owned()))?;
         let too_large = || BytesError::TooLarge(text.to_owned());
         if digits.contains('.') {
-            let number: f64 = digits
-                .parse()
-                .map_err(|_| BytesError::NotANumber(text.to_owned()))?;
+            let number: f64 =
+                digits.parse().map_err(|_| BytesError::NotANumber(text.to_owned()))?;
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "units are powers well below 2^63, exact as floats"
             )]
             let factor = factor as f64;
-            return whole(number * factor)
-                .and_then(Self::new)
-                .ok_or_else(too_large);
+            return whole(number * factor).and_then(Self::new).ok_or_else(too_large);
         }
         let number: u64 = digits.parse().map_err(|_| too_large())?;
-        number
-            .checked_mul(factor)
-            .and_then(Self::new)
-            .ok_or_else(too_large)
+        number.checked_mul(factor).and_then(Self::new).ok_or_else(too_large)
     }
 
     /// Formats like Nomad's CLI: binary units, one decimal below ten: `10 GiB`, `1.5 GiB`, `9 B`.
@@ -138,22 +124,14 @@ impl std::fmt::Display for Bytes {
             (number, units[exponent])
         };
         let (binary, decimal) = (exact(1024, &BINARY), exact(1000, &DECIMAL));
-        let (number, unit) = if decimal.0 < binary.0 {
-            decimal
-        } else {
-            binary
-        };
+        let (number, unit) = if decimal.0 < binary.0 { decimal } else { binary };
         write!(f, "{number}{unit}")
     }
 }
 
 fn factor(unit: &str) -> Option<u64> {
     let unit = unit.to_lowercase();
-    let exponent = |letter: &str| {
-        ["k", "m", "g", "t", "p", "e"]
-            .iter()
-            .position(|l| *l == letter)
-    };
+    let exponent = |letter: &str| ["k", "m", "g", "t", "p", "e"].iter().position(|l| *l == letter);
     let power = |base: u64, at: usize| (0..=at).fold(1, |product: u64, _| product * base);
     match unit.as_str() {
         "" | "b" => Some(1),
@@ -186,11 +164,7 @@ fn humanize(bytes: u64, base: f64, units: &[&str; 7]) -> String {
     }
     let rounded = (number * 10.0 + 0.5).floor() / 10.0;
     let unit = units[exponent];
-    if rounded < 10.0 {
-        format!("{rounded:.1} {unit}")
-    } else {
-        format!("{rounded:.0} {unit}")
-    }
+    if rounded < 10.0 { format!("{rounded:.1} {unit}") } else { format!("{rounded:.0} {unit}") }
 }
 
 /// The requested size of a volume. Zero means "not given" for each limit.
@@ -253,10 +227,7 @@ mod tests {
             ("9EiB", TooLarge("9EiB".into())),
             ("8EiB", TooLarge("8EiB".into())),
             ("16.5EiB", TooLarge("16.5EiB".into())),
-            (
-                "18446744073709551616",
-                TooLarge("18446744073709551616".into()),
-            ),
+            ("18446744073709551616", TooLarge("18446744073709551616".into())),
         ] {
             assert_eq!(Bytes::parse(text), Err(expected), "{text}");
         }
@@ -288,10 +259,7 @@ mod tests {
             (20_000_000_000, "19 GiB", "20 GB"),
         ] {
             assert_eq!(
-                (
-                    Bytes(bytes).binary().as_str(),
-                    Bytes(bytes).decimal().as_str()
-                ),
+                (Bytes(bytes).binary().as_str(), Bytes(bytes).decimal().as_str()),
                 (binary, decimal)
             );
         }

@@ -83,11 +83,7 @@ mod tests {
     #[test]
     fn negative_capacities_are_not_used() {
         let reported = |available, maximum, minimum| {
-            Capacity::read(&ReportedCapacity {
-                available,
-                maximum,
-                minimum,
-            })
+            Capacity::read(&ReportedCapacity { available, maximum, minimum })
         };
         let full = reported(0, Some(0), None).unwrap();
         assert_eq!(full.to_string(), "0 B available, volumes of at most 0 B");
@@ -96,17 +92,9 @@ mod tests {
         for (available, maximum, minimum, problem) in [
             (-1, None, None, "available_capacity is negative (-1)"),
             (1, Some(-2), None, "maximum_volume_size is negative (-2)"),
-            (
-                1,
-                Some(1),
-                Some(i64::MIN),
-                "minimum_volume_size is negative (-9223372036854775808)",
-            ),
+            (1, Some(1), Some(i64::MIN), "minimum_volume_size is negative (-9223372036854775808)"),
         ] {
-            assert_eq!(
-                reported(available, maximum, minimum),
-                Err(problem.to_owned())
-            );
+            assert_eq!(reported(available, maximum, minimum), Err(problem.to_owned()));
         }
     }
 }

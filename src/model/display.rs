@@ -14,10 +14,7 @@ pub fn ago(nanoseconds: i64, now: i64) -> String {
 /// Returns how long until a time, in its two largest units: `in 1m20s`. A time in the past is `now`.
 pub fn until(nanoseconds: i64, now: i64) -> String {
     // A wait is rounded up, so that it never ends before it is over.
-    let seconds = nanoseconds
-        .saturating_sub(now)
-        .max(0)
-        .div_euclid(1_000_000_000);
+    let seconds = nanoseconds.saturating_sub(now).max(0).div_euclid(1_000_000_000);
     let has_rest = nanoseconds.saturating_sub(now).max(0) % 1_000_000_000 > 0;
     match seconds.unsigned_abs() + u64::from(has_rest) {
         0 => "now".to_owned(),
@@ -162,10 +159,7 @@ mod tests {
             assert!(is_invisible(c), "{c:?}");
             assert!(!is_invisible(visible_char(c)), "{c:?}");
         }
-        assert_eq!(
-            one_line("a\u{1b}[2J\u{9b}b\n\u{202e}"),
-            "a␛[2J\u{fffd}b␊\u{fffd}"
-        );
+        assert_eq!(one_line("a\u{1b}[2J\u{9b}b\n\u{202e}"), "a␛[2J\u{fffd}b␊\u{fffd}");
         let shown = "db-0 日本 é 🦀 …";
         assert_eq!(one_line(shown), shown);
     }
@@ -178,16 +172,10 @@ mod tests {
         let escaped = escape_json(&written);
         assert!(escaped.chars().all(|c| c == '\n' || !is_invisible(c)));
         assert!(!escaped.contains("##"), "{escaped}");
-        assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&escaped).unwrap(),
-            json
-        );
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), json);
         let yaml = escape_json_for_yaml(&written);
         assert!(yaml.chars().all(|c| c == '\n' || !is_invisible(c)));
         assert!(!yaml.contains("##"), "{yaml}");
-        assert_eq!(
-            serde_yaml::from_str::<serde_json::Value>(&yaml).unwrap(),
-            json
-        );
+        assert_eq!(serde_yaml::from_str::<serde_json::Value>(&yaml).unwrap(), json);
     }
 }

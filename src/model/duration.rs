@@ -29,9 +29,7 @@ impl GoDuration {
     /// Fails if the text is not a duration, or too large for Go.
     pub fn parse(text: &str) -> Result<Self, InvalidDuration> {
         let nanoseconds = parse(text).and_then(|nanoseconds| i64::try_from(nanoseconds).ok());
-        nanoseconds
-            .map(Self)
-            .ok_or_else(|| InvalidDuration(text.to_owned()))
+        nanoseconds.map(Self).ok_or_else(|| InvalidDuration(text.to_owned()))
     }
 
     /// Returns the standard duration; `None` if it is negative.
@@ -210,14 +208,9 @@ mod tests {
 
     #[test]
     fn an_invalid_duration_has_gos_error() {
-        for text in [
-            "", "10", "s", "1 s", "1d", "+", "1e9h", "1.2.3s", ".s", "9999999h",
-        ] {
+        for text in ["", "10", "s", "1 s", "1d", "+", "1e9h", "1.2.3s", ".s", "9999999h"] {
             let error = GoDuration::parse(text).expect_err(text);
-            assert_eq!(
-                error.to_string(),
-                format!("time: invalid duration {text:?}")
-            );
+            assert_eq!(error.to_string(), format!("time: invalid duration {text:?}"));
         }
     }
 }

@@ -161,11 +161,7 @@ mod tests {
 
     #[test]
     fn the_worst_condition_is_the_word_of_a_volume() {
-        let status = |kind| VolumeStatus {
-            kind,
-            reason: String::new(),
-            message: String::new(),
-        };
+        let status = |kind| VolumeStatus { kind, reason: String::new(), message: String::new() };
         let from_best = [
             (VolumeStatusKind::Unknown(9), "other"),
             (VolumeStatusKind::Degraded, "degraded"),

@@ -2,18 +2,12 @@
 //!
 //! The digits come as an iterator, so a caller can write a key into its own memory without a copy.
 
-const DIGITS: [char; 16] = [
-    '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-];
+const DIGITS: [char; 16] =
+    ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
 
 /// Returns two digits per byte, the high one first.
 pub fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
-    let both = |byte: &u8| {
-        [
-            DIGITS[usize::from(byte >> 4)],
-            DIGITS[usize::from(byte & 0xf)],
-        ]
-    };
+    let both = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]];
     bytes.iter().flat_map(both)
 }
 

@@ -36,10 +36,7 @@ impl HostVolume {
         if !Path::new(path).is_absolute() {
             return Err(format!("`{path}` is not an absolute path"));
         }
-        let volume = Self {
-            path: PathBuf::from(path),
-            read_only,
-        };
+        let volume = Self { path: PathBuf::from(path), read_only };
         Ok((name.to_owned(), volume))
     }
 }
@@ -50,10 +47,7 @@ mod tests {
 
     #[test]
     fn a_host_volume_has_a_name_and_an_absolute_path() {
-        let volume = |path: &str, read_only| HostVolume {
-            path: path.into(),
-            read_only,
-        };
+        let volume = |path: &str, read_only| HostVolume { path: path.into(), read_only };
         for (text, expected) in [
             ("logs=/var/log", Ok(("logs", volume("/var/log", false)))),
             ("logs=/var/log:ro", Ok(("logs", volume("/var/log", true)))),
@@ -66,9 +60,8 @@ mod tests {
                 Err("`a b` is not a name: it must have 1 to 128 letters, digits, `-`, `_` and `.`"),
             ),
         ] {
-            let expected = expected
-                .map(|(name, volume)| (name.to_owned(), volume))
-                .map_err(str::to_owned);
+            let expected =
+                expected.map(|(name, volume)| (name.to_owned(), volume)).map_err(str::to_owned);
             assert_eq!(HostVolume::parse(text), expected, "{text}");
         }
     }

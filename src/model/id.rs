@@ -243,18 +243,14 @@ impl VolumeId {
             "" => Some(IdProblem::Empty),
             "." | ".." => Some(IdProblem::DotSegment),
             text if text.len() > 128 => Some(IdProblem::TooLong(text.len())),
-            text => text
-                .chars()
-                .find(unaddressable)
-                .map(IdProblem::Unaddressable),
+            text => text.chars().find(unaddressable).map(IdProblem::Unaddressable),
         }
     }
 
     /// Returns why no specification may have this ID, if so. A server may have volumes of other IDs.
     pub fn problem_in_specification(&self) -> Option<IdProblem> {
         let invisible = || self.as_str().chars().find(|c| is_invisible(*c));
-        self.problem()
-            .or_else(|| invisible().map(IdProblem::Invisible))
+        self.problem().or_else(|| invisible().map(IdProblem::Invisible))
     }
 }
 
@@ -264,15 +260,7 @@ mod tests {
 
     #[test]
     fn a_job_has_an_id_that_paths_can_name() {
-        for id in [
-            "web",
-            "plan",
-            "a/b",
-            "web/dispatch-1-a",
-            "plan/web",
-            "a.b",
-            "日本",
-        ] {
+        for id in ["web", "plan", "a/b", "web/dispatch-1-a", "plan/web", "a.b", "日本"] {
             assert_eq!(JobId::new(id).path_problem(), None, "{id}");
         }
         for id in ["", ".", "..", "a/", "/a", "a//b", "a/../b", "a/."] {
@@ -302,11 +290,7 @@ mod tests {
             (long.as_str(), Some(IdProblem::TooLong(129))),
         ] {
             assert_eq!(VolumeId::new(id).problem(), expected, "{id:?}");
-            assert_eq!(
-                VolumeId::new(id).problem_in_specification(),
-                expected,
-                "{id:?}"
-            );
+            assert_eq!(VolumeId::new(id).problem_in_specification(), expected, "{id:?}");
         }
     }
 
@@ -318,9 +302,6 @@ mod tests {
             assert_eq!(id.problem_in_specification(), Some(IdProblem::Invisible(c)));
         }
         let problem = IdProblem::Invisible('\u{202e}');
-        assert_eq!(
-            problem.to_string(),
-            "it contains the invisible character U+202E"
-        );
+        assert_eq!(problem.to_string(), "it contains the invisible character U+202E");
     }
 }

@@ -26,13 +26,7 @@ impl<L> LimitField<L> {
         range: (usize, usize),
         field: fn(&mut L) -> &mut usize,
     ) -> Self {
-        Self {
-            name,
-            what,
-            is_size: false,
-            range,
-            field,
-        }
+        Self { name, what, is_size: false, range, field }
     }
 
     /// A limit that is a size in bytes.
@@ -42,10 +36,7 @@ impl<L> LimitField<L> {
         range: (usize, usize),
         field: fn(&mut L) -> &mut usize,
     ) -> Self {
-        Self {
-            is_size: true,
-            ..Self::number(name, what, range, field)
-        }
+        Self { is_size: true, ..Self::number(name, what, range, field) }
     }
 
     /// Returns the value of the limit.
@@ -78,9 +69,8 @@ impl<L> LimitField<L> {
 /// # Errors
 /// Returns why the text is not a limit.
 pub fn set_limit<L>(limits: &mut L, fields: &[LimitField<L>], text: &str) -> Result<(), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| "it is not of the form NAME=VALUE".to_owned())?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| "it is not of the form NAME=VALUE".to_owned())?;
     let field = fields.iter().find(|field| field.name == name);
     let field = field.ok_or_else(|| unknown(name, fields))?;
     *(field.field)(limits) = field.parse(value)?;
@@ -93,10 +83,7 @@ fn unknown<L>(name: &str, fields: &[LimitField<L>]) -> String {
         Some(near) => format!("`{name}` is not a limit; did you mean `{near}`?"),
         None => {
             let names: Vec<_> = names().collect();
-            format!(
-                "`{name}` is not a limit; the limits are {}",
-                names.join(", ")
-            )
+            format!("`{name}` is not a limit; the limits are {}", names.join(", "))
         }
     }
 }

@@ -43,15 +43,9 @@ impl MountOptions {
     /// Returns a copy with all flags replaced by one `[REDACTED]`.
     #[must_use]
     pub fn redacted(&self) -> Self {
-        let flags = if self.mount_flags.is_empty() {
-            vec![]
-        } else {
-            vec![Self::REDACTED.to_owned()]
-        };
-        Self {
-            fs_type: self.fs_type.clone(),
-            mount_flags: flags,
-        }
+        let flags =
+            if self.mount_flags.is_empty() { vec![] } else { vec![Self::REDACTED.to_owned()] };
+        Self { fs_type: self.fs_type.clone(), mount_flags: flags }
     }
 }
 
@@ -59,10 +53,7 @@ impl std::fmt::Debug for MountOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MountOptions")
             .field("fs_type", &self.fs_type)
-            .field(
-                "mount_flags",
-                &format_args!("{} hidden", self.mount_flags.len()),
-            )
+            .field("mount_flags", &format_args!("{} hidden", self.mount_flags.len()))
             .finish()
     }
 }

@@ -53,10 +53,7 @@ fn eligible() -> bool {
     true
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_eligible(is_eligible: &bool) -> bool {
     *is_eligible
 }

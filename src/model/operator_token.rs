@@ -29,10 +29,7 @@ pub fn operator_token_names(client: SocketAddr) -> Vec<String> {
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
     };
     let listening = [address, SocketAddr::new(all, address.port())];
-    listening
-        .into_iter()
-        .filter_map(operator_token_name)
-        .collect()
+    listening.into_iter().filter_map(operator_token_name).collect()
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {

@@ -57,10 +57,7 @@ impl MountRoot {
     /// # Errors
     /// If one of them is not absolute and plain.
     pub fn new(host: &Path, plugin: &Path) -> Result<Self, MountRootProblem> {
-        Ok(Self {
-            host: checked(host)?,
-            plugin: checked(plugin)?,
-        })
+        Ok(Self { host: checked(host)?, plugin: checked(plugin)? })
     }
 
     /// The root of one plugin below `base`. The plugin sees it at `in_plugin`, or at the same path.
@@ -242,31 +239,13 @@ mod tests {
     #[test]
     fn a_path_has_two_names_and_a_record_beside_it() {
         let staging = root().staging(&"vol-1".into());
-        assert_eq!(
-            staging.on_host(),
-            Path::new("/host/csi/vol-1/staging/mount")
-        );
-        assert_eq!(
-            staging.in_plugin(),
-            Path::new("/local/csi/vol-1/staging/mount")
-        );
-        assert_eq!(
-            staging.record(),
-            Path::new("/host/csi/vol-1/staging/volume.json")
-        );
+        assert_eq!(staging.on_host(), Path::new("/host/csi/vol-1/staging/mount"));
+        assert_eq!(staging.in_plugin(), Path::new("/local/csi/vol-1/staging/mount"));
+        assert_eq!(staging.record(), Path::new("/host/csi/vol-1/staging/volume.json"));
         let target = root().target(&"vol-1".into(), &"a1".into(), &"data".into());
-        assert_eq!(
-            target.on_host(),
-            Path::new("/host/csi/vol-1/targets/a1/data/mount")
-        );
-        assert_eq!(
-            target.in_plugin(),
-            Path::new("/local/csi/vol-1/targets/a1/data/mount")
-        );
-        assert_eq!(
-            root().staging_in(&root().volume(&"vol-1".into())),
-            Some(staging)
-        );
+        assert_eq!(target.on_host(), Path::new("/host/csi/vol-1/targets/a1/data/mount"));
+        assert_eq!(target.in_plugin(), Path::new("/local/csi/vol-1/targets/a1/data/mount"));
+        assert_eq!(root().staging_in(&root().volume(&"vol-1".into())), Some(staging));
         assert_eq!(root().target_in(target.directory()), Some(target));
     }
 
@@ -337,11 +316,9 @@ mod tests {
         for directory in ["/host/csi", "/host/csi/a/b", "/elsewhere/a"] {
             assert_eq!(root().staging_in(Path::new(directory)), None, "{directory}");
         }
-        for directory in [
-            "/host/csi/v/targets/a",
-            "/host/csi/v/targets/a/b/c",
-            "/host/csi/v/staging/a/b",
-        ] {
+        for directory in
+            ["/host/csi/v/targets/a", "/host/csi/v/targets/a/b/c", "/host/csi/v/staging/a/b"]
+        {
             assert_eq!(root().target_in(Path::new(directory)), None, "{directory}");
         }
     }

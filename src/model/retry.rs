@@ -58,26 +58,18 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// For controller calls: from 100 ms, doubling up to 5 s.
-    pub const CONTROLLER: Self = Self {
-        initial: Duration::from_millis(100),
-        max: Duration::from_secs(5),
-    };
+    pub const CONTROLLER: Self =
+        Self { initial: Duration::from_millis(100), max: Duration::from_secs(5) };
 
     /// For requests to Nomad's HTTP API: from 200–400 ms, doubling up to 5–10 s.
-    pub const CLIENT: Self = Self {
-        initial: Duration::from_millis(400),
-        max: Duration::from_secs(10),
-    };
+    pub const CLIENT: Self =
+        Self { initial: Duration::from_millis(400), max: Duration::from_secs(10) };
 
     /// Returns the delay after an attempt; the first attempt is 0. The delay doubles per attempt up
     /// to the maximum. `jitter` in 0..=1 scales it to between one half and the whole.
     pub fn delay(&self, attempt: u32, jitter: f64) -> Duration {
-        let doubled = self
-            .initial
-            .saturating_mul(2_u32.saturating_pow(attempt.min(30)));
-        doubled
-            .min(self.max)
-            .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+        let doubled = self.initial.saturating_mul(2_u32.saturating_pow(attempt.min(30)));
+        doubled.min(self.max).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
 
@@ -93,9 +85,6 @@ mod tests {
 
     #[test]
     fn jitter_shortens_a_delay_by_at_most_half() {
-        assert_eq!(
-            RetryPolicy::CONTROLLER.delay(0, 0.0),
-            Duration::from_millis(50)
-        );
+        assert_eq!(RetryPolicy::CONTROLLER.delay(0, 0.0), Duration::from_millis(50));
     }
 }

@@ -51,10 +51,7 @@ impl std::fmt::Debug for SecretValues {
 impl SecretValues {
     /// Values of which no part is hidden: they may begin with the name of what they are for, as texts do.
     pub fn only_whole() -> Self {
-        Self {
-            only_whole: true,
-            ..Self::default()
-        }
+        Self { only_whole: true, ..Self::default() }
     }
 
     /// Adds a value and its parts.
@@ -181,10 +178,7 @@ impl SecretValues {
     fn found_in(&self, text: &[u8]) -> Vec<(usize, usize)> {
         let mut spans = vec![];
         let mut at = 0;
-        while let Some(window) = text
-            .get(at..)
-            .and_then(|rest| rest.first_chunk::<SHORTEST>())
-        {
+        while let Some(window) = text.get(at..).and_then(|rest| rest.first_chunk::<SHORTEST>()) {
             let starts = self.starts.get(window).into_iter().flatten();
             let starts = starts.map(|value| (*value, 0));
             let places = self.places.get(window).into_iter().flatten().copied();
@@ -258,10 +252,8 @@ impl Reading {
         for _ in 0..2 {
             let last = readings.len();
             for at in first..last {
-                let decoded: Vec<_> = DECODINGS
-                    .iter()
-                    .filter_map(|decode| decode(&readings[at]))
-                    .collect();
+                let decoded: Vec<_> =
+                    DECODINGS.iter().filter_map(|decode| decode(&readings[at])).collect();
                 readings.extend(decoded);
             }
             first = last;
@@ -271,10 +263,7 @@ impl Reading {
     }
 
     fn with_capacity(bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(bytes),
-            origins: Vec::with_capacity(bytes),
-        }
+        Self { bytes: Vec::with_capacity(bytes), origins: Vec::with_capacity(bytes) }
     }
 
     fn push(&mut self, bytes: &[u8], origin: (usize, usize)) {
@@ -317,9 +306,7 @@ impl Reading {
         let mut at = 0;
         while at < self.bytes.len() {
             let letters = self.bytes[at..].iter();
-            let length = letters
-                .take_while(|byte| six_bits(**byte).is_some())
-                .count();
+            let length = letters.take_while(|byte| six_bits(**byte).is_some()).count();
             // Six letters have the four bytes of the shortest value.
             if length >= 6 {
                 for first in at..at + 4 {

@@ -26,9 +26,7 @@ pub struct Secrets(BTreeMap<String, Zeroizing<String>>);
 impl Secrets {
     /// Adds a secret and replaces one with the same key. Returns whether it replaced one.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<String>) -> bool {
-        self.0
-            .insert(key.into(), Zeroizing::new(value.into()))
-            .is_some()
+        self.0.insert(key.into(), Zeroizing::new(value.into())).is_some()
     }
 
     /// Returns whether there are no secrets.
@@ -38,9 +36,7 @@ impl Secrets {
 
     /// Returns the total size of keys and values in bytes.
     pub fn byte_count(&self) -> usize {
-        self.expose()
-            .map(|(key, value)| key.len() + value.len())
-            .sum()
+        self.expose().map(|(key, value)| key.len() + value.len()).sum()
     }
 
     /// Returns the keys, which are not secret.
@@ -50,21 +46,14 @@ impl Secrets {
 
     /// Returns keys and values in clear text, only for the call that sends them.
     pub fn expose(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// Returns these secrets, with those of `other` added; `other` wins for equal keys.
     #[must_use]
     pub fn merged_with(&self, other: &Self) -> Self {
         let mut all = self.0.clone();
-        all.extend(
-            other
-                .0
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
+        all.extend(other.0.iter().map(|(key, value)| (key.clone(), value.clone())));
         Self(all)
     }
 }
@@ -82,9 +71,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Secrets {
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map()
-            .entries(self.keys().map(|key| (key, format_args!("[REDACTED]"))))
-            .finish()
+        f.debug_map().entries(self.keys().map(|key| (key, format_args!("[REDACTED]")))).finish()
     }
 }
 
@@ -144,9 +131,7 @@ impl SecretRefs {
 
     /// Iterates over keys and sources, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretRef)> {
-        self.0
-            .iter()
-            .map(|(key, reference)| (key.as_str(), reference))
+        self.0.iter().map(|(key, reference)| (key.as_str(), reference))
     }
 
     /// Returns the secrets, if the specification contains all values.
@@ -173,11 +158,7 @@ impl SecretRefs {
                 Err(problem) => missing.push(problem),
             }
         }
-        if missing.is_empty() {
-            Ok(Secrets(secrets))
-        } else {
-            Err(missing)
-        }
+        if missing.is_empty() { Ok(Secrets(secrets)) } else { Err(missing) }
     }
 }
 
@@ -192,11 +173,7 @@ impl<K: Into<String>> FromIterator<(K, SecretRef)> for SecretRefs {
 impl From<&Secrets> for SecretRefs {
     fn from(secrets: &Secrets) -> Self {
         let pairs = secrets.0.iter();
-        Self(
-            pairs
-                .map(|(key, value)| (key.clone(), SecretRef::Literal(value.clone())))
-                .collect(),
-        )
+        Self(pairs.map(|(key, value)| (key.clone(), SecretRef::Literal(value.clone()))).collect())
     }
 }
 
@@ -274,11 +251,7 @@ impl SealedSecrets {
     }
 
     fn from_hex(digits: &str) -> Option<Self> {
-        let value = |digit: u8| {
-            char::from(digit)
-                .to_digit(16)
-                .and_then(|v| u8::try_from(v).ok())
-        };
+        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|v| u8::try_from(v).ok());
         let byte = |pair: &[u8]| match pair {
             [high, low] => Some(value(*high)? << 4 | value(*low)?),
             _ => None,
@@ -320,10 +293,7 @@ mod tests {
     fn debug_output_contains_keys_but_no_values() {
         let secrets = Secrets::from_iter([("token", "hunter2")]);
         let shown = format!("{secrets:?}");
-        assert!(
-            shown.contains("token") && !shown.contains("hunter2"),
-            "{shown}"
-        );
+        assert!(shown.contains("token") && !shown.contains("hunter2"), "{shown}");
     }
 
     #[test]
@@ -331,15 +301,9 @@ mod tests {
         let sealed = SealedSecrets::new((0..=255).collect());
         let written = serde_json::to_string(&sealed).unwrap();
         assert!(written.starts_with("\"000102") && written.ends_with("fdfeff\""));
-        assert_eq!(
-            serde_json::from_str::<SealedSecrets>(&written).unwrap(),
-            sealed
-        );
+        assert_eq!(serde_json::from_str::<SealedSecrets>(&written).unwrap(), sealed);
         for foreign in ["\"0\"", "\"0g\"", "\"é\"", "[0]"] {
-            assert!(
-                serde_json::from_str::<SealedSecrets>(foreign).is_err(),
-                "{foreign}"
-            );
+            assert!(serde_json::from_str::<SealedSecrets>(foreign).is_err(), "{foreign}");
         }
     }
 
@@ -353,10 +317,7 @@ mod tests {
         ]);
         assert!(desired.literal().is_none());
         let shown = format!("{desired:?}");
-        assert!(
-            !shown.contains("hunter2") && shown.contains("c.txt"),
-            "{shown}"
-        );
+        assert!(!shown.contains("hunter2") && shown.contains("c.txt"), "{shown}");
         let missing = desired.resolve(|key, from| match from.literal() {
             Some(value) => Ok(Secret::new(value.into())),
             None => Err(key.to_owned()),

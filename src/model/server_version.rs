@@ -25,13 +25,7 @@ pub struct InvalidVersion(String);
 impl ServerVersion {
     /// Creates the version of a release.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
-        Self {
-            major,
-            minor,
-            patch,
-            prerelease: String::new(),
-            metadata: String::new(),
-        }
+        Self { major, minor, patch, prerelease: String::new(), metadata: String::new() }
     }
 
     /// Parses `MAJOR.MINOR[.PATCH][-PRERELEASE][+METADATA]`, with an optional leading `v`.
@@ -88,13 +82,7 @@ impl Ord for ServerVersion {
 
 impl std::fmt::Display for ServerVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            major,
-            minor,
-            patch,
-            prerelease,
-            metadata,
-        } = self;
+        let Self { major, minor, patch, prerelease, metadata } = self;
         write!(f, "{major}.{minor}.{patch}")?;
         if !prerelease.is_empty() {
             write!(f, "-{prerelease}")?;
@@ -135,17 +123,8 @@ mod tests {
 
     #[test]
     fn versions_compare_by_number_first() {
-        let sorted = [
-            "1.4.0",
-            "1.7.18",
-            "1.10.0-beta.1",
-            "1.10.0-rc.1",
-            "1.10.0",
-            "2.0.5",
-        ];
-        let parsed: Vec<_> = sorted
-            .map(|text| ServerVersion::parse(text).unwrap())
-            .into();
+        let sorted = ["1.4.0", "1.7.18", "1.10.0-beta.1", "1.10.0-rc.1", "1.10.0", "2.0.5"];
+        let parsed: Vec<_> = sorted.map(|text| ServerVersion::parse(text).unwrap()).into();
         assert!(parsed.is_sorted());
         assert!(parsed[2].is_at_least(1, 10, 0) && !parsed[1].is_at_least(1, 7, 19));
     }

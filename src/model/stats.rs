@@ -68,9 +68,7 @@ impl Quantity {
         let available = number("available", reported.available)?;
         for (name, part) in [("used", used), ("available", available)] {
             if total > 0 && part > total {
-                return Err(format!(
-                    "the plugin reports {part} {name} of {total} {unit}"
-                ));
+                return Err(format!("the plugin reports {part} {name} of {total} {unit}"));
             }
         }
         let known = |number: u64, has_meaning: bool| (number > 0 || has_meaning).then_some(number);
@@ -113,10 +111,7 @@ impl VolumeStats {
             let first = of_unit.next()?;
             let read = match of_unit.next() {
                 None => Quantity::read(first),
-                Some(_) => Err(format!(
-                    "the plugin reports {} more than once",
-                    unit.as_str()
-                )),
+                Some(_) => Err(format!("the plugin reports {} more than once", unit.as_str())),
             };
             read.unwrap_or_else(|problem| {
                 problems.push(problem);
@@ -153,20 +148,11 @@ mod tests {
     use super::*;
 
     fn bytes(total: i64, used: i64, available: i64) -> ReportedQuantity {
-        ReportedQuantity {
-            unit: StatsUnit::Bytes,
-            total,
-            used,
-            available,
-        }
+        ReportedQuantity { unit: StatsUnit::Bytes, total, used, available }
     }
 
     fn quantity(total: Option<u64>, used: Option<u64>, available: Option<u64>) -> Option<Quantity> {
-        Some(Quantity {
-            total,
-            used,
-            available,
-        })
+        Some(Quantity { total, used, available })
     }
 
     /// W56: zero is a number only where it cannot stand for one that is not known.
@@ -192,29 +178,17 @@ mod tests {
     /// W56: numbers that cannot be true are a problem, and the other unit is still known.
     #[test]
     fn numbers_that_cannot_be_true_are_not_used() {
-        let inodes = ReportedQuantity {
-            unit: StatsUnit::Inodes,
-            ..bytes(5, 1, 4)
-        };
+        let inodes = ReportedQuantity { unit: StatsUnit::Inodes, ..bytes(5, 1, 4) };
         let least = i64::MIN;
         for (wrong, problem) in [
-            (
-                bytes(-1, 0, 0),
-                "the plugin reports -1 total bytes, which is negative",
-            ),
+            (bytes(-1, 0, 0), "the plugin reports -1 total bytes, which is negative"),
             (
                 bytes(9, least, 0),
                 "the plugin reports -9223372036854775808 used bytes, which is negative",
             ),
-            (
-                bytes(9, 1, -2),
-                "the plugin reports -2 available bytes, which is negative",
-            ),
+            (bytes(9, 1, -2), "the plugin reports -2 available bytes, which is negative"),
             (bytes(9, 10, 0), "the plugin reports 10 used of 9 bytes"),
-            (
-                bytes(9, 1, i64::MAX),
-                "the plugin reports 9223372036854775807 available of 9 bytes",
-            ),
+            (bytes(9, 1, i64::MAX), "the plugin reports 9223372036854775807 available of 9 bytes"),
         ] {
             let stats = VolumeStats::read(&[wrong, inodes], None);
             assert_eq!(stats.bytes, None, "{wrong:?}");
@@ -229,11 +203,7 @@ mod tests {
     #[test]
     fn a_percentage_is_rounded_up_and_never_overflows() {
         let percent = |used, total| {
-            let quantity = Quantity {
-                total,
-                used,
-                available: None,
-            };
+            let quantity = Quantity { total, used, available: None };
             quantity.percent_used()
         };
         assert_eq!(percent(Some(0), Some(7)), Some(0));

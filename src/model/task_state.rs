@@ -99,19 +99,10 @@ impl AllocReport {
                 *text = hidden;
             }
         };
-        let Self {
-            status: _,
-            description,
-            tasks,
-        } = self;
+        let Self { status: _, description, tasks } = self;
         hide(description);
         for event in tasks.values_mut().flat_map(|task| &mut task.events) {
-            let TaskEvent {
-                at: _,
-                kind: _,
-                message,
-                details,
-            } = event;
+            let TaskEvent { at: _, kind: _, message, details } = event;
             hide(message);
             details.values_mut().for_each(hide);
         }

@@ -14,10 +14,7 @@ pub struct Topology {
 impl Topology {
     /// Returns whether this topology has all segments of `other` (Nomad GH-24522).
     pub fn is_within(&self, other: &Self) -> bool {
-        other
-            .segments
-            .iter()
-            .all(|(domain, segment)| self.segments.get(domain) == Some(segment))
+        other.segments.iter().all(|(domain, segment)| self.segments.get(domain) == Some(segment))
     }
 }
 
@@ -63,12 +60,7 @@ mod tests {
     use super::*;
 
     fn place(segments: &[(&str, &str)]) -> Topology {
-        Topology {
-            segments: segments
-                .iter()
-                .map(|(k, v)| ((*k).into(), (*v).into()))
-                .collect(),
-        }
+        Topology { segments: segments.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect() }
     }
 
     #[test]
@@ -80,10 +72,8 @@ mod tests {
 
     #[test]
     fn requests_are_compared_as_sets() {
-        let request = |places: &[Topology]| TopologyRequest {
-            required: places.to_vec(),
-            preferred: vec![],
-        };
+        let request =
+            |places: &[Topology]| TopologyRequest { required: places.to_vec(), preferred: vec![] };
         let (a, b) = (place(&[("zone", "a")]), place(&[("zone", "b")]));
         assert!(
             request(&[a.clone(), b.clone()]).is_equivalent_to(&request(&[b.clone(), a.clone()]))

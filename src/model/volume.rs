@@ -93,10 +93,7 @@ impl<S> VolumeRequest<S> {
     /// Nomad would pass another one to the driver when the volume is registered again.
     #[must_use]
     pub fn for_create(self) -> Self {
-        Self {
-            context: None,
-            ..self
-        }
+        Self { context: None, ..self }
     }
 
     fn with_secrets<T>(&self, secrets: Option<T>) -> VolumeRequest<T> {
@@ -276,9 +273,7 @@ impl Volume {
 
     /// Returns the provider's ID of the volume: the external ID, or the ID if there is none (B35).
     pub fn remote_id(&self) -> ExternalId {
-        self.external_id
-            .clone()
-            .unwrap_or_else(|| ExternalId::new(self.id.as_str()))
+        self.external_id.clone().unwrap_or_else(|| ExternalId::new(self.id.as_str()))
     }
 
     /// Returns the allocations with a claim.

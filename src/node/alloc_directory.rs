@@ -61,10 +61,7 @@ impl AllocDirectory {
     /// # Errors
     /// If the directory cannot be read.
     pub(super) fn list(data: &Path) -> io::Result<Vec<Self>> {
-        Ok(paths_in(&data.join("allocs"))?
-            .into_iter()
-            .map(Self)
-            .collect())
+        Ok(paths_in(&data.join("allocs"))?.into_iter().map(Self).collect())
     }
 
     /// Returns the path of the directory.
@@ -86,9 +83,7 @@ impl AllocDirectory {
             users.retain(|user| !needed.contains(user));
         }
         let shared = [data.join("allocs"), data.to_owned()];
-        shared
-            .iter()
-            .try_for_each(|path| revoke_search(path, &users))
+        shared.iter().try_for_each(|path| revoke_search(path, &users))
     }
 
     /// Returns the users that may pass through the directory.
@@ -105,10 +100,7 @@ impl AllocDirectory {
     /// If the directory cannot be read.
     pub(super) fn tasks(&self) -> io::Result<Vec<TaskDirectory>> {
         let paths = paths_in(&self.0.join("tasks"))?.into_iter();
-        let task = |path| TaskDirectory {
-            alloc: self.clone(),
-            path,
-        };
+        let task = |path| TaskDirectory { alloc: self.clone(), path };
         Ok(paths.map(task).collect())
     }
 
@@ -119,10 +111,7 @@ impl AllocDirectory {
 
     /// Returns the directory of a task.
     pub(super) fn task(&self, task: &str) -> TaskDirectory {
-        TaskDirectory {
-            alloc: self.clone(),
-            path: self.0.join("tasks").join(segment(task)),
-        }
+        TaskDirectory { alloc: self.clone(), path: self.0.join("tasks").join(segment(task)) }
     }
 }
 
@@ -159,10 +148,7 @@ impl TaskDirectory {
     /// If the file system has no access control lists.
     pub(super) fn let_in(&self, data: &Path, user: TaskUser) -> io::Result<()> {
         let _rights = SEARCH_RIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut parents = self
-            .path
-            .ancestors()
-            .take_while(|path| path.starts_with(data));
+        let mut parents = self.path.ancestors().take_while(|path| path.starts_with(data));
         parents.try_for_each(|path| {
             grant_search(path, user.uid).map_err(|error| {
                 let text = format!(
@@ -451,10 +437,7 @@ mod tests {
         task.write_record(&record).unwrap();
         let listed = AllocDirectory::list(data.path()).unwrap();
         assert_eq!(listed, [AllocDirectory::new(data.path(), &"a1".into())]);
-        assert_eq!(
-            listed[0].tasks().unwrap(),
-            [AllocDirectory::task(&listed[0], "web")]
-        );
+        assert_eq!(listed[0].tasks().unwrap(), [AllocDirectory::task(&listed[0], "web")]);
         assert_eq!(task.read_record().unwrap(), Some(record));
         std::fs::write(task.path().join("task.json"), "{").unwrap();
         assert_eq!(task.read_record().unwrap(), None);

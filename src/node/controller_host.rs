@@ -48,30 +48,19 @@ impl LocalControllerHost {
         operation: HostOperation,
     ) -> Result<Callee, HostError> {
         let permit =
-            self.call_locks()
-                .admit(LaneKey::Controller(volume.clone()), order, operation)?;
+            self.call_locks().admit(LaneKey::Controller(volume.clone()), order, operation)?;
         let plugin = &volume.plugin_id;
-        let RunningInstance {
-            connection,
-            controller,
-            run,
-            ..
-        } = self.registry.running(plugin, &order.instance)?;
-        let unsupported = |plugin: &PluginId, what| HostError::Unsupported {
-            plugin: plugin.clone(),
-            what,
-        };
+        let RunningInstance { connection, controller, run, .. } =
+            self.registry.running(plugin, &order.instance)?;
+        let unsupported =
+            |plugin: &PluginId, what| HostError::Unsupported { plugin: plugin.clone(), what };
         let capabilities = controller.ok_or_else(|| unsupported(plugin, "CONTROLLER_SERVICE"))?;
         if !capabilities.publish_unpublish_volume {
             return Err(unsupported(plugin, "PUBLISH_UNPUBLISH_VOLUME"));
         }
         Ok(Callee {
             permit,
-            process: PluginProcess {
-                plugin: plugin.clone(),
-                alloc: order.instance.clone(),
-                run,
-            },
+            process: PluginProcess { plugin: plugin.clone(), alloc: order.instance.clone(), run },
             controller: connection.controller,
             capabilities,
         })
@@ -105,9 +94,7 @@ impl ControllerHost for LocalControllerHost {
             let call = controller.controller_publish_volume(message);
             calls.send(call).await
         };
-        self.call_locks()
-            .run(callee.permit, callee.process, work)
-            .await
+        self.call_locks().run(callee.permit, callee.process, work).await
     }
 
     async fn unpublish(
@@ -126,9 +113,7 @@ impl ControllerHost for LocalControllerHost {
             let call = controller.controller_unpublish_volume(message);
             calls.send(call).await
         };
-        self.call_locks()
-            .run(callee.permit, callee.process, work)
-            .await
+        self.call_locks().run(callee.permit, callee.process, work).await
     }
 }
 

@@ -89,10 +89,7 @@ pub(super) fn settings() -> PluginSettings {
 }
 
 pub(super) fn volume() -> RemoteVolume {
-    RemoteVolume {
-        plugin_id: PLUGIN.into(),
-        external_id: "vol/1".into(),
-    }
+    RemoteVolume { plugin_id: PLUGIN.into(), external_id: "vol/1".into() }
 }
 
 pub(super) fn name() -> NamespacedId {
@@ -124,9 +121,7 @@ impl FakeHost {
     ) -> Self {
         let registry = Arc::new(Registry::new(VolumeCallLocks::new(session.into())));
         let events = Arc::new(FakeEvents::default());
-        let directories = MountDirectories {
-            base: directory.path().to_owned(),
-        };
+        let directories = MountDirectories { base: directory.path().to_owned() };
         let (mounts, observer) = (Arc::new(mounter.clone()), events.clone());
         let manager = VolumeManager::new(registry.clone(), mounts, observer, directories);
         let controller = LocalControllerHost::new(registry.clone());
@@ -148,12 +143,8 @@ impl FakeHost {
     /// Sets whether what the plugin mounts reaches this machine.
     pub(super) fn connect_machine(&self, is_connected: bool) {
         let shared = Some((IN_PLUGIN.into(), self.directory.path().join(PLUGIN)));
-        let machine = FakeMachine {
-            shared,
-            ..FakeMachine::new(self.mounter.clone())
-        };
-        self.backend
-            .add_node(NODE.into(), is_connected.then_some(machine));
+        let machine = FakeMachine { shared, ..FakeMachine::new(self.mounter.clone()) };
+        self.backend.add_node(NODE.into(), is_connected.then_some(machine));
     }
 
     fn register(&self) {
@@ -166,8 +157,7 @@ impl FakeHost {
             run: ProcessRun::default(),
             volumes_in_plugin: Some(IN_PLUGIN.into()),
         };
-        self.registry
-            .register(&PLUGIN.into(), &TASK.into(), instance);
+        self.registry.register(&PLUGIN.into(), &TASK.into(), instance);
     }
 
     /// Ends the plugin's process and starts the next one.
@@ -188,11 +178,7 @@ impl FakeHost {
     }
 
     pub(super) fn order(&self, index: u64) -> CallOrder {
-        CallOrder {
-            session: self.session.into(),
-            index,
-            instance: TASK.into(),
-        }
+        CallOrder { session: self.session.into(), index, instance: TASK.into() }
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -281,10 +267,7 @@ impl FakeHost {
     }
 
     pub(super) fn unstage_request() -> UnstageRequest {
-        UnstageRequest {
-            volume: volume(),
-            name: name(),
-        }
+        UnstageRequest { volume: volume(), name: name() }
     }
 
     fn expand_request(&self) -> NodeExpandRequest {
@@ -305,10 +288,7 @@ impl FakeHost {
         let order = self.order(index);
         match step {
             Rpc::ControllerPublishVolume => {
-                let context = self
-                    .controller
-                    .publish(order, self.attach_request())
-                    .await?;
+                let context = self.controller.publish(order, self.attach_request()).await?;
                 assert_eq!(context, self.context());
                 Ok(())
             }
@@ -346,11 +326,7 @@ impl FakeHost {
     /// Checks that nothing of the volume is left: at the plugin, in the mount table, in the files.
     pub(super) async fn check_nothing_left(&self, what: &str) {
         let backend = &self.backend;
-        let used = (
-            backend.attachments().len(),
-            backend.stagings().len(),
-            backend.targets().len(),
-        );
+        let used = (backend.attachments().len(), backend.stagings().len(), backend.targets().len());
         assert_eq!(used, (0, 0, 0), "{what}");
         assert_eq!(self.mounter.mounts(), vec![], "{what}");
         assert_eq!(self.manager.left_behind().await, Ok(vec![]), "{what}");

@@ -65,11 +65,7 @@ impl FakePlugin {
     }
 
     pub(crate) fn connection(self: Arc<Self>) -> PluginConnection {
-        PluginConnection {
-            identity: self.clone(),
-            controller: self.clone(),
-            node: self,
-        }
+        PluginConnection { identity: self.clone(), controller: self.clone(), node: self }
     }
 }
 
@@ -86,10 +82,7 @@ fn refuse(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
 #[async_trait]
 impl Identity for FakePlugin {
     async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
-        Ok(PluginInfo {
-            name: self.name.clone(),
-            vendor_version: "1".to_owned(),
-        })
+        Ok(PluginInfo { name: self.name.clone(), vendor_version: "1".to_owned() })
     }
 
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
@@ -134,11 +127,7 @@ impl Controller for FakePlugin {
     }
 
     async fn validate_volume(&self, _: ValidateVolume) -> Result<(), PluginError> {
-        Err(refuse(
-            Rpc::ValidateVolumeCapabilities,
-            StatusCode::Unimplemented,
-            "",
-        ))
+        Err(refuse(Rpc::ValidateVolumeCapabilities, StatusCode::Unimplemented, ""))
     }
 
     async fn list_volumes(&self, _: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
@@ -216,11 +205,7 @@ impl NodeService for FakePlugin {
 
     async fn node_info(&self) -> Result<NodeDescription, PluginError> {
         if !self.has_node {
-            return Err(refuse(
-                Rpc::NodeGetInfo,
-                StatusCode::Unimplemented,
-                "no node service",
-            ));
+            return Err(refuse(Rpc::NodeGetInfo, StatusCode::Unimplemented, "no node service"));
         }
         Ok(NodeDescription {
             external_node_id: "node-1".into(),
@@ -234,27 +219,15 @@ impl NodeService for FakePlugin {
     }
 
     async fn unstage_volume(&self, _: ExternalId, _: PathBuf) -> Result<(), PluginError> {
-        Err(refuse(
-            Rpc::NodeUnstageVolume,
-            StatusCode::Unimplemented,
-            "",
-        ))
+        Err(refuse(Rpc::NodeUnstageVolume, StatusCode::Unimplemented, ""))
     }
 
     async fn publish_volume(&self, _: PublishVolume) -> Result<(), PluginError> {
-        Err(refuse(
-            Rpc::NodePublishVolume,
-            StatusCode::Unimplemented,
-            "",
-        ))
+        Err(refuse(Rpc::NodePublishVolume, StatusCode::Unimplemented, ""))
     }
 
     async fn unpublish_volume(&self, _: ExternalId, _: PathBuf) -> Result<(), PluginError> {
-        Err(refuse(
-            Rpc::NodeUnpublishVolume,
-            StatusCode::Unimplemented,
-            "",
-        ))
+        Err(refuse(Rpc::NodeUnpublishVolume, StatusCode::Unimplemented, ""))
     }
 
     async fn node_volume_stats(&self, _: NodeVolumeStats) -> Result<VolumeStats, PluginError> {
@@ -314,18 +287,11 @@ impl FakeObserver {
 
     /// Waits until the last report starts with this text.
     pub(crate) async fn until(&self, last: &str) {
-        let is_reported = |reports: &Vec<String>| {
-            reports
-                .last()
-                .is_some_and(|report| report.starts_with(last))
-        };
+        let is_reported =
+            |reports: &Vec<String>| reports.last().is_some_and(|report| report.starts_with(last));
         let mut reports = self.reports.subscribe();
         let waited = tokio::time::timeout(Duration::from_secs(3600), reports.wait_for(is_reported));
-        assert!(
-            waited.await.is_ok(),
-            "waited for {last:?}, reported {:?}",
-            self.reports()
-        );
+        assert!(waited.await.is_ok(), "waited for {last:?}, reported {:?}", self.reports());
     }
 
     /// Waits until there are this many reports.
@@ -338,9 +304,7 @@ impl FakeObserver {
 
     fn record(&self, report: String) -> Result<(), ReportRefused> {
         if *self.refuse.lock().unwrap() {
-            return Err(ReportRefused {
-                reason: "the disk is full".to_owned(),
-            });
+            return Err(ReportRefused { reason: "the disk is full".to_owned() });
         }
         self.reports.send_modify(|reports| reports.push(report));
         Ok(())
@@ -355,10 +319,7 @@ impl PluginObserver for FakeObserver {
         _: &NodeId,
         instance: PluginInstance,
     ) -> Result<(), ReportRefused> {
-        assert_eq!(
-            instance.health.healthy,
-            instance.health.description.starts_with("healthy")
-        );
+        assert_eq!(instance.health.healthy, instance.health.description.starts_with("healthy"));
         let health = instance.health.description.clone();
         *self.newest.lock().unwrap() = Some(instance);
         self.record(health)
@@ -385,10 +346,7 @@ pub(crate) struct FakeDriver {
 impl FakeDriver {
     /// A driver whose processes run already.
     pub(crate) fn of_running() -> Self {
-        Self {
-            runs_already: true,
-            ..Self::default()
-        }
+        Self { runs_already: true, ..Self::default() }
     }
 
     pub(crate) fn started(&self) -> usize {
@@ -399,11 +357,7 @@ impl FakeDriver {
     pub(crate) async fn until_started(&self, number: usize) {
         let mut started = self.started.subscribe();
         let waited = started.wait_for(|started| *started >= number);
-        assert!(
-            tokio::time::timeout(Duration::from_secs(3600), waited)
-                .await
-                .is_ok()
-        );
+        assert!(tokio::time::timeout(Duration::from_secs(3600), waited).await.is_ok());
     }
 
     /// Ends a process by its number; the first is 1.
@@ -413,11 +367,7 @@ impl FakeDriver {
 
     /// Returns whether every process has ended.
     pub(crate) fn all_ended(&self) -> bool {
-        self.processes
-            .lock()
-            .unwrap()
-            .values()
-            .all(|exit| exit.borrow().is_some())
+        self.processes.lock().unwrap().values().all(|exit| exit.borrow().is_some())
     }
 }
 
@@ -428,11 +378,7 @@ struct FakeTask {
 }
 
 fn stuck(action: &'static str) -> DriverError {
-    DriverError {
-        task: "p".to_owned(),
-        action,
-        source: std::io::ErrorKind::TimedOut.into(),
-    }
+    DriverError { task: "p".to_owned(), action, source: std::io::ErrorKind::TimedOut.into() }
 }
 
 #[async_trait]
@@ -453,8 +399,7 @@ impl Task for FakeTask {
         if self.is_stuck.load(Ordering::Relaxed) && self.exit.borrow().is_none() {
             return Err(stuck("stop"));
         }
-        self.exit
-            .send_if_modified(|exit| exit.replace("was stopped".to_owned()).is_none());
+        self.exit.send_if_modified(|exit| exit.replace("was stopped".to_owned()).is_none());
         Ok(StoppedProcess::Exited)
     }
 
@@ -471,11 +416,7 @@ impl Task for FakeTask {
 impl TaskDriver for FakeDriver {
     async fn start(&self) -> Result<Box<dyn Task>, DriverError> {
         if let Some(kind) = self.failures.lock().unwrap().pop_front() {
-            return Err(DriverError {
-                task: "p".to_owned(),
-                action: "start",
-                source: kind.into(),
-            });
+            return Err(DriverError { task: "p".to_owned(), action: "start", source: kind.into() });
         }
         if self.is_stuck.load(Ordering::Relaxed) && !self.all_ended() {
             return Err(stuck("stop the earlier process of"));

@@ -91,10 +91,7 @@ async fn query(
         Ok(Ok(false)) => return Err("the plugin reports that it is not ready".to_owned()),
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => {
-            return Err(format!(
-                "Probe was not answered within {} s",
-                PROBE_LIMIT.as_secs()
-            ));
+            return Err(format!("Probe was not answered within {} s", PROBE_LIMIT.as_secs()));
         }
     }
     facts(connection, plugin_type)
@@ -113,13 +110,7 @@ async fn facts(
         CsiPluginType::Node => (None, Some(node_info(connection).await?)),
         CsiPluginType::Monolith => services(connection, capabilities).await?,
     };
-    Ok(PluginFacts {
-        info,
-        capabilities,
-        controller,
-        node,
-        plugin_type,
-    })
+    Ok(PluginFacts { info, capabilities, controller, node, plugin_type })
 }
 
 /// Returns the services that the plugin has, of which there is at least one.
@@ -209,11 +200,7 @@ impl FingerprintRecorder {
         }
         // Set before the report: if this future is dropped, `record_gone` still has to report.
         let before = self.recorded.replace(instance.clone());
-        if let Err(error) = self
-            .observer
-            .changed(&self.plugin, &self.node, instance)
-            .await
-        {
+        if let Err(error) = self.observer.changed(&self.plugin, &self.node, instance).await {
             tracing::warn!(plugin.id = %self.plugin, %error, "the state of the plugin was not recorded");
             self.recorded = before;
         }
@@ -245,19 +232,13 @@ fn next(
         FingerprintResult::Healthy(facts) => instance(facts, task, now),
         FingerprintResult::Unhealthy(reason) => PluginInstance {
             alloc_id: task.clone(),
-            health: Health {
-                healthy: false,
-                description: reason.clone(),
-            },
+            health: Health { healthy: false, description: reason.clone() },
             updated_at: now,
             ..recorded?.clone()
         },
     };
     let is_same = recorded.is_some_and(|recorded| {
-        let recorded = PluginInstance {
-            updated_at: now,
-            ..recorded.clone()
-        };
+        let recorded = PluginInstance { updated_at: now, ..recorded.clone() };
         without_storage_messages(recorded) == without_storage_messages(found.clone())
     });
     (!is_same).then_some(found)
@@ -274,10 +255,7 @@ fn without_storage_messages(mut instance: PluginInstance) -> PluginInstance {
 fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
     PluginInstance {
         alloc_id: task.clone(),
-        health: Health {
-            healthy: true,
-            description: facts.description().to_owned(),
-        },
+        health: Health { healthy: true, description: facts.description().to_owned() },
         updated_at: now,
         provider: facts.info.name.clone(),
         provider_version: facts.info.vendor_version.clone(),
@@ -334,9 +312,7 @@ mod tests {
             settings.info.vendor_version = format!("v{at}");
             settings.description.external_node_id = ExternalNodeId::new(format!("i-{at}"));
             settings.description.max_volumes = (at > 0).then_some(at as u64);
-            let place = Topology {
-                segments: [("zone".to_owned(), format!("z{at}"))].into(),
-            };
+            let place = Topology { segments: [("zone".to_owned(), format!("z{at}"))].into() };
             settings.description.accessible_topology = (at % 2 == 0).then_some(place);
             let plugin = StrictPlugin::new(FakeBackend::new(settings.clone()));
             let connection = plugin.connection();
@@ -347,30 +323,17 @@ mod tests {
             assert_eq!(recorded.updated_at, 7);
             assert_eq!(recorded.provider, settings.info.name);
             assert_eq!(recorded.provider_version, settings.info.vendor_version);
-            assert_eq!(
-                recorded.requires_controller,
-                settings.plugin.controller_service
-            );
+            assert_eq!(recorded.requires_controller, settings.plugin.controller_service);
             assert_eq!(
                 recorded.requires_topologies,
                 settings.plugin.volume_accessibility_constraints
             );
-            assert_eq!(
-                recorded.controller.unwrap().capabilities,
-                controller,
-                "flag {at}"
-            );
+            assert_eq!(recorded.controller.unwrap().capabilities, controller, "flag {at}");
             let node_info = recorded.node.unwrap();
             assert_eq!(node_info.capabilities, node, "flag {at}");
-            assert_eq!(
-                node_info.external_node_id,
-                settings.description.external_node_id
-            );
+            assert_eq!(node_info.external_node_id, settings.description.external_node_id);
             assert_eq!(node_info.max_volumes, settings.description.max_volumes);
-            assert_eq!(
-                node_info.accessible_topology,
-                settings.description.accessible_topology
-            );
+            assert_eq!(node_info.accessible_topology, settings.description.accessible_topology);
         }
     }
 
@@ -382,10 +345,7 @@ mod tests {
         assert_eq!(both.node.unwrap().external_node_id.as_str(), "node-1");
         assert!(both.controller.unwrap().capabilities.create_delete_volume);
 
-        let controller_only = FakePlugin {
-            has_node: false,
-            ..FakePlugin::named("c")
-        };
+        let controller_only = FakePlugin { has_node: false, ..FakePlugin::named("c") };
         assert_eq!(facts(fingerprint_of(controller_only).await).node, None);
 
         let node_only = FakePlugin {
@@ -394,10 +354,7 @@ mod tests {
             ..FakePlugin::named("n")
         };
         let node_only = facts(fingerprint_of(node_only).await);
-        assert_eq!(
-            (node_only.controller, node_only.node.is_some()),
-            (None, true)
-        );
+        assert_eq!((node_only.controller, node_only.node.is_some()), (None, true));
     }
 
     /// B68: the type of a plugin task decides which services are asked, and which must answer.
@@ -410,11 +367,7 @@ mod tests {
             (Node, false, true, true),
             (Node, true, false, false),
         ] {
-            let plugin = FakePlugin {
-                has_controller,
-                has_node,
-                ..FakePlugin::named("p")
-            };
+            let plugin = FakePlugin { has_controller, has_node, ..FakePlugin::named("p") };
             let connection = Arc::new(plugin).connection();
             match fingerprint_plugin(&connection, plugin_type).await {
                 FingerprintResult::Healthy(facts) => {
@@ -433,10 +386,7 @@ mod tests {
     /// B68: many drivers report CONTROLLER_SERVICE in node mode too, where no controller answers.
     #[tokio::test]
     async fn a_node_plugin_that_advertises_a_missing_controller_is_healthy() {
-        let node_mode = FakePlugin {
-            has_controller: false,
-            ..FakePlugin::named("n")
-        };
+        let node_mode = FakePlugin { has_controller: false, ..FakePlugin::named("n") };
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
         fingerprint.record(&fingerprint_of(node_mode).await).await;
@@ -449,10 +399,8 @@ mod tests {
         );
         assert_eq!(
             observer.reports(),
-            [
-                "healthy as a node plugin: it reports CONTROLLER_SERVICE, but does not implement \
-                 ControllerGetCapabilities"
-            ]
+            ["healthy as a node plugin: it reports CONTROLLER_SERVICE, but does not implement \
+                 ControllerGetCapabilities"]
         );
     }
 
@@ -460,14 +408,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unhealthy_plugin_has_a_reason() {
         for (probe, expected) in [
-            (
-                ProbeResponse::NotReady,
-                "the plugin reports that it is not ready",
-            ),
-            (
-                ProbeResponse::Unavailable,
-                "Probe failed with Unavailable: no connection",
-            ),
+            (ProbeResponse::NotReady, "the plugin reports that it is not ready"),
+            (ProbeResponse::Unavailable, "Probe failed with Unavailable: no connection"),
             (ProbeResponse::Hang, "Probe was not answered within 5 s"),
         ] {
             let plugin = FakePlugin::named("p");
@@ -489,11 +431,8 @@ mod tests {
                 "failed fingerprinting with error: NodeGetInfo failed with Unimplemented: no node service".to_owned()
             )
         );
-        let only_advertised = FakePlugin {
-            has_controller: false,
-            has_node: false,
-            ..FakePlugin::named("p")
-        };
+        let only_advertised =
+            FakePlugin { has_controller: false, has_node: false, ..FakePlugin::named("p") };
         let without_service = fingerprint_of(only_advertised).await;
         assert!(matches!(without_service, FingerprintResult::Unhealthy(_)));
     }
@@ -517,17 +456,14 @@ mod tests {
         let healthy = fingerprint_of(FakePlugin::named("p")).await;
         let unhealthy = FingerprintResult::Unhealthy("why".to_owned());
         let other = FingerprintResult::Unhealthy("another reason".to_owned());
-        for result in [
-            &unhealthy, &healthy, &healthy, &unhealthy, &unhealthy, &other, &other, &healthy,
-        ] {
+        for result in
+            [&unhealthy, &healthy, &healthy, &unhealthy, &unhealthy, &other, &other, &healthy]
+        {
             fingerprint.record(result).await;
         }
         fingerprint.record_gone().await;
         fingerprint.record_gone().await;
-        assert_eq!(
-            observer.reports(),
-            ["healthy", "why", "another reason", "healthy", "gone"]
-        );
+        assert_eq!(observer.reports(), ["healthy", "why", "another reason", "healthy", "gone"]);
     }
 
     /// W44: an upgrade in place or a moved node is detected.
@@ -535,9 +471,7 @@ mod tests {
     async fn changed_facts_are_recorded_while_health_is_unchanged() {
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        fingerprint
-            .record(&fingerprint_of(FakePlugin::named("p")).await)
-            .await;
+        fingerprint.record(&fingerprint_of(FakePlugin::named("p")).await).await;
         let moved = FakePlugin::named("p");
         *moved.max_volumes.lock().unwrap() = Some(7);
         fingerprint.record(&fingerprint_of(moved).await).await;
@@ -577,12 +511,8 @@ mod tests {
     async fn an_unhealthy_instance_keeps_its_capabilities() {
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        fingerprint
-            .record(&fingerprint_of(FakePlugin::named("p")).await)
-            .await;
-        fingerprint
-            .record(&FingerprintResult::Unhealthy("died".to_owned()))
-            .await;
+        fingerprint.record(&fingerprint_of(FakePlugin::named("p")).await).await;
+        fingerprint.record(&FingerprintResult::Unhealthy("died".to_owned())).await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.provider, "p");
         assert!(!recorded.health.healthy && recorded.controller.is_some());

@@ -20,10 +20,7 @@ pub(super) fn host_mounts(
     index: u32,
     host_volumes: &BTreeMap<String, HostVolume>,
 ) -> MountTargets {
-    let of_host = group
-        .volumes
-        .iter()
-        .filter(|(_, volume)| is_host_volume(volume));
+    let of_host = group.volumes.iter().filter(|(_, volume)| is_host_volume(volume));
     let mounts = of_host.map(|(alias, volume)| {
         let name = volume.source_of(index);
         let found = match host_volumes.get(name.as_str()) {

@@ -30,18 +30,12 @@ pub(super) struct MissingReference(String);
 impl Interpolation {
     /// Creates the values from pairs of name and value. The last one of a name counts.
     pub(super) fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self {
-            values: pairs.into_iter().collect(),
-            node: None,
-        }
+        Self { values: pairs.into_iter().collect(), node: None }
     }
 
     /// Adds the values of a node.
     pub(super) fn on_node(self, node: Arc<Node>) -> Self {
-        Self {
-            node: Some(node),
-            ..self
-        }
+        Self { node: Some(node), ..self }
     }
 
     fn value(&self, name: &str) -> Option<String> {
@@ -57,10 +51,7 @@ impl Interpolation {
         let references = text.split("${").skip(1);
         let names = references.filter_map(|after| Some(after.split_once('}')?.0.trim()));
         let is_nomads = |name: &&str| NOMADS.iter().any(|start| name.starts_with(start));
-        match names
-            .filter(is_nomads)
-            .find(|name| self.value(name).is_none())
-        {
+        match names.filter(is_nomads).find(|name| self.value(name).is_none()) {
             Some(name) => Err(MissingReference(name.to_owned())),
             None => Ok(()),
         }
@@ -110,10 +101,9 @@ impl Interpolation {
         match value {
             Value::String(text) => Value::String(self.text(text)),
             Value::Array(items) => items.iter().map(|item| self.json(item)).collect(),
-            Value::Object(fields) => fields
-                .iter()
-                .map(|(key, value)| (key.clone(), self.json(value)))
-                .collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), self.json(value))).collect()
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
@@ -126,11 +116,7 @@ mod tests {
     use super::*;
 
     fn values() -> Interpolation {
-        let pairs = [
-            ("NOMAD_ALLOC_INDEX", "3"),
-            ("LOOP", "${LOOP}"),
-            ("EMPTY", ""),
-        ];
+        let pairs = [("NOMAD_ALLOC_INDEX", "3"), ("LOOP", "${LOOP}"), ("EMPTY", "")];
         Interpolation::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())))
     }
 
@@ -159,17 +145,11 @@ mod tests {
         node.attributes.insert("kernel.name".into(), "linux".into());
         let values = values().on_node(Arc::new(node));
         for (text, missing) in [
-            (
-                "${NOMAD_ALLOC_INDEX} ${attr.kernel.name} ${node.unique.name}",
-                None,
-            ),
+            ("${NOMAD_ALLOC_INDEX} ${attr.kernel.name} ${node.unique.name}", None),
             ("${HOME} ${1:-x} $NOMAD_X ${", None),
             ("a/${NOMAD_META_set}/*", Some("NOMAD_META_set")),
             ("${NOMAD_PORT_http}", Some("NOMAD_PORT_http")),
-            (
-                "${ attr.unique.network.ip-address }",
-                Some("attr.unique.network.ip-address"),
-            ),
+            ("${ attr.unique.network.ip-address }", Some("attr.unique.network.ip-address")),
             ("${attr.kernel.name}${meta.rack}", Some("meta.rack")),
             ("${node.class}", Some("node.class")),
             ("${env[\"HOME\"]}", Some("env[\"HOME\"]")),
@@ -179,10 +159,7 @@ mod tests {
             let nested = json!({"args": [1, {"k": text}]});
             assert_eq!(values.check_json(&nested).err(), expected, "{text}");
         }
-        assert_eq!(
-            values.text("${attr.kernel.name}-${node.unique.name}"),
-            "linux-alpha"
-        );
+        assert_eq!(values.text("${attr.kernel.name}-${node.unique.name}"), "linux-alpha");
     }
 
     #[test]

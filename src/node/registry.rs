@@ -46,10 +46,7 @@ type Instances = BTreeMap<(PluginId, AllocId), RunningInstance>;
 impl Registry {
     /// A registry without plugins, whose controllers take these call locks.
     pub fn new(call_locks: VolumeCallLocks) -> Self {
-        Self {
-            call_locks,
-            instances: Mutex::default(),
-        }
+        Self { call_locks, instances: Mutex::default() }
     }
 
     /// The call locks of this process.
@@ -81,10 +78,8 @@ impl Registry {
         let key = (plugin.clone(), alloc.clone());
         let instance = self.locked().get(&key).cloned();
         let instance = instance.filter(|instance| !instance.run.is_gone());
-        instance.ok_or_else(|| HostError::NoPlugin {
-            plugin: plugin.clone(),
-            instance: alloc.clone(),
-        })
+        instance
+            .ok_or_else(|| HostError::NoPlugin { plugin: plugin.clone(), instance: alloc.clone() })
     }
 
     fn locked(&self) -> MutexGuard<'_, Instances> {
@@ -107,10 +102,7 @@ impl PluginDirectory for Registry {
                 run: instance.run,
             },
         };
-        Some(PluginConnection {
-            controller: Arc::new(controller),
-            ..instance.connection
-        })
+        Some(PluginConnection { controller: Arc::new(controller), ..instance.connection })
     }
 }
 
@@ -145,15 +137,11 @@ mod tests {
         let keys = [("ebs", "a1"), ("ebs", "a2"), ("nfs", "a1")];
         // Two starts of each, the second of which replaces the first, and its end.
         let actions = ["start", "replace", "end"];
-        let moves: Vec<_> = keys
-            .iter()
-            .flat_map(|key| actions.map(|action| (*key, action)))
-            .collect();
+        let moves: Vec<_> =
+            keys.iter().flat_map(|key| actions.map(|action| (*key, action))).collect();
         let mut state = 1_u64;
         let mut next = |below: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             usize::try_from(state >> 33).unwrap() % below
         };
         for round in 0..200 {
@@ -165,22 +153,14 @@ mod tests {
                 let (plugin_id, alloc_id) = (PluginId::new(id), AllocId::new(alloc));
                 if action == "end" {
                     let removed = registry.deregister(&plugin_id, &alloc_id);
-                    assert_eq!(
-                        removed,
-                        expected.remove(&(id, alloc)).is_some(),
-                        "{round}: {name}"
-                    );
+                    assert_eq!(removed, expected.remove(&(id, alloc)).is_some(), "{round}: {name}");
                 } else {
                     registry.register(&plugin_id, &alloc_id, plugin(&name));
                     expected.insert((id, alloc), name);
                 }
                 for (id, alloc) in keys {
                     let found = current(&registry, id, alloc).await;
-                    assert_eq!(
-                        found.as_ref(),
-                        expected.get(&(id, alloc)),
-                        "{round}: step {step}"
-                    );
+                    assert_eq!(found.as_ref(), expected.get(&(id, alloc)), "{round}: step {step}");
                 }
             }
         }
@@ -194,10 +174,7 @@ mod tests {
         registry.register(&id, &first, plugin("first"));
         registry.register(&id, &second, plugin("second"));
         for (alloc, name) in [("alloc-1", "first"), ("alloc-2", "second")] {
-            assert_eq!(
-                current(&registry, "ebs", alloc).await.as_deref(),
-                Some(name)
-            );
+            assert_eq!(current(&registry, "ebs", alloc).await.as_deref(), Some(name));
         }
         assert!(registry.deregister(&id, &second));
         assert!(!registry.deregister(&id, &second), "already removed");

@@ -50,9 +50,7 @@ impl SerializedController {
             Err(refused) => Err(refused),
             Ok(permit) => {
                 let work = |calls: PluginCalls| async move { calls.send(call).await };
-                self.call_locks
-                    .run(permit, self.process.clone(), work)
-                    .await
+                self.call_locks.run(permit, self.process.clone(), work).await
             }
         };
         result.map_err(|error| plugin_error(rpc, error))
@@ -71,17 +69,9 @@ fn plugin_error(rpc: Rpc, error: HostError) -> PluginError {
         error => PluginError {
             rpc,
             code,
-            verdict: if is_unsent {
-                verdict_unsent(rpc)
-            } else {
-                verdict_of(rpc, code)
-            },
+            verdict: if is_unsent { verdict_unsent(rpc) } else { verdict_of(rpc, code) },
             message: error.to_string(),
-            delivery: if is_unsent {
-                Delivery::NotSent
-            } else {
-                Delivery::Unanswered
-            },
+            delivery: if is_unsent { Delivery::NotSent } else { Delivery::Unanswered },
         },
     }
 }
@@ -95,10 +85,7 @@ impl Controller for SerializedController {
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
         let key = LaneKey::Creation(self.process.plugin.clone(), request.name.clone());
         let call_lock = (key, HostOperation::Create, Rpc::CreateVolume);
-        self.call(call_lock, |inner| async move {
-            inner.create_volume(request).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.create_volume(request).await }).await
     }
 
     async fn delete_volume(
@@ -108,10 +95,8 @@ impl Controller for SerializedController {
     ) -> Result<(), PluginError> {
         let key = self.volume(&external_id);
         let call_lock = (key, HostOperation::Delete, Rpc::DeleteVolume);
-        self.call(call_lock, |inner| async move {
-            inner.delete_volume(external_id, secrets).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.delete_volume(external_id, secrets).await })
+            .await
     }
 
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
@@ -149,19 +134,13 @@ impl Controller for SerializedController {
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
         let key = self.volume(&request.source);
         let call_lock = (key, HostOperation::Snapshot, Rpc::CreateSnapshot);
-        self.call(call_lock, |inner| async move {
-            inner.create_snapshot(request).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.create_snapshot(request).await }).await
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
         let key = LaneKey::Snapshot(self.process.plugin.clone(), id.clone());
         let call_lock = (key, HostOperation::Delete, Rpc::DeleteSnapshot);
-        self.call(call_lock, |inner| async move {
-            inner.delete_snapshot(id, secrets).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.delete_snapshot(id, secrets).await }).await
     }
 
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
@@ -171,19 +150,13 @@ impl Controller for SerializedController {
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         let key = self.volume(&request.external_id);
         let call_lock = (key, HostOperation::Expand, Rpc::ControllerExpandVolume);
-        self.call(call_lock, |inner| async move {
-            inner.expand_volume(request).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.expand_volume(request).await }).await
     }
 
     async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
         let key = self.volume(&request.external_id);
         let call_lock = (key, HostOperation::Modify, Rpc::ControllerModifyVolume);
-        self.call(call_lock, |inner| async move {
-            inner.modify_volume(request).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.modify_volume(request).await }).await
     }
 
     async fn controller_publish_volume(
@@ -192,10 +165,8 @@ impl Controller for SerializedController {
     ) -> Result<PublishContext, PluginError> {
         let key = self.volume(&request.external_id);
         let call_lock = (key, HostOperation::Attach, Rpc::ControllerPublishVolume);
-        self.call(call_lock, |inner| async move {
-            inner.controller_publish_volume(request).await
-        })
-        .await
+        self.call(call_lock, |inner| async move { inner.controller_publish_volume(request).await })
+            .await
     }
 
     async fn controller_unpublish_volume(
@@ -204,9 +175,10 @@ impl Controller for SerializedController {
     ) -> Result<(), PluginError> {
         let key = self.volume(&request.external_id);
         let call_lock = (key, HostOperation::Detach, Rpc::ControllerUnpublishVolume);
-        self.call(call_lock, |inner| async move {
-            inner.controller_unpublish_volume(request).await
-        })
+        self.call(
+            call_lock,
+            |inner| async move { inner.controller_unpublish_volume(request).await },
+        )
         .await
     }
 }

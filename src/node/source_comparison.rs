@@ -83,10 +83,7 @@ mod tests {
     }
 
     fn device(number: &str) -> SourceIdentity {
-        SourceIdentity {
-            mount: None,
-            device_node: Some(number.to_owned()),
-        }
+        SourceIdentity { mount: None, device_node: Some(number.to_owned()) }
     }
 
     /// A number that the kernel gave again does not make another file system the recorded one.

@@ -40,15 +40,11 @@ use nomad_csi_ports::{
 /// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);
 /// The pauses between fingerprints of an unhealthy plugin, which is starting or may recover soon.
-const RECHECK: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(10),
-    max: Duration::from_secs(2),
-};
+const RECHECK: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(10), max: Duration::from_secs(2) };
 /// The pauses between the end of a process and the start of the next.
-const RESTART: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(100),
-    max: Duration::from_secs(30),
-};
+const RESTART: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(30) };
 /// Failed starts in a row after which [`wait_until_healthy`] stops waiting.
 const MAX_FAILED_STARTS: u32 = 3;
 
@@ -177,9 +173,8 @@ impl Supervisor {
             observer: deps.observer.clone(),
             recorded: task.recorded.clone(),
         };
-        let (status, _) = watch::channel(TaskStatus::Starting {
-            reason: "the plugin is starting".to_owned(),
-        });
+        let (status, _) =
+            watch::channel(TaskStatus::Starting { reason: "the plugin is starting".to_owned() });
         Self {
             task,
             deps,
@@ -219,22 +214,17 @@ impl Supervisor {
             };
             let pause = policy.delay(failures, self.deps.ids.jitter());
             failures = failures.saturating_add(1);
-            self.fingerprint
-                .record(&FingerprintResult::Unhealthy(reason.clone()))
-                .await;
+            self.fingerprint.record(&FingerprintResult::Unhealthy(reason.clone())).await;
             if self.task.health_timeout.is_some() {
                 let plugin = &self.task.plugin;
                 tracing::warn!(plugin.id = %plugin, reason, ?pause, "restarting the plugin");
             }
-            self.status
-                .send_replace(TaskStatus::Restarting { reason, failures });
+            self.status.send_replace(TaskStatus::Restarting { reason, failures });
             if timeout(pause, stop.cancelled()).await.is_ok() {
                 break;
             }
         }
-        self.deps
-            .registry
-            .deregister(&self.task.plugin, &self.task.task);
+        self.deps.registry.deregister(&self.task.plugin, &self.task.task);
         // The server asks no other instance while a call may run in this one.
         if !self.leaves_calls {
             self.fingerprint.record_gone().await;
@@ -326,15 +316,12 @@ impl Supervisor {
     /// not reported.
     async fn report_unhealthy(&mut self, reason: String, registered: bool) {
         let status = if registered {
-            self.fingerprint
-                .record(&FingerprintResult::Unhealthy(reason.clone()))
-                .await;
+            self.fingerprint.record(&FingerprintResult::Unhealthy(reason.clone())).await;
             TaskStatus::Unhealthy { reason }
         } else {
             TaskStatus::Starting { reason }
         };
-        self.status
-            .send_if_modified(|current| replace_if_changed(current, status));
+        self.status.send_if_modified(|current| replace_if_changed(current, status));
     }
 
     /// Stops the process, if the agent started it. Returns whether it is gone.
@@ -345,9 +332,7 @@ impl Supervisor {
         end: &ProcessEnd,
     ) -> bool {
         if matches!(end, ProcessEnd::Stopped) {
-            self.deps
-                .registry
-                .deregister(&self.task.plugin, &self.task.task);
+            self.deps.registry.deregister(&self.task.plugin, &self.task.task);
         }
         match process.stop(run.pending_calls() == 0).await {
             Ok(StoppedProcess::Exited) => true,

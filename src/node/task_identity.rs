@@ -76,14 +76,9 @@ mod tests {
 
     #[test]
     fn signals_have_names_with_and_without_their_prefix() {
-        for (name, expected) in [
-            ("", 2),
-            ("SIGTERM", 15),
-            ("term", 15),
-            ("SIGINT", 2),
-            ("SIGUSR1", 10),
-            ("KILL", 9),
-        ] {
+        for (name, expected) in
+            [("", 2), ("SIGTERM", 15), ("term", 15), ("SIGINT", 2), ("SIGUSR1", 10), ("KILL", 9)]
+        {
             assert_eq!(signal_number(name), Ok(expected), "{name}");
         }
         let unknown = "`SIGSOON` is not a signal; use a name such as `SIGTERM`";

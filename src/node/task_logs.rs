@@ -34,10 +34,7 @@ pub struct NodeTaskLogs {
 impl NodeTaskLogs {
     /// Reads what these drivers keep below the agent's data directory.
     pub fn new(data_directory: PathBuf, drivers: BTreeMap<String, Arc<dyn RunDriver>>) -> Self {
-        Self {
-            data_directory,
-            drivers,
-        }
+        Self { data_directory, drivers }
     }
 
     fn directory(&self, output: &TaskOutput) -> TaskDirectory {
@@ -71,11 +68,7 @@ impl NodeTaskLogs {
             let listed = driver.log_files(&directory.run(run), output.stream).await;
             let listed = listed.map_err(|error| failed(output, &error))?;
             files.extend(listed.into_iter().map(|file| OutputFile {
-                start: LogPosition {
-                    run,
-                    file: file.number,
-                    offset: 0,
-                },
+                start: LogPosition { run, file: file.number, offset: 0 },
                 size: file.size,
             }));
         }
@@ -114,11 +107,7 @@ impl TaskLogs for NodeTaskLogs {
         let mut next = next_position(&files, position);
         let mut data = vec![];
         if let Some((driver, _)) = self.runs(output).await? {
-            let slice = LogSlice {
-                number: next.file,
-                offset: next.offset,
-                limit,
-            };
+            let slice = LogSlice { number: next.file, offset: next.offset, limit };
             let run = self.directory(output).run(next.run);
             let read = driver.read_log(&run, output.stream, slice).await;
             data = read.map_err(|error| failed(output, &error))?;
@@ -148,10 +137,7 @@ impl TaskLogs for NodeTaskLogs {
 }
 
 fn failed(output: &TaskOutput, error: &dyn std::fmt::Display) -> TaskLogError {
-    TaskLogError {
-        task: output.task.clone(),
-        reason: error.to_string(),
-    }
+    TaskLogError { task: output.task.clone(), reason: error.to_string() }
 }
 
 /// Returns the place that many bytes after the oldest byte.
@@ -159,10 +145,7 @@ fn position_from_start(files: &[OutputFile], offset: u64) -> LogPosition {
     let mut rest = offset;
     let mut position = LogPosition::default();
     for file in files {
-        position = LogPosition {
-            offset: rest.min(file.size),
-            ..file.start
-        };
+        position = LogPosition { offset: rest.min(file.size), ..file.start };
         if rest < file.size {
             break;
         }

@@ -37,9 +37,8 @@ pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
 /// Returns why a volume would be mounted where other tasks can take it away, if so.
 pub(super) fn nested_mount_problem(task: &Task, interpolation: &Interpolation) -> Option<String> {
     let mounts = task.volume_mounts.iter();
-    let places: Vec<_> = mounts
-        .map(|mount| absolute(&interpolation.text(&mount.destination)))
-        .collect();
+    let places: Vec<_> =
+        mounts.map(|mount| absolute(&interpolation.text(&mount.destination))).collect();
     let problem = |(mount, place): (&VolumeMount, &PathBuf)| {
         let others = places.iter().map(PathBuf::as_path);
         let around = others.chain([Path::new(SHARED_DIRECTORY)]);
@@ -80,10 +79,7 @@ pub(super) fn task_mounts(
     interpolation: &Interpolation,
 ) -> Result<Vec<TaskMount>, String> {
     let mounts = task.volume_mounts.iter().map(|mount| {
-        let found = group
-            .volumes
-            .get(&mount.volume)
-            .zip(mounted.targets.get(&mount.volume));
+        let found = group.volumes.get(&mount.volume).zip(mounted.targets.get(&mount.volume));
         let (volume, target) = found
             .ok_or_else(|| format!("No CSI Mount Point found for volume: {}", mount.volume))?;
         Ok(TaskMount {
@@ -108,12 +104,8 @@ fn is_read_only(volume: &JobVolume, mount: &VolumeMount) -> bool {
 
 fn is_block_device(volume: &JobVolume) -> bool {
     let attachment_mode = match &volume.kind {
-        JobVolumeKind::Csi {
-            attachment_mode, ..
-        }
-        | JobVolumeKind::Host {
-            attachment_mode, ..
-        } => attachment_mode,
+        JobVolumeKind::Csi { attachment_mode, .. }
+        | JobVolumeKind::Host { attachment_mode, .. } => attachment_mode,
     };
     *attachment_mode == Some(AttachmentMode::BlockDevice)
 }
@@ -163,18 +155,12 @@ mod tests {
         targets: &MountTargets,
         interpolation: &Interpolation,
     ) -> Result<Vec<TaskMount>, String> {
-        let mounted = MountedVolumes {
-            targets,
-            sources: &sources(),
-        };
+        let mounted = MountedVolumes { targets, sources: &sources() };
         task_mounts(task, group, &mounted, interpolation)
     }
 
     fn sources() -> MountSources {
-        let source = SourceIdentity {
-            mount: None,
-            device_node: Some("8:1".to_owned()),
-        };
+        let source = SourceIdentity { mount: None, device_node: Some("8:1".to_owned()) };
         [("data".into(), source)].into()
     }
 
@@ -216,14 +202,8 @@ mod tests {
         let group = group(AttachmentMode::FileSystem, false);
         let refused = Err("this node has it no longer".to_owned());
         for (targets, expected) in [
-            (
-                MountTargets::new(),
-                "No CSI Mount Point found for volume: data",
-            ),
-            (
-                [("data".into(), refused)].into(),
-                "this node has it no longer",
-            ),
+            (MountTargets::new(), "No CSI Mount Point found for volume: data"),
+            ([("data".into(), refused)].into(), "this node has it no longer"),
         ] {
             let task = task(&[("/data", false)]);
             let mounts = mounts_of(&task, &group, &targets, &Interpolation::default());
@@ -233,11 +213,9 @@ mod tests {
 
     #[test]
     fn read_only_on_a_block_volume_is_refused_in_words() {
-        for (volume, mount, is_refused) in [
-            (false, false, false),
-            (true, false, true),
-            (false, true, true),
-        ] {
+        for (volume, mount, is_refused) in
+            [(false, false, false), (true, false, true), (false, true, true)]
+        {
             let group = group(AttachmentMode::BlockDevice, volume);
             let problem = mount_problem(&task(&[("/dev/data", mount)]), &group);
             let expected = "task `web` mounts block volume `data` with `read_only`, but a task can write to a block \
@@ -251,10 +229,7 @@ mod tests {
         let shared = ("NOMAD_ALLOC_DIR".to_owned(), "/alloc".to_owned());
         let values = Interpolation::new([shared]);
         for (destinations, refused) in [
-            (
-                ["/data", "${NOMAD_ALLOC_DIR}/data/db"],
-                Some(("/alloc/data/db", "/alloc")),
-            ),
+            (["/data", "${NOMAD_ALLOC_DIR}/data/db"], Some(("/alloc/data/db", "/alloc"))),
             (["/data", "data/./db/"], Some(("/data/./db/", "/data"))),
             (["/data", "/database"], None),
             (["/local/db", "/secrets/db"], None),

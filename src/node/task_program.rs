@@ -16,24 +16,15 @@ use nomad_csi_model::{GoDuration, Task};
 type Config = Map<String, Value>;
 
 const PROGRAM: &[&str] = &["args", "command", "work_dir"];
-const MOCK: &[&str] = &[
-    "exit_code",
-    "exit_signal",
-    "kill_after",
-    "run_for",
-    "start_error",
-    "stdout_string",
-];
+const MOCK: &[&str] =
+    &["exit_code", "exit_signal", "kill_after", "run_for", "start_error", "stdout_string"];
 
 /// Returns the configuration of a task's driver.
 ///
 /// # Errors
 /// Which setting is wrong and why, or that the agent has no such driver.
 pub(super) fn driver_config(task: &Task, config: &Config) -> Result<DriverConfig, String> {
-    let settings = Settings {
-        driver: &task.driver,
-        config,
-    };
+    let settings = Settings { driver: &task.driver, config };
     match task.driver.as_str() {
         "exec" if task.csi_plugin.is_some() => Ok(DriverConfig::ExecPlugin(settings.program()?)),
         "exec" => Ok(DriverConfig::Exec(settings.program()?)),
@@ -97,9 +88,7 @@ impl Settings<'_> {
     fn text(&self, key: &str) -> Result<Option<String>, String> {
         match self.config.get(key) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => scalar(value)
-                .map(Some)
-                .ok_or_else(|| self.wrong_type(key, "a text")),
+            Some(value) => scalar(value).map(Some).ok_or_else(|| self.wrong_type(key, "a text")),
         }
     }
 
@@ -107,10 +96,9 @@ impl Settings<'_> {
         let wrong_type = || self.wrong_type(key, "a list of texts");
         match self.config.get(key) {
             None | Some(Value::Null) => Ok(vec![]),
-            Some(Value::Array(items)) => items
-                .iter()
-                .map(|item| scalar(item).ok_or_else(wrong_type))
-                .collect(),
+            Some(Value::Array(items)) => {
+                items.iter().map(|item| scalar(item).ok_or_else(wrong_type)).collect()
+            }
             Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
                 Err(wrong_type())
             }
@@ -122,9 +110,7 @@ impl Settings<'_> {
             return Ok(None);
         };
         let number = text.parse();
-        number
-            .map(Some)
-            .map_err(|_| self.wrong_type(key, "a number"))
+        number.map(Some).map_err(|_| self.wrong_type(key, "a number"))
     }
 
     fn duration(&self, key: &str) -> Result<Duration, String> {
@@ -136,10 +122,7 @@ impl Settings<'_> {
     }
 
     fn wrong_type(&self, key: &str, expected: &str) -> String {
-        format!(
-            "setting `{key}` of driver `{}` must be {expected}",
-            self.driver
-        )
+        format!("setting `{key}` of driver `{}` must be {expected}", self.driver)
     }
 }
 
@@ -204,20 +187,13 @@ mod tests {
             exit_signal: Some(9),
             stdout: "hi".to_owned(),
         };
-        assert_eq!(
-            decode("mock_driver", config),
-            Ok(DriverConfig::Mock(script))
-        );
+        assert_eq!(decode("mock_driver", config), Ok(DriverConfig::Mock(script)));
     }
 
     #[test]
     fn wrong_settings_are_refused_by_name() {
         for (driver, config, expected) in [
-            (
-                "exec",
-                json!({}),
-                "driver `exec` requires `command` in `config`",
-            ),
+            ("exec", json!({}), "driver `exec` requires `command` in `config`"),
             (
                 "exec",
                 json!({"command": "a", "comand": "b"}),

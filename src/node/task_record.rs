@@ -82,10 +82,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_a_damaged_one_is_none() {
         let mut record = TaskRecord::new("exec");
-        record.window = RestartWindow {
-            started_at: 7,
-            restarts: 2,
-        };
+        record.window = RestartWindow { started_at: 7, restarts: 2 };
         record.has_failed = Some(false);
         let text = record.to_text().unwrap();
         assert_eq!(TaskRecord::parse(&text), Some(record.clone()));

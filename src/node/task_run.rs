@@ -52,10 +52,7 @@ pub struct LogLimits {
 impl Default for LogLimits {
     /// Nomad's limits: 10 files of 10 MiB.
     fn default() -> Self {
-        Self {
-            file_bytes: 10 << 20,
-            files: 10,
-        }
+        Self { file_bytes: 10 << 20, files: 10 }
     }
 }
 
@@ -206,10 +203,7 @@ pub struct LimitsReached {
 
 impl LimitsReached {
     /// No limit was reached.
-    pub const NONE: Self = Self {
-        memory: None,
-        processes: None,
-    };
+    pub const NONE: Self = Self { memory: None, processes: None };
 
     /// Returns whether no limit was reached.
     pub fn is_none(&self) -> bool {
@@ -251,13 +245,8 @@ pub enum RunEnd {
 impl std::fmt::Display for RunEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Exited {
-                code: Some(code), ..
-            } => write!(f, "exited with status {code}"),
-            Self::Exited {
-                signal: Some(signal),
-                ..
-            } => write!(f, "was killed by signal {signal}"),
+            Self::Exited { code: Some(code), .. } => write!(f, "exited with status {code}"),
+            Self::Exited { signal: Some(signal), .. } => write!(f, "was killed by signal {signal}"),
             Self::Exited { .. } => f.write_str("was stopped before it started"),
             Self::Failed { reason } | Self::SourceLost { reason, .. } => {
                 write!(f, "could not be started: {reason}")

@@ -78,10 +78,7 @@ mod tests {
         let mut call_lock = VolumeCallLock::default();
         call_lock.admit(Some(5), STAGE).unwrap();
         for index in [Some(5), Some(6), None] {
-            assert_eq!(
-                call_lock.admit(index, UNSTAGE),
-                Err(CallLockRefusal::Busy(STAGE))
-            );
+            assert_eq!(call_lock.admit(index, UNSTAGE), Err(CallLockRefusal::Busy(STAGE)));
         }
         call_lock.end();
         assert_eq!(call_lock.admit(Some(6), UNSTAGE), Ok(()));
@@ -92,15 +89,9 @@ mod tests {
     fn a_request_that_was_overtaken_is_refused_also_after_a_refusal() {
         let mut call_lock = VolumeCallLock::default();
         call_lock.admit(Some(5), STAGE).unwrap();
-        assert_eq!(
-            call_lock.admit(Some(7), UNSTAGE),
-            Err(CallLockRefusal::Busy(STAGE))
-        );
+        assert_eq!(call_lock.admit(Some(7), UNSTAGE), Err(CallLockRefusal::Busy(STAGE)));
         call_lock.end();
-        assert_eq!(
-            call_lock.admit(Some(6), STAGE),
-            Err(CallLockRefusal::Overtaken(7))
-        );
+        assert_eq!(call_lock.admit(Some(6), STAGE), Err(CallLockRefusal::Overtaken(7)));
         assert_eq!(call_lock.admit(Some(7), UNSTAGE), Ok(()), "it is repeated");
     }
 

@@ -111,9 +111,7 @@ impl VolumeCallLocks {
     /// Returns the volumes of which a call of the node service has not ended.
     pub(super) fn busy_on_node(&self) -> Vec<RemoteVolume> {
         let call_locks = self.locked();
-        let busy = call_locks
-            .iter()
-            .filter(|(_, call_lock)| call_lock.running().is_some());
+        let busy = call_locks.iter().filter(|(_, call_lock)| call_lock.running().is_some());
         let volumes = busy.filter_map(|(key, _)| match key {
             LaneKey::Node(volume) => Some(volume.clone()),
             LaneKey::Controller(_) | LaneKey::Creation(..) | LaneKey::Snapshot(..) => None,
@@ -166,16 +164,10 @@ impl VolumeCallLocks {
         let mut call_locks = self.locked();
         let call_lock = call_locks.entry(key.clone()).or_default();
         match call_lock.admit(index, operation) {
-            Ok(()) => Ok(LanePermit {
-                call_locks: self.clone(),
-                key,
-                operation,
-                _token: token,
-            }),
-            Err(CallLockRefusal::Busy(running)) => Err(HostError::Busy {
-                volume: key.volume(),
-                running,
-            }),
+            Ok(()) => Ok(LanePermit { call_locks: self.clone(), key, operation, _token: token }),
+            Err(CallLockRefusal::Busy(running)) => {
+                Err(HostError::Busy { volume: key.volume(), running })
+            }
             Err(CallLockRefusal::Overtaken(latest)) => Err(HostError::Overtaken {
                 volume: key.volume(),
                 index: index.unwrap_or_default(),
@@ -236,10 +228,7 @@ pub(super) struct LanePermit {
 
 impl LanePermit {
     fn lost(&self) -> HostError {
-        HostError::Lost {
-            operation: self.operation,
-            volume: self.key.volume().external_id,
-        }
+        HostError::Lost { operation: self.operation, volume: self.key.volume().external_id }
     }
 }
 

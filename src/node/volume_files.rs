@@ -252,10 +252,7 @@ impl MountPoint {
             |error: io::Error| HostFileError::new("move the files in", &self.mount, &error);
         let misplaced = || failed(io::ErrorKind::InvalidInput.into());
         let root = self.directories.first().ok_or_else(misplaced)?;
-        let around = self
-            .mount
-            .parent()
-            .and_then(|at| at.strip_prefix(root).ok());
+        let around = self.mount.parent().and_then(|at| at.strip_prefix(root).ok());
         let mut directory = root.join(KEPT);
         create_subdirectory(&directory).map_err(failed)?;
         for part in around.ok_or_else(misplaced)? {
@@ -438,19 +435,15 @@ pub(super) fn record_source(
     let Some(record) = read_record(&path)? else {
         return Ok(());
     };
-    let record = VolumeFile {
-        source: Some(source),
-        ..record
-    };
-    let written = serde_json::to_vec_pretty(&record)
-        .map_err(io::Error::from)
-        .and_then(|text| match durability {
-            Durability::PowerFailure => exchange_synced(&path, &text),
-            Durability::Crash => exchange(&path, &text),
-        });
-    written
-        .map(drop)
-        .map_err(|error| HostFileError::new("write", &path, &error))
+    let record = VolumeFile { source: Some(source), ..record };
+    let written =
+        serde_json::to_vec_pretty(&record).map_err(io::Error::from).and_then(
+            |text| match durability {
+                Durability::PowerFailure => exchange_synced(&path, &text),
+                Durability::Crash => exchange(&path, &text),
+            },
+        );
+    written.map(drop).map_err(|error| HostFileError::new("write", &path, &error))
 }
 
 fn read_record(path: &Path) -> Result<Option<VolumeFile>, HostFileError> {
@@ -534,10 +527,7 @@ mod tests {
 
     fn record() -> VolumeFile {
         VolumeFile {
-            volume: RemoteVolume {
-                plugin_id: "p".into(),
-                external_id: "vol/1".into(),
-            },
+            volume: RemoteVolume { plugin_id: "p".into(), external_id: "vol/1".into() },
             name: NamespacedId::new("default".into(), "db".into()),
             target: Some(("a1".into(), "data".into())),
             source: None,
@@ -551,12 +541,8 @@ mod tests {
         let path = root.target(&"vol/1".into(), &"a1".into(), &"data".into());
         let place = MountPoint::of_target(&root, &path);
         assert_eq!(place.holder(), Ok(Holder::Nothing));
-        place
-            .prepare(&record(), true, Durability::PowerFailure)
-            .unwrap();
-        place
-            .prepare(&record(), false, Durability::PowerFailure)
-            .unwrap();
+        place.prepare(&record(), true, Durability::PowerFailure).unwrap();
+        place.prepare(&record(), false, Durability::PowerFailure).unwrap();
         assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
         place.create_mount_point().unwrap();
         place.create_mount_point().unwrap();
@@ -652,15 +638,9 @@ mod tests {
         std::fs::write(directory.path().join("volume.json"), earlier).unwrap();
         let read = recorded_at(&mount).unwrap().unwrap();
         assert_eq!(read.source, None);
-        let source = SourceIdentity {
-            mount: None,
-            device_node: Some("8:1".to_owned()),
-        };
+        let source = SourceIdentity { mount: None, device_node: Some("8:1".to_owned()) };
         record_source(&mount, source.clone(), Durability::Crash).unwrap();
-        let expected = VolumeFile {
-            source: Some(source),
-            ..read
-        };
+        let expected = VolumeFile { source: Some(source), ..read };
         assert_eq!(recorded_at(&mount), Ok(Some(expected)));
     }
 
@@ -668,10 +648,7 @@ mod tests {
     fn run(program: &str, arguments: &[&std::ffi::OsStr]) {
         let output = std::process::Command::new(program).args(arguments).output();
         let output = output.unwrap();
-        assert!(
-            output.status.success(),
-            "{program} {arguments:?}: {output:?}"
-        );
+        assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
     }
 
     /// An XFS that loses what was not synced when it is shut down. The journal of the agent syncs other files in the meantime.
@@ -688,22 +665,13 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let (image, disk) = (
-            directory.path().join("image"),
-            directory.path().join("disk"),
-        );
+        let (image, disk) = (directory.path().join("image"), directory.path().join("disk"));
         std::fs::create_dir(&disk).unwrap();
         let size = 320 << 20;
-        std::fs::File::create(&image)
-            .unwrap()
-            .set_len(size)
-            .unwrap();
+        std::fs::File::create(&image).unwrap().set_len(size).unwrap();
         run("mkfs.xfs", &[OsStr::new("-q"), image.as_os_str()]);
         let mount = || {
-            run(
-                "mount",
-                &[OsStr::new("-oloop"), image.as_os_str(), disk.as_os_str()],
-            );
+            run("mount", &[OsStr::new("-oloop"), image.as_os_str(), disk.as_os_str()]);
         };
         let unmount = || run("umount", &[disk.as_os_str()]);
         let sync_another = || {
@@ -724,22 +692,15 @@ mod tests {
         for steps in 1..=3 {
             let id = format!("v{steps}");
             let place = MountPoint::of_staging(&root, &root.staging(&id.as_str().into()));
-            place
-                .prepare(&record(), true, Durability::PowerFailure)
-                .unwrap();
+            place.prepare(&record(), true, Durability::PowerFailure).unwrap();
             if steps > 1 {
-                let source = SourceIdentity {
-                    mount: None,
-                    device_node: Some("8:1".to_owned()),
-                };
+                let source = SourceIdentity { mount: None, device_node: Some("8:1".to_owned()) };
                 record_source(&place.mount, source, Durability::PowerFailure).unwrap();
                 sync_another();
             }
             if steps > 2 {
                 // A second stage forgets what was there.
-                place
-                    .prepare(&record(), true, Durability::PowerFailure)
-                    .unwrap();
+                place.prepare(&record(), true, Durability::PowerFailure).unwrap();
                 sync_another();
             }
             fail();

@@ -67,12 +67,7 @@ impl VolumeManager {
         observer: Arc<dyn MountObserver>,
         directories: MountDirectories,
     ) -> Self {
-        Self {
-            registry,
-            mounter,
-            observer,
-            directories,
-        }
+        Self { registry, mounter, observer, directories }
     }
 
     fn call_locks(&self) -> &VolumeCallLocks {
@@ -90,35 +85,18 @@ impl VolumeManager {
         T: Send + 'static,
         F: Future<Output = Result<T, HostError>> + Send + 'static,
     {
-        let Request {
-            volume,
-            operation,
-            event,
-        } = request;
+        let Request { volume, operation, event } = request;
         let plugin = &volume.plugin_id;
         let call_lock = LaneKey::Node(volume.clone());
         let permit = self.call_locks().admit(call_lock, order, operation)?;
         let instance = self.registry.running(plugin, &order.instance)?;
-        let RunningInstance {
-            connection,
-            node,
-            controller,
-            run,
-            volumes_in_plugin,
-            ..
-        } = instance;
+        let RunningInstance { connection, node, controller, run, volumes_in_plugin, .. } = instance;
         let capabilities = node.ok_or_else(|| HostError::Unsupported {
             plugin: plugin.clone(),
             what: "the node service",
         })?;
-        let root = self
-            .directories
-            .root(plugin, volumes_in_plugin.as_deref())?;
-        let process = PluginProcess {
-            plugin: plugin.clone(),
-            alloc: order.instance.clone(),
-            run,
-        };
+        let root = self.directories.root(plugin, volumes_in_plugin.as_deref())?;
+        let process = PluginProcess { plugin: plugin.clone(), alloc: order.instance.clone(), run };
         let (mounter, observer) = (self.mounter.clone(), self.observer.clone());
         let work = move |calls| async move {
             let steps = VolumeSteps {
@@ -159,12 +137,7 @@ fn event(
     volume: &NamespacedId,
     alloc: Option<&AllocId>,
 ) -> Option<MountEvent> {
-    Some(MountEvent {
-        volume: volume.clone(),
-        alloc: alloc.cloned(),
-        action,
-        error: None,
-    })
+    Some(MountEvent { volume: volume.clone(), alloc: alloc.cloned(), action, error: None })
 }
 
 #[async_trait]
@@ -263,20 +236,13 @@ impl NodeHost for VolumeManager {
         instance: &AllocId,
         request: StatsRequest,
     ) -> Result<VolumeStats, HostError> {
-        let StatsRequest {
-            volume,
-            target,
-            is_staged,
-        } = request;
+        let StatsRequest { volume, target, is_staged } = request;
         if let Some(running) = self.call_locks().running_on_node(&volume) {
             return Err(HostError::Busy { volume, running });
         }
         let plugin = &volume.plugin_id;
         let instance = self.registry.running(plugin, instance)?;
-        let unsupported = |what| HostError::Unsupported {
-            plugin: plugin.clone(),
-            what,
-        };
+        let unsupported = |what| HostError::Unsupported { plugin: plugin.clone(), what };
         let node = instance.node.ok_or(unsupported("the node service"))?;
         if !node.reports_stats() {
             return Err(unsupported("GET_VOLUME_STATS"));
@@ -293,10 +259,7 @@ impl NodeHost for VolumeManager {
         };
         let stats = instance.connection.node.node_volume_stats(call).await;
         let stats = stats.map_err(HostError::Plugin)?;
-        Ok(VolumeStats {
-            condition: stats.condition.filter(|_| node.volume_condition),
-            ..stats
-        })
+        Ok(VolumeStats { condition: stats.condition.filter(|_| node.volume_condition), ..stats })
     }
 
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
@@ -323,11 +286,8 @@ impl NodeHost for VolumeManager {
         order: CallOrder,
         volume: RemoteVolume,
     ) -> Result<SweepOutcome, HostError> {
-        let call_lock = Request {
-            volume: volume.clone(),
-            operation: HostOperation::Sweep,
-            event: None,
-        };
+        let call_lock =
+            Request { volume: volume.clone(), operation: HostOperation::Sweep, event: None };
         let work = |steps: VolumeSteps| async move { steps.sweep(&volume).await };
         self.run(&order, call_lock, work).await
     }
@@ -360,9 +320,7 @@ fn recorded_target(
     volume: &RemoteVolume,
     path: &Path,
 ) -> Result<TargetPath, HostError> {
-    let target = path
-        .parent()
-        .and_then(|directory| root.target_in(directory));
+    let target = path.parent().and_then(|directory| root.target_in(directory));
     let is_own = |target: &TargetPath| {
         target.on_host() == path && path.starts_with(root.volume(&volume.external_id))
     };

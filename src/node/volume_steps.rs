@@ -48,10 +48,7 @@ pub(super) struct VolumeSteps {
 impl VolumeSteps {
     /// Stages a volume.
     pub(super) async fn stage(&self, request: StageRequest) -> Result<(), HostError> {
-        self.require(
-            self.capabilities.stage_unstage_volume,
-            "STAGE_UNSTAGE_VOLUME",
-        )?;
+        self.require(self.capabilities.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME")?;
         self.check_attaches(request.attaches)?;
         let path = self.root.staging(&request.volume.external_id);
         let place = MountPoint::of_staging(&self.root, &path);
@@ -155,10 +152,7 @@ impl VolumeSteps {
         let found = self.identify(place).await?;
         tracing::warn!(%error, "the damaged record of a volume is written again");
         let durability = self.durability(record.target.is_some());
-        let record = VolumeFile {
-            source: Some(found),
-            ..record
-        };
+        let record = VolumeFile { source: Some(found), ..record };
         let write = move |place: &MountPoint| place.prepare(&record, true, durability);
         let written = blocking(place, write).await;
         written.map_err(HostError::NotPrepared)
@@ -175,9 +169,7 @@ impl VolumeSteps {
         self.unseal(&place).await?;
         self.keep_bare_content(&place).await?;
         let target = path.in_plugin().to_owned();
-        let call = self
-            .node
-            .unpublish_volume(volume.external_id.clone(), target);
+        let call = self.node.unpublish_volume(volume.external_id.clone(), target);
         // NOT_FOUND is a success: see the table of verdicts.
         self.calls.send(call).await?;
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
@@ -189,19 +181,14 @@ impl VolumeSteps {
 
     /// Undoes a staging.
     pub(super) async fn unstage(&self, volume: &RemoteVolume) -> Result<(), HostError> {
-        self.require(
-            self.capabilities.stage_unstage_volume,
-            "STAGE_UNSTAGE_VOLUME",
-        )?;
+        self.require(self.capabilities.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME")?;
         let path = self.root.staging(&volume.external_id);
         let place = MountPoint::of_staging(&self.root, &path);
         self.check_owner(&place, volume).await?;
         self.check_no_target(volume).await?;
         self.keep_bare_content(&place).await?;
         let staging = path.in_plugin().to_owned();
-        let call = self
-            .node
-            .unstage_volume(volume.external_id.clone(), staging);
+        let call = self.node.unstage_volume(volume.external_id.clone(), staging);
         self.calls.send(call).await?;
         if self.is_mounted(&place.mount).await.map_err(after_call)? {
             return Err(self.still_there(&place));
@@ -229,10 +216,9 @@ impl VolumeSteps {
         })?;
         match found {
             None => Ok(()),
-            Some(processes) => Err(HostError::StillOpen {
-                volume: volume.external_id.clone(),
-                processes,
-            }),
+            Some(processes) => {
+                Err(HostError::StillOpen { volume: volume.external_id.clone(), processes })
+            }
         }
     }
 
@@ -275,11 +261,7 @@ impl VolumeSteps {
                 LeftoverMount::Target(..) => {}
             }
         }
-        Ok(if found.is_empty() {
-            SweepOutcome::NothingLeft
-        } else {
-            SweepOutcome::UndidSomething
-        })
+        Ok(if found.is_empty() { SweepOutcome::NothingLeft } else { SweepOutcome::UndidSomething })
     }
 
     /// Returns the mount that is recorded at a place. Refuses one at which another file system covers it: a plugin that
@@ -580,10 +562,7 @@ impl VolumeSteps {
     }
 
     fn still_there(&self, place: &MountPoint) -> HostError {
-        HostError::StillThere {
-            plugin: self.calls.plugin().clone(),
-            path: place.mount.clone(),
-        }
+        HostError::StillThere { plugin: self.calls.plugin().clone(), path: place.mount.clone() }
     }
 }
 

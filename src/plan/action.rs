@@ -394,9 +394,7 @@ impl PlannedVolume {
 
     /// Returns whether the provider no longer has the data of the volume.
     fn is_without_data(&self) -> bool {
-        self.warnings
-            .iter()
-            .any(|warning| warning.code == Code::PlanDataGone)
+        self.warnings.iter().any(|warning| warning.code == Code::PlanDataGone)
     }
 
     /// Returns the source location of the specification, if there is one.

@@ -80,10 +80,8 @@ impl Approvals {
                 None if may_be_removed(key) => return None,
                 None => "neither the plan nor the server has it".to_owned(),
             };
-            let message = format!(
-                "cannot approve risk `{risk}` for volume {}: {why}",
-                key.quoted()
-            );
+            let message =
+                format!("cannot approve risk `{risk}` for volume {}: {why}", key.quoted());
             let value = shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id));
             let typed = format!("--approve {value}");
             let help = match similar_volume(plan, key).filter(|_| planned.is_none()) {
@@ -104,9 +102,8 @@ impl Approvals {
 /// Returns the volume of a plan whose change has a risk and whose ID is the most similar.
 fn similar_volume<'a>(plan: &'a Plan, key: &NamespacedId) -> Option<&'a str> {
     let changed = plan.volumes.iter().filter(|one| one.impact.is_some());
-    let ids = changed
-        .filter(|one| one.key.namespace == key.namespace)
-        .map(|one| one.key.id.as_str());
+    let ids =
+        changed.filter(|one| one.key.namespace == key.namespace).map(|one| one.key.id.as_str());
     closest_match(key.id.as_str(), ids)
 }
 
@@ -150,19 +147,12 @@ mod tests {
             spec: None,
             action: Action::DeleteData,
             expected_version: VolumeVersion::Absent,
-            impact: risk.map(|risk| Impact {
-                risk,
-                loss: None,
-                recovery: Recovery::Impossible,
-            }),
+            impact: risk.map(|risk| Impact { risk, loss: None, recovery: Recovery::Impossible }),
             protection: None,
             depends_on: vec![],
             warnings: vec![],
         };
-        Plan {
-            volumes: risks.iter().map(entry).collect(),
-            remarks: vec![],
-        }
+        Plan { volumes: risks.iter().map(entry).collect(), remarks: vec![] }
     }
 
     fn missing(approvals: &Approvals) -> Vec<usize> {
@@ -181,10 +171,7 @@ mod tests {
             (Some(Risk::LosesAccess), vec![3]),
             (Some(Risk::DestroysData), vec![]),
         ] {
-            let approvals = Approvals {
-                max_risk: limit,
-                ..Approvals::default()
-            };
+            let approvals = Approvals { max_risk: limit, ..Approvals::default() };
             assert_eq!(missing(&approvals), expected, "{limit:?}");
         }
     }
@@ -235,19 +222,13 @@ mod tests {
         let gone = observed(None, plugin(|_| {}));
         let unused = |was_removed| approvals.unused(&Plan::default(), &gone, |_| was_removed);
         assert_eq!(unused(true), []);
-        assert!(
-            unused(false)[0]
-                .message
-                .ends_with("neither the plan nor the server has it")
-        );
+        assert!(unused(false)[0].message.ends_with("neither the plan nor the server has it"));
     }
 
     #[test]
     fn an_approval_allows_one_volume_up_to_its_risk() {
-        let other = NamespacedId::new(
-            existing().namespace,
-            nomad_csi_model::VolumeId::new("other"),
-        );
+        let other =
+            NamespacedId::new(existing().namespace, nomad_csi_model::VolumeId::new("other"));
         for (risk, key, expected) in [
             (Risk::DestroysData, existing().key(), vec![]),
             (Risk::NeedsDowntime, existing().key(), vec![3]),

@@ -197,9 +197,7 @@ impl AwayNode {
             false => "its machine is off or cut off from its storage",
             true => "no task runs there that the server does not know",
         };
-        problem
-            .help(wait)
-            .help(format!("if {condition}, add `--approve {CUTS_OFF}:{id}`"))
+        problem.help(wait).help(format!("if {condition}, add `--approve {CUTS_OFF}:{id}`"))
     }
 }
 
@@ -245,11 +243,7 @@ mod tests {
     }
 
     fn volume(create_index: u64, modify_index: u64) -> Volume {
-        Volume {
-            create_index,
-            modify_index,
-            ..existing()
-        }
+        Volume { create_index, modify_index, ..existing() }
     }
 
     #[test]
@@ -267,10 +261,7 @@ mod tests {
             assert_eq!(found, expected, "{since:?} {created} {modified}");
         }
         // It was away before: a claim of then may be gone, and what was made in between may be claimed there.
-        let twice = AwayNode {
-            since: Some(DOWN - 200),
-            ..away(Some(DOWN))
-        };
+        let twice = AwayNode { since: Some(DOWN - 200), ..away(Some(DOWN)) };
         assert!(twice.may_use(&volume(DOWN - 100, DOWN - 100)));
         assert!(!twice.may_use(&volume(1, DOWN - 201)));
         assert!(!twice.may_use(&volume(DOWN + 1, DOWN + 1)));
@@ -337,17 +328,10 @@ mod tests {
             ),
             (
                 "it went again, and no event says when it returned",
-                history(
-                    2,
-                    &[gone[1], (6, Some(30), Returned), (7, Some(20), Missed)],
-                ),
+                history(2, &[gone[1], (6, Some(30), Returned), (7, Some(20), Missed)]),
                 Unknown,
             ),
-            (
-                "it was never missed, and restarted",
-                history(1, &[gone[0]]),
-                Settled,
-            ),
+            ("it was never missed, and restarted", history(1, &[gone[0]]), Settled),
             ("it is new", history(1, &[(1, Some(1), Other)]), Settled),
         ] {
             assert_eq!(history.presence(NOW), expected, "{name}");
@@ -470,16 +454,8 @@ mod tests {
                 Some(100),
             ),
             ("it was never missed", vec![(1, Some(900), Other)], None),
-            (
-                "an older one may be dropped",
-                ten(&[(30, Some(80), Other), last]),
-                None,
-            ),
-            (
-                "none that matters is dropped",
-                ten(&[(30, Some(80), Returned), last]),
-                Some(500),
-            ),
+            ("an older one may be dropped", ten(&[(30, Some(80), Other), last]), None),
+            ("none that matters is dropped", ten(&[(30, Some(80), Returned), last]), Some(500)),
             ("no index", vec![(0, Some(60), Missed)], None),
         ] {
             assert_eq!(history(0, &events).away_since(), expected, "{name}");

@@ -51,10 +51,7 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
         deny(planned, inputs.options.deny.iter().copied());
     }
     set_dependencies(&mut volumes, inputs.observed);
-    Plan {
-        volumes,
-        remarks: vec![],
-    }
+    Plan { volumes, remarks: vec![] }
 }
 
 fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {
@@ -119,19 +116,13 @@ fn existing_volume(
 
 fn new_volume(spec: &VolumeSpec, inputs: &PlanInputs<'_>) -> Action {
     let is_create = inputs.purpose.creates(spec);
-    let needs = if is_create {
-        PluginOperation::Create
-    } else {
-        PluginOperation::Register
-    };
+    let needs = if is_create { PluginOperation::Create } else { PluginOperation::Register };
     let request = Box::new(spec.request.clone());
     if let Some(problem) = unknown_namespace(spec, inputs.observed) {
         return Action::Blocked(vec![problem]);
     }
     let problem = plugin_problem(spec, inputs.observed, needs);
-    let size = is_create
-        .then(|| missing_maximum(spec, inputs.rules, false))
-        .flatten();
+    let size = is_create.then(|| missing_maximum(spec, inputs.rules, false)).flatten();
     match problem.or(size) {
         Some(problem) => Action::Blocked(vec![problem]),
         None if is_create => Action::Create(request),

@@ -54,11 +54,7 @@ impl ClaimDrops {
             problems.push(self.may_write(volume, &kept));
         }
         let unapproved = self.unapproved(volume);
-        problems.extend(
-            unapproved
-                .iter()
-                .map(|claim| self.approval_needed(volume, claim)),
-        );
+        problems.extend(unapproved.iter().map(|claim| self.approval_needed(volume, claim)));
         problems
     }
 
@@ -147,10 +143,9 @@ impl ClaimDrops {
                 "its client on node `{node}` has not reported the end of its tasks: it is {}",
                 one_line(alloc.client.as_str())
             ),
-            NodeSight::Away(status) => format!(
-                "node `{node}` is {}, so its tasks may run on",
-                one_line(&status)
-            ),
+            NodeSight::Away(status) => {
+                format!("node `{node}` is {}, so its tasks may run on", one_line(&status))
+            }
             NodeSight::Fenced => format!("node `{node}` is fenced"),
             NodeSight::Gone => format!("the server does not have node `{node}` any more"),
             NodeSight::Unread => {

@@ -15,10 +15,7 @@ impl ClaimingAlloc {
     /// Returns the allocations that claim a volume.
     pub fn of(volume: &Volume) -> Vec<Self> {
         let known = |id: &AllocId| volume.allocs.iter().find(|alloc| alloc.id == *id).cloned();
-        let claiming = |id: &AllocId| Self {
-            id: id.clone(),
-            alloc: known(id),
-        };
+        let claiming = |id: &AllocId| Self { id: id.clone(), alloc: known(id) };
         volume.claiming_allocs().map(claiming).collect()
     }
 

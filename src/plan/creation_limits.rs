@@ -47,9 +47,7 @@ fn uncopied_source(
         problem
             .label(spec.field_span(field), "")
             .note(format!("the plugin does not report {capability}"))
-            .help(format!(
-                "remove `{field}` and copy the data yourself, or use a plugin that can"
-            )),
+            .help(format!("remove `{field}` and copy the data yourself, or use a plugin that can")),
     )
 }
 
@@ -58,9 +56,8 @@ fn uncopied_source(
 fn unreachable_topology(spec: &VolumeSpec, plugin: &Plugin) -> Option<Diagnostic> {
     let required = &spec.request.topology_request.as_ref()?.required;
     let healthy = plugin.nodes.values().filter(|node| node.health.healthy);
-    let places: Option<Vec<&Topology>> = healthy
-        .map(|node| node.node.as_ref()?.accessible_topology.as_ref())
-        .collect();
+    let places: Option<Vec<&Topology>> =
+        healthy.map(|node| node.node.as_ref()?.accessible_topology.as_ref()).collect();
     let places = places.filter(|places| !places.is_empty())?;
     let is_there = |desired: &Topology| places.iter().any(|place| place.is_within(desired));
     if required.is_empty() || required.iter().any(is_there) {
@@ -94,10 +91,7 @@ mod tests {
         change: impl FnOnce(&mut UnresolvedRequest),
         with: impl FnOnce(&mut Plugin),
     ) -> Option<Code> {
-        let mut request = UnresolvedRequest {
-            topology_request: None,
-            ..desired()
-        };
+        let mut request = UnresolvedRequest { topology_request: None, ..desired() };
         change(&mut request);
         let PluginState::Known(plugin) = plugin(with) else {
             panic!("the sample is known");

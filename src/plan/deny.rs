@@ -117,10 +117,8 @@ fn has_literal_secrets(planned: &PlannedVolume) -> bool {
 
 /// Blocks an entry that at least one rule denies.
 pub(super) fn deny(planned: &mut PlannedVolume, rules: impl Iterator<Item = DenyRule>) {
-    let denied: Vec<_> = rules
-        .filter(|rule| rule.denies(planned))
-        .map(|rule| denial(planned, rule))
-        .collect();
+    let denied: Vec<_> =
+        rules.filter(|rule| rule.denies(planned)).map(|rule| denial(planned, rule)).collect();
     if denied.is_empty() {
         return;
     }
@@ -191,15 +189,12 @@ mod tests {
     #[test]
     fn removals_are_denied_by_their_effect() {
         let mut planned = against(desired(), existing(), MergeRules::NOMAD);
-        for (action, denied_by) in [
-            (Action::DeleteData, DenyRule::DeleteData),
-            (Action::Deregister, DenyRule::Deregister),
-        ] {
+        for (action, denied_by) in
+            [(Action::DeleteData, DenyRule::DeleteData), (Action::Deregister, DenyRule::Deregister)]
+        {
             planned.action = action;
-            let denied: Vec<_> = DenyRule::ALL
-                .into_iter()
-                .filter(|rule| rule.denies(&planned))
-                .collect();
+            let denied: Vec<_> =
+                DenyRule::ALL.into_iter().filter(|rule| rule.denies(&planned)).collect();
             assert_eq!(denied, [denied_by]);
         }
     }

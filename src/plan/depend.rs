@@ -31,10 +31,7 @@ pub(super) fn set_dependencies(volumes: &mut [PlannedVolume], observed: &Observe
 /// sources of a copy in the plan's order.
 fn edges(volumes: &[PlannedVolume], observed: &ObservedState) -> Vec<(usize, usize)> {
     let copies = || {
-        let filled = volumes
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.action.creates());
+        let filled = volumes.iter().enumerate().filter(|(_, one)| one.action.creates());
         let requests = filled.filter_map(|(at, one)| Some((at, one.request()?)));
         requests.filter(|(_, of)| of.clone_id.is_some() || of.snapshot_id.is_some())
     };
@@ -91,10 +88,7 @@ impl<'a> Sources<'a> {
         let external = volume.external_id.as_ref();
         let remote = external.map_or(volume.id.as_str(), ExternalId::as_str);
         let name = (&volume.plugin_id, remote);
-        self.clones
-            .entry(name)
-            .or_default()
-            .push((at, Role::Removed));
+        self.clones.entry(name).or_default().push((at, Role::Removed));
         match observed.snapshots.get(&planned.key) {
             Some(LastSnapshot::Taken { id, .. }) => {
                 let name = (&volume.plugin_id, id.as_str());

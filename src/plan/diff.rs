@@ -67,21 +67,9 @@ pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
         ),
         ("capability", capabilities(existing), capabilities(merged)),
         ("mount_options.fs_type", fs_type(existing), fs_type(merged)),
-        (
-            "topology_request.required",
-            required(existing),
-            required(merged),
-        ),
-        (
-            "topology_request.preferred",
-            preferred(existing),
-            preferred(merged),
-        ),
-        (
-            "parameters",
-            map(&existing.parameters),
-            map(&merged.parameters),
-        ),
+        ("topology_request.required", required(existing), required(merged)),
+        ("topology_request.preferred", preferred(existing), preferred(merged)),
+        ("parameters", map(&existing.parameters), map(&merged.parameters)),
         ("context", map(&existing.context), map(&merged.context)),
     ];
     let mut changes: Vec<Change> = fields
@@ -89,10 +77,7 @@ pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
         .filter(|(_, old, new)| old != new)
         .map(|(field, old, new)| Change { field, old, new })
         .collect();
-    changes.extend(mount_flags(
-        existing.mount_options.as_ref(),
-        merged.mount_options.as_ref(),
-    ));
+    changes.extend(mount_flags(existing.mount_options.as_ref(), merged.mount_options.as_ref()));
     changes
 }
 
@@ -108,11 +93,7 @@ fn optional_text(text: Option<&str>) -> FieldValue {
 }
 
 pub(super) fn size(bytes: Bytes) -> FieldValue {
-    if bytes.is_zero() {
-        FieldValue::Absent
-    } else {
-        FieldValue::Size(bytes)
-    }
+    if bytes.is_zero() { FieldValue::Absent } else { FieldValue::Size(bytes) }
 }
 
 fn capabilities(volume: &Volume) -> FieldValue {
@@ -128,21 +109,11 @@ fn fs_type(volume: &Volume) -> FieldValue {
 }
 
 fn required(volume: &Volume) -> FieldValue {
-    topologies(
-        volume
-            .topology_request
-            .as_ref()
-            .map(|request| request.required.as_slice()),
-    )
+    topologies(volume.topology_request.as_ref().map(|request| request.required.as_slice()))
 }
 
 fn preferred(volume: &Volume) -> FieldValue {
-    topologies(
-        volume
-            .topology_request
-            .as_ref()
-            .map(|request| request.preferred.as_slice()),
-    )
+    topologies(volume.topology_request.as_ref().map(|request| request.preferred.as_slice()))
 }
 
 pub(super) fn topologies(list: Option<&[Topology]>) -> FieldValue {
@@ -153,18 +124,12 @@ pub(super) fn topologies(list: Option<&[Topology]>) -> FieldValue {
 }
 
 pub(super) fn map(map: &BTreeMap<String, String>) -> FieldValue {
-    if map.is_empty() {
-        FieldValue::Absent
-    } else {
-        FieldValue::Map(map.clone())
-    }
+    if map.is_empty() { FieldValue::Absent } else { FieldValue::Map(map.clone()) }
 }
 
 fn mount_flags(old: Option<&MountOptions>, new: Option<&MountOptions>) -> Option<Change> {
     let flags = |options: Option<&MountOptions>| -> BTreeSet<String> {
-        options
-            .map(|options| options.mount_flags.iter().cloned().collect())
-            .unwrap_or_default()
+        options.map(|options| options.mount_flags.iter().cloned().collect()).unwrap_or_default()
     };
     let (before, after) = (flags(old), flags(new));
     let redacted = |options: Option<&MountOptions>| options.is_some_and(MountOptions::are_redacted);
@@ -174,11 +139,7 @@ fn mount_flags(old: Option<&MountOptions>, new: Option<&MountOptions>) -> Option
         before == after
     };
     let shown = |flags: &BTreeSet<String>| {
-        if flags.is_empty() {
-            FieldValue::Absent
-        } else {
-            FieldValue::Hidden
-        }
+        if flags.is_empty() { FieldValue::Absent } else { FieldValue::Hidden }
     };
     (!same).then(|| Change {
         field: "mount_options.mount_flags",

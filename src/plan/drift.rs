@@ -44,15 +44,10 @@ pub struct DriftInputs<'a> {
 
 /// Compares every volume of the files and of the set with its baseline, by name.
 pub fn detect_drift(inputs: &DriftInputs<'_>) -> Vec<VolumeDrift> {
-    let specs: BTreeMap<NamespacedId, &VolumeSpec> = inputs
-        .desired
-        .iter()
-        .map(|spec| (spec.key(), spec))
-        .collect();
+    let specs: BTreeMap<NamespacedId, &VolumeSpec> =
+        inputs.desired.iter().map(|spec| (spec.key(), spec)).collect();
     // Drift does not look up secrets, which no server shows.
-    let recorded = inputs
-        .set
-        .map(|set| OwnedSet::of(set, inputs.desired, |_| None));
+    let recorded = inputs.set.map(|set| OwnedSet::of(set, inputs.desired, |_| None));
     let owned = inputs.set.into_iter().flat_map(LedgerSet::owned);
     let keys: BTreeSet<&NamespacedId> = specs.keys().chain(owned.map(|(key, _)| key)).collect();
     keys.into_iter()
@@ -83,11 +78,7 @@ fn drift_of(
     };
     let Some(existing) = existing else {
         let was_applied = owned.is_some() || inputs.set.is_none();
-        found.state = if was_applied {
-            DriftState::Gone
-        } else {
-            DriftState::NotApplied
-        };
+        found.state = if was_applied { DriftState::Gone } else { DriftState::NotApplied };
         return found;
     };
     let comparison = Comparison::of(spec, applied, inputs);
@@ -177,9 +168,7 @@ fn exchanged_data(
             file_id.map(ExternalId::as_str),
         ),
     ];
-    let changed = fields
-        .into_iter()
-        .filter(|(_, before, now, _)| before != now);
+    let changed = fields.into_iter().filter(|(_, before, now, _)| before != now);
     let drift = changed.map(|(field, before, now, file)| FieldDrift {
         field,
         before: Some(FieldValue::Text(before.to_owned())),
@@ -195,14 +184,8 @@ fn exchanged_data(
 }
 
 /// Fields that stay as they are if the file gives an empty value or none.
-const KEPT_IF_EMPTY: [&str; 6] = [
-    "name",
-    "external_id",
-    "snapshot_id",
-    "clone_id",
-    "parameters",
-    "context",
-];
+const KEPT_IF_EMPTY: [&str; 6] =
+    ["name", "external_id", "snapshot_id", "clone_id", "parameters", "context"];
 
 /// Returns the name by which a plan reports a difference in the size.
 fn capacity_of(field: &str) -> &str {
@@ -229,14 +212,9 @@ impl Comparison {
         inputs: &DriftInputs<'_>,
     ) -> Option<Self> {
         // Any key will do for hashes that are only compared with each other.
-        let key = inputs
-            .set
-            .map_or_else(|| LedgerKey::new([0; 32]), |set| set.key().clone());
+        let key = inputs.set.map_or_else(|| LedgerKey::new([0; 32]), |set| set.key().clone());
         let file = spec.map(|spec| spec.request_for(Purpose::ByExternalId));
-        let mut of_file = file
-            .as_ref()
-            .map(|request| key.of_desired(request))
-            .unwrap_or_default();
+        let mut of_file = file.as_ref().map(|request| key.of_desired(request)).unwrap_or_default();
         let unknown = spec.map(|spec| spec.unknown.clone()).unwrap_or_default();
         if unknown.contains(&HiddenField::MountFlags) {
             of_file.remove(MOUNT_FLAGS);
@@ -246,13 +224,7 @@ impl Comparison {
             (None, Some(_)) => of_file.clone(),
             (None, None) => return None,
         };
-        Some(Self {
-            key,
-            before,
-            file,
-            of_file,
-            unknown,
-        })
+        Some(Self { key, before, file, of_file, unknown })
     }
 
     /// Returns the fields whose value on the server has another hash than the applied value.
@@ -308,10 +280,7 @@ impl Comparison {
         let now = self.key.of_volume(existing);
         let mut changed = vec![];
         for (field, value) in volume_fields(existing) {
-            if !unlike
-                .iter()
-                .any(|of| is_part_of(field, of) || *of == capacity_of(field))
-            {
+            if !unlike.iter().any(|of| is_part_of(field, of) || *of == capacity_of(field)) {
                 continue;
             }
             let none = empty.get(field);

@@ -215,9 +215,7 @@ pub(super) fn bare() -> Volume {
 
 pub(super) fn rules() -> Vec<MergeRules> {
     let version = |text: &str| MergeRules::of_nomad(&text.parse::<ServerVersion>().unwrap());
-    let versions = [
-        "1.1.18", "1.2.0", "1.3.16", "1.6.10", "1.7.7", "1.9.5", "2.0.5",
-    ];
+    let versions = ["1.1.18", "1.2.0", "1.3.16", "1.6.10", "1.7.7", "1.9.5", "2.0.5"];
     let named = [MergeRules::AGENT, MergeRules::NOMAD, MergeRules::STRICTEST];
     named.into_iter().chain(versions.map(version)).collect()
 }

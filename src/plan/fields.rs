@@ -20,20 +20,11 @@ pub(super) fn volume_fields(volume: &Volume) -> Vec<(&'static str, FieldValue)> 
         ("clone_id", text(volume.clone_id.as_deref())),
         ("capacity_min", size(requested.min)),
         ("capacity_max", size(requested.max)),
-        (
-            "capability",
-            FieldValue::Capabilities(volume.capabilities.iter().copied().collect()),
-        ),
+        ("capability", FieldValue::Capabilities(volume.capabilities.iter().copied().collect())),
         ("mount_options.fs_type", fs_type(options)),
         (MOUNT_FLAGS, flags(options)),
-        (
-            "topology_request.required",
-            topologies(topology.map(|topology| &*topology.required)),
-        ),
-        (
-            "topology_request.preferred",
-            topologies(topology.map(|topology| &*topology.preferred)),
-        ),
+        ("topology_request.required", topologies(topology.map(|topology| &*topology.required))),
+        ("topology_request.preferred", topologies(topology.map(|topology| &*topology.preferred))),
         ("parameters", map(&volume.parameters)),
         ("context", map(&volume.context)),
     ]
@@ -57,18 +48,10 @@ pub(super) fn request_fields<S>(request: &VolumeRequest<S>) -> Vec<(&'static str
         ("capacity_max", max),
         (
             "capability",
-            Some(FieldValue::Capabilities(
-                request.capabilities.iter().copied().collect(),
-            )),
+            Some(FieldValue::Capabilities(request.capabilities.iter().copied().collect())),
         ),
-        (
-            "mount_options.fs_type",
-            options.map(|options| fs_type(Some(options))),
-        ),
-        (
-            "mount_options.mount_flags",
-            options.map(|options| flags(Some(options))),
-        ),
+        ("mount_options.fs_type", options.map(|options| fs_type(Some(options)))),
+        ("mount_options.mount_flags", options.map(|options| flags(Some(options)))),
         (
             "topology_request.required",
             topology.map(|topology| topologies(Some(&topology.required))),
@@ -117,23 +100,15 @@ mod tests {
     fn every_field_with_a_hash_can_be_printed() {
         let key = LedgerKey::new([7; 32]);
         let of_volume: Vec<_> = key.of_volume(&existing()).into_keys().collect();
-        let mut keys: Vec<_> = volume_fields(&existing())
-            .iter()
-            .map(|(key, _)| *key)
-            .collect();
+        let mut keys: Vec<_> = volume_fields(&existing()).iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         assert_eq!(of_volume, keys);
         let mut request = desired();
         request.mount_options = Some(MountOptions::default());
-        request.secrets = Some(SecretRefs::from_iter([(
-            "k",
-            nomad_csi_model::SecretRef::Env("K".into()),
-        )]));
+        request.secrets =
+            Some(SecretRefs::from_iter([("k", nomad_csi_model::SecretRef::Env("K".into()))]));
         let of_request: Vec<_> = key.of_desired(&request).into_keys().collect();
-        let mut keys: Vec<_> = request_fields(&request)
-            .iter()
-            .map(|(key, _)| *key)
-            .collect();
+        let mut keys: Vec<_> = request_fields(&request).iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         assert_eq!(of_request, keys);
     }

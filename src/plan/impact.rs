@@ -8,21 +8,9 @@ use nomad_csi_model::{Bytes, Volume};
 
 /// Returns the impact of an entry of a plan; `None` if it changes nothing.
 pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Option<Impact> {
-    let impact = |risk, loss, recovery| {
-        Some(Impact {
-            risk,
-            loss,
-            recovery,
-        })
-    };
+    let impact = |risk, loss, recovery| Some(Impact { risk, loss, recovery });
     let existing = observed.volumes.get(&planned.key);
-    let snapshot = || {
-        observed
-            .snapshots
-            .get(&planned.key)
-            .cloned()
-            .unwrap_or_default()
-    };
+    let snapshot = || observed.snapshots.get(&planned.key).cloned().unwrap_or_default();
     let loss =
         |destroys_data| existing.map(|volume| DataLoss::of(volume, destroys_data, snapshot()));
     match &planned.action {
@@ -75,9 +63,7 @@ fn lost_data(recreate: &Recreate) -> DataLoss {
 }
 
 fn register_again(existing: Option<&Volume>) -> Recovery {
-    existing.map_or(Recovery::Impossible, |volume| {
-        Recovery::RegisterAgain(volume.remote_id())
-    })
+    existing.map_or(Recovery::Impossible, |volume| Recovery::RegisterAgain(volume.remote_id()))
 }
 
 fn restore(snapshot: &LastSnapshot) -> Recovery {

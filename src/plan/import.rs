@@ -112,10 +112,7 @@ pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
         (!shared.is_empty()).then_some(ImportIssue::SharedExternalId(shared)),
         (!listed).then_some(ImportIssue::NotInProvider),
         (!stuck.is_empty()).then_some(ImportIssue::StuckClaims(stuck)),
-        volume
-            .capabilities
-            .is_empty()
-            .then_some(ImportIssue::NoCapability),
+        volume.capabilities.is_empty().then_some(ImportIssue::NoCapability),
     ]
     .into_iter()
     .flatten()
@@ -138,11 +135,7 @@ pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
 
 fn request(volume: &Volume) -> UnresolvedRequest {
     let options = volume.mount_options.clone().map(|options| MountOptions {
-        mount_flags: if options.are_redacted() {
-            vec![]
-        } else {
-            options.mount_flags.clone()
-        },
+        mount_flags: if options.are_redacted() { vec![] } else { options.mount_flags.clone() },
         ..options
     });
     let redacted = volume.mount_options.as_ref();

@@ -136,9 +136,7 @@ impl OwnedSet {
         Self {
             set: set.name().to_string(),
             volumes: set.owned().map(|(key, owned)| entry(key, owned)).collect(),
-            interrupted: unowned
-                .map(|(key, _)| entry(key, &Ownership::default()))
-                .collect(),
+            interrupted: unowned.map(|(key, _)| entry(key, &Ownership::default())).collect(),
         }
     }
 
@@ -183,9 +181,7 @@ impl OwnedVolume {
         spec: Option<&VolumeSpec>,
         secrets: impl Fn(&VolumeSpec) -> Option<Secrets>,
     ) -> Self {
-        let given = spec
-            .filter(|spec| spec.request.secrets.is_some())
-            .map(secrets);
+        let given = spec.filter(|spec| spec.request.secrets.is_some()).map(secrets);
         let flags = spec
             .and_then(|spec| spec.request.mount_options.as_ref())
             .map(|options| options.mount_flags.as_slice())

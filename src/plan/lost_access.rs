@@ -44,9 +44,7 @@ fn removes_mode(existing: &Volume, new: &FieldValue) -> bool {
         | FieldValue::Hidden => false,
     };
     let modes = AttachmentMode::ALL.into_iter();
-    modes
-        .filter(|mode| has_mode(existing, *mode))
-        .any(|mode| !kept(mode))
+    modes.filter(|mode| has_mode(existing, *mode)).any(|mode| !kept(mode))
 }
 
 #[cfg(test)]
@@ -67,14 +65,8 @@ mod tests {
     }
 
     fn with_modes(modes: &[AttachmentMode]) -> Volume {
-        let capability = |mode: &AttachmentMode| Capability {
-            attachment_mode: *mode,
-            ..WRITER
-        };
-        Volume {
-            capabilities: modes.iter().map(capability).collect(),
-            ..existing()
-        }
+        let capability = |mode: &AttachmentMode| Capability { attachment_mode: *mode, ..WRITER };
+        Volume { capabilities: modes.iter().map(capability).collect(), ..existing() }
     }
 
     #[test]
@@ -88,14 +80,10 @@ mod tests {
             }],
             ..existing()
         };
-        let moved = Volume {
-            context: [("share".to_owned(), "/other".to_owned())].into(),
-            ..existing()
-        };
-        let with_parameters = Volume {
-            parameters: [("tier".to_owned(), "fast".to_owned())].into(),
-            ..existing()
-        };
+        let moved =
+            Volume { context: [("share".to_owned(), "/other".to_owned())].into(), ..existing() };
+        let with_parameters =
+            Volume { parameters: [("tier".to_owned(), "fast".to_owned())].into(), ..existing() };
         for (name, old, new, expected) in [
             (
                 "ext4 to xfs",
@@ -103,36 +91,16 @@ mod tests {
                 with_fs_type("xfs", existing()),
                 true,
             ),
-            (
-                "named",
-                with_fs_type("", existing()),
-                with_fs_type("xfs", existing()),
-                true,
-            ),
-            (
-                "not named",
-                with_fs_type("xfs", existing()),
-                with_fs_type("", existing()),
-                true,
-            ),
+            ("named", with_fs_type("", existing()), with_fs_type("xfs", existing()), true),
+            ("not named", with_fs_type("xfs", existing()), with_fs_type("", existing()), true),
             (
                 "unused on a block device",
                 with_fs_type("ext4", block.clone()),
                 with_fs_type("xfs", block.clone()),
                 false,
             ),
-            (
-                "file system to block",
-                with_modes(&[FileSystem]),
-                block.clone(),
-                true,
-            ),
-            (
-                "block to file system",
-                block,
-                with_modes(&[FileSystem]),
-                true,
-            ),
+            ("file system to block", with_modes(&[FileSystem]), block.clone(), true),
+            ("block to file system", block, with_modes(&[FileSystem]), true),
             (
                 "both to one",
                 with_modes(&[FileSystem, BlockDevice]),

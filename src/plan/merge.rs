@@ -95,10 +95,7 @@ pub fn merge(
         Expansion::Record | Expansion::Needed { .. } => update.capacity,
     };
     Ok(Merged {
-        volume: Volume {
-            requested_capacity,
-            ..merged_fields(existing, update, rules)
-        },
+        volume: Volume { requested_capacity, ..merged_fields(existing, update, rules) },
         secrets: secrets_change(update, rules.omitted_secrets),
         expansion,
     })
@@ -161,22 +158,11 @@ fn merged_before_expansion(
     rules: MergeRules,
 ) -> Merged {
     let recorded = !existing.capacity.is_zero() && update.capacity != existing.requested_capacity;
-    let requested_capacity = if recorded {
-        update.capacity
-    } else {
-        existing.requested_capacity
-    };
+    let requested_capacity = if recorded { update.capacity } else { existing.requested_capacity };
     Merged {
-        volume: Volume {
-            requested_capacity,
-            ..merged_fields(existing, update, rules)
-        },
+        volume: Volume { requested_capacity, ..merged_fields(existing, update, rules) },
         secrets: secrets_change(update, rules.omitted_secrets),
-        expansion: if recorded {
-            Expansion::Record
-        } else {
-            Expansion::None
-        },
+        expansion: if recorded { Expansion::Record } else { Expansion::None },
     }
 }
 
@@ -189,15 +175,9 @@ fn overwritten(
     rules: MergeRules,
 ) -> Result<Merged, Vec<Refusal>> {
     let another = if update.plugin_id != existing.plugin_id {
-        Some((
-            "plugin_id",
-            "the plugin ID of an existing volume cannot change",
-        ))
+        Some(("plugin_id", "the plugin ID of an existing volume cannot change"))
     } else if update.external_id != existing.external_id {
-        Some((
-            "external_id",
-            "the external ID of an existing volume cannot change",
-        ))
+        Some(("external_id", "the external ID of an existing volume cannot change"))
     } else if existing.is_claimed() {
         Some(("id", "before Nomad 1.3 a volume in use cannot change"))
     } else {
@@ -225,11 +205,7 @@ fn overwritten(
         topology_request: update.topology_request.clone(),
         ..merged_fields(existing, update, rules)
     };
-    Ok(Merged {
-        volume,
-        secrets: secrets_change(update, rules.omitted_secrets),
-        expansion,
-    })
+    Ok(Merged { volume, secrets: secrets_change(update, rules.omitted_secrets), expansion })
 }
 
 fn refusals(existing: &Volume, update: &UnresolvedRequest, rules: MergeRules) -> Vec<Refusal> {
@@ -290,31 +266,12 @@ fn changed_identity(existing: &Volume, update: &UnresolvedRequest) -> Vec<Refusa
     let desired_external_id = update.external_id.as_ref().map(ExternalId::as_str);
     let stored = |text: &Option<String>| text.clone().unwrap_or_default();
     let fields = [
+        (changed(update.name.as_deref(), &existing.name), "name", "name"),
+        (changed(desired_external_id, external_id), "external_id", "external ID"),
+        (update.plugin_id != existing.plugin_id, "plugin_id", "plugin ID"),
+        (changed(update.clone_id.as_deref(), &stored(&existing.clone_id)), "clone_id", "clone ID"),
         (
-            changed(update.name.as_deref(), &existing.name),
-            "name",
-            "name",
-        ),
-        (
-            changed(desired_external_id, external_id),
-            "external_id",
-            "external ID",
-        ),
-        (
-            update.plugin_id != existing.plugin_id,
-            "plugin_id",
-            "plugin ID",
-        ),
-        (
-            changed(update.clone_id.as_deref(), &stored(&existing.clone_id)),
-            "clone_id",
-            "clone ID",
-        ),
-        (
-            changed(
-                update.snapshot_id.as_deref(),
-                &stored(&existing.snapshot_id),
-            ),
+            changed(update.snapshot_id.as_deref(), &stored(&existing.snapshot_id)),
             "snapshot_id",
             "snapshot ID",
         ),
@@ -339,10 +296,9 @@ fn cannot_change(field: &'static str, name: &str) -> Refusal {
 fn holds_capability_in_force(existing: &Volume, desired: &[Capability]) -> bool {
     match (existing.access_mode, existing.attachment_mode) {
         (None, None) => true,
-        (Some(access_mode), Some(attachment_mode)) => desired.contains(&Capability {
-            access_mode,
-            attachment_mode,
-        }),
+        (Some(access_mode), Some(attachment_mode)) => {
+            desired.contains(&Capability { access_mode, attachment_mode })
+        }
         (Some(_), None) | (None, Some(_)) => false,
     }
 }

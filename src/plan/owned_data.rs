@@ -194,11 +194,7 @@ fn recreation(
         return (Action::Blocked(vec![refused]), vec![]);
     }
     let warning = unconfirmed_data(spec, lost, &why);
-    let recreate = Recreate {
-        request: spec.request.clone(),
-        lost: lost.cloned(),
-        why,
-    };
+    let recreate = Recreate { request: spec.request.clone(), lost: lost.cloned(), why };
     (Action::Recreate(Box::new(recreate)), vec![warning])
 }
 

@@ -59,10 +59,8 @@ pub(super) fn changed_data(
     why: Option<&UnconfirmedReason>,
 ) -> Diagnostic {
     let key = spec.key();
-    let message = format!(
-        "cannot apply volume {}: the server has other data under this name",
-        key.quoted()
-    );
+    let message =
+        format!("cannot apply volume {}: the server has other data under this name", key.quoted());
     let problem = Diagnostic::error(Code::PlanDataChanged, message)
         .label(spec.span, "")
         .note(format!("set `{set}` recorded {recorded}"))
@@ -71,9 +69,9 @@ pub(super) fn changed_data(
         Some(why) => problem.note(why.to_string()),
         None => problem,
     };
-    problem.help(accept_other_data(spec, set)).help(format!(
-        "to get the old data back, deregister the volume and register {recorded}"
-    ))
+    problem
+        .help(accept_other_data(spec, set))
+        .help(format!("to get the old data back, deregister the volume and register {recorded}"))
 }
 
 /// Refuses to register other data than the set recorded for a volume that is gone.

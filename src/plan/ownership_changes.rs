@@ -171,10 +171,7 @@ pub fn has_unrecorded_data(set: &LedgerSet, observed: &ObservedState) -> bool {
 
 /// Closes an interrupted step. Hidden values that it may have written become unknown.
 fn close_intent(set: &mut LedgerSet, key: &NamespacedId) {
-    if set
-        .intent(key)
-        .is_some_and(|open| open.step.writes_values())
-    {
+    if set.intent(key).is_some_and(|open| open.step.writes_values()) {
         set.mark_hidden_unknown(key);
     }
     set.clear_intent(key);
@@ -221,22 +218,17 @@ fn interrupted_steps(
     volumes: &[&NamespacedId],
     observed: &ObservedState,
 ) -> Diagnostic {
-    let message = format!(
-        "an earlier run did not complete the {} of {} volumes",
-        step.noun(),
-        volumes.len()
-    );
+    let message =
+        format!("an earlier run did not complete the {} of {} volumes", step.noun(), volumes.len());
     let warning = Diagnostic::warning(Code::LedgerInterrupted, message);
-    let (exist, gone): (Vec<_>, Vec<_>) = volumes
-        .iter()
-        .partition(|volume| observed.volumes.contains_key(**volume));
+    let (exist, gone): (Vec<_>, Vec<_>) =
+        volumes.iter().partition(|volume| observed.volumes.contains_key(**volume));
     let states = [("exist", exist), ("do not exist", gone)];
     let states = states.iter().filter(|(_, volumes)| !volumes.is_empty());
     states
-        .fold(
-            warning.note(format!("{by} started them")),
-            |warning, (state, volumes)| warning.note(format!("these {state}: {}", names(volumes))),
-        )
+        .fold(warning.note(format!("{by} started them")), |warning, (state, volumes)| {
+            warning.note(format!("these {state}: {}", names(volumes)))
+        })
         .help(Code::LedgerInterrupted.advice())
 }
 

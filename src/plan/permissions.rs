@@ -30,13 +30,7 @@ pub enum AclVolumeCapability {
 
 impl AclVolumeCapability {
     /// All capabilities.
-    pub const ALL: [Self; 5] = [
-        Self::List,
-        Self::Read,
-        Self::Write,
-        Self::Mount,
-        Self::ReadJobs,
-    ];
+    pub const ALL: [Self; 5] = [Self::List, Self::Read, Self::Write, Self::Mount, Self::ReadJobs];
 
     /// Its name in a policy: `csi-read-volume`.
     pub const fn as_str(self) -> &'static str {
@@ -52,12 +46,7 @@ impl AclVolumeCapability {
     /// Returns the names in a policy that grant it.
     const fn granted_by(self) -> &'static [&'static str] {
         match self {
-            Self::List => &[
-                "csi-list-volume",
-                "csi-read-volume",
-                "csi-mount-volume",
-                "list-jobs",
-            ],
+            Self::List => &["csi-list-volume", "csi-read-volume", "csi-mount-volume", "list-jobs"],
             Self::Read => &["csi-read-volume", "csi-mount-volume", "read-job"],
             Self::Write => &["csi-write-volume"],
             Self::Mount => &["csi-mount-volume"],
@@ -98,10 +87,7 @@ impl std::fmt::Display for Permission {
                 write!(f, "{} in namespace {namespace}", capability.as_str())
             }
             Self::Variables(namespace, path, capability) => {
-                write!(
-                    f,
-                    "{capability} on variables {path} in namespace {namespace}"
-                )
+                write!(f, "{capability} on variables {path} in namespace {namespace}")
             }
             Self::ListPlugins => f.write_str("plugin list"),
             Self::ReadPlugins => f.write_str("plugin read"),
@@ -182,10 +168,7 @@ impl RequiredPermissions {
     /// Adds the permissions of an operation in a namespace.
     pub fn add(&mut self, operation: AclOperation, namespace: &Namespace) {
         for permission in operation.permissions(namespace) {
-            self.0
-                .entry(permission)
-                .or_default()
-                .insert(operation.as_str());
+            self.0.entry(permission).or_default().insert(operation.as_str());
         }
     }
 
@@ -250,19 +233,15 @@ impl RequiredPermissions {
                     (ReplaceSteps::DeregisterThenRegister, false) => {
                         &[AclOperation::Deregister, AclOperation::Write]
                     }
-                    (ReplaceSteps::DeregisterThenRegister, true) => &[
-                        AclOperation::Snapshot,
-                        AclOperation::Deregister,
-                        AclOperation::Write,
-                    ],
+                    (ReplaceSteps::DeregisterThenRegister, true) => {
+                        &[AclOperation::Snapshot, AclOperation::Deregister, AclOperation::Write]
+                    }
                     (ReplaceSteps::DeleteThenCreate, false) => {
                         &[AclOperation::Delete, AclOperation::Write]
                     }
-                    (ReplaceSteps::DeleteThenCreate, true) => &[
-                        AclOperation::Snapshot,
-                        AclOperation::Delete,
-                        AclOperation::Write,
-                    ],
+                    (ReplaceSteps::DeleteThenCreate, true) => {
+                        &[AclOperation::Snapshot, AclOperation::Delete, AclOperation::Write]
+                    }
                 },
                 Action::Deregister => &[AclOperation::Deregister],
                 Action::DeleteData => &[AclOperation::Delete],
@@ -294,11 +273,7 @@ impl RequiredPermissions {
             .0
             .iter()
             .filter(|(one, _)| !one.is_optional() && grants.allows(one) == Some(false));
-        Self(
-            missing
-                .map(|(one, why)| (one.clone(), why.clone()))
-                .collect(),
-        )
+        Self(missing.map(|(one, why)| (one.clone(), why.clone())).collect())
     }
 
     /// Returns whether no permission is required.
@@ -386,11 +361,7 @@ pub enum Grants {
 impl Grants {
     /// Returns what these policies grant together.
     pub fn of(policies: impl IntoIterator<Item = AclPolicy>) -> Self {
-        Self::Rules(
-            policies
-                .into_iter()
-                .fold(AclPolicy::default(), AclPolicy::merged),
-        )
+        Self::Rules(policies.into_iter().fold(AclPolicy::default(), AclPolicy::merged))
     }
 
     /// Returns whether a permission is granted; `None` if unknown.
@@ -501,10 +472,7 @@ fn grants_capability(words: &BTreeSet<String>, capability: AclVolumeCapability) 
 fn volumes(rules: &AclPolicy, namespace: &Namespace, capability: AclVolumeCapability) -> bool {
     let grants = |words: &BTreeSet<String>| grants_capability(words, capability);
     if namespace.as_str() == Namespace::ALL {
-        return rules
-            .namespaces
-            .values()
-            .any(|own| grants(&own.capabilities));
+        return rules.namespaces.values().any(|own| grants(&own.capabilities));
     }
     let label = closest(rules.namespaces.keys(), namespace.as_str());
     label.is_some_and(|label| grants(&rules.namespaces[label].capabilities))

@@ -48,19 +48,15 @@ pub(super) fn unknown_namespace(spec: &VolumeSpec, observed: &ObservedState) -> 
     if namespaces.contains(desired) {
         return None;
     }
-    let message = format!(
-        "cannot create volume `{}`: namespace `{desired}` does not exist",
-        spec.request.id
-    );
+    let message =
+        format!("cannot create volume `{}`: namespace `{desired}` does not exist", spec.request.id);
     let problem = Diagnostic::error(Code::VolumeUnknownNamespace, message)
         .label(spec.field_span("namespace"), "");
     let names = namespaces.iter().map(Namespace::as_str);
     Some(match closest_match(desired.as_str(), names) {
         Some(similar) => problem.help(format!("did you mean namespace `{similar}`?")),
-        None => problem.help(format!(
-            "run `nomad-csi namespace create {}` first",
-            shell_quoted(desired)
-        )),
+        None => problem
+            .help(format!("run `nomad-csi namespace create {}` first", shell_quoted(desired))),
     })
 }
 
@@ -122,12 +118,8 @@ pub(super) fn present_plugin_problem(
     observed: &ObservedState,
     operation: PluginOperation,
 ) -> Option<Diagnostic> {
-    let check = PluginCheck {
-        volume: &existing.key(),
-        plugin: &existing.plugin_id,
-        spec,
-        operation,
-    };
+    let check =
+        PluginCheck { volume: &existing.key(), plugin: &existing.plugin_id, spec, operation };
     check.problem(observed)
 }
 
@@ -144,9 +136,7 @@ impl PluginCheck<'_> {
 
     /// Returns what the plugin refuses of the volume that it would create.
     fn refused_creation(self, plugin: &Plugin) -> Option<Diagnostic> {
-        let spec = self
-            .spec
-            .filter(|_| self.operation == PluginOperation::Create)?;
+        let spec = self.spec.filter(|_| self.operation == PluginOperation::Create)?;
         let controllers = known_controllers(plugin);
         creation_limit(spec, plugin, controllers.as_deref())
     }
@@ -175,13 +165,10 @@ fn missing_plugin(check: PluginCheck<'_>, observed: &ObservedState) -> Diagnosti
         PluginOperation::CreateSnapshot => format!("no such plugin \"{id}\""),
         PluginOperation::Delete => format!("plugin not found: {id}"),
     };
-    let message = format!(
-        "cannot {} volume {key}: the server has no plugin `{id}`",
-        check.operation.verb()
-    );
-    let problem = check
-        .error(Code::PluginUnknown, message)
-        .note(format!("the server would return: {text}"));
+    let message =
+        format!("cannot {} volume {key}: the server has no plugin `{id}`", check.operation.verb());
+    let problem =
+        check.error(Code::PluginUnknown, message).note(format!("the server would return: {text}"));
     let ids = observed.plugin_ids.iter().map(PluginId::as_str);
     match closest_match(id, ids.clone()) {
         Some(similar) => problem.help(format!("did you mean plugin `{similar}`?")),
@@ -190,9 +177,7 @@ fn missing_plugin(check: PluginCheck<'_>, observed: &ObservedState) -> Diagnosti
         }
         None => {
             let all = ids.collect::<Vec<_>>().join(", ");
-            problem.help(format!(
-                "run the plugin's job, or use one of these plugins: {all}"
-            ))
+            problem.help(format!("run the plugin's job, or use one of these plugins: {all}"))
         }
     }
 }
@@ -219,10 +204,7 @@ fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbi
         verb: "change",
         reason: "has no healthy controller",
         note,
-        help: format!(
-            "run `nomad-csi plugin status {}` to find the cause",
-            shell_quoted(id)
-        ),
+        help: format!("run `nomad-csi plugin status {}` to find the cause", shell_quoted(id)),
     };
     let counts = &plugin.summary.controllers;
     if plugin.summary.controller_required && counts.healthy == 0 {
@@ -266,9 +248,7 @@ fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbi
         PluginOperation::Delete if controllers.is_empty() => (
             Code::PluginNoController,
             "has no controller",
-            would_return(&format!(
-                "plugin \"{id}\" for volume \"{volume}\" not found"
-            )),
+            would_return(&format!("plugin \"{id}\" for volume \"{volume}\" not found")),
             DELETE_BY_HAND,
         ),
         PluginOperation::Delete if !able(|can| can.create_delete_volume) => (
@@ -284,13 +264,7 @@ fn missing_ability(check: PluginCheck<'_>, plugin: &Plugin) -> Option<MissingAbi
         | PluginOperation::CreateSnapshot
         | PluginOperation::Delete => return None,
     };
-    Some(MissingAbility {
-        code,
-        verb: check.operation.verb(),
-        reason,
-        note,
-        help: help.to_owned(),
-    })
+    Some(MissingAbility { code, verb: check.operation.verb(), reason, note, help: help.to_owned() })
 }
 
 fn would_return(text: &str) -> String {

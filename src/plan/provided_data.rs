@@ -72,9 +72,7 @@ fn data_gone(planned: &PlannedVolume, data: &DataIdentity, is_refused: bool) -> 
         Diagnostic::warning(Code::PlanDataGone, message)
     };
     let problem = problem
-        .note(format!(
-            "the server has {data}, which the provider does not list"
-        ))
+        .note(format!("the server has {data}, which the provider does not list"))
         .help(format!(
             "restore the data at the provider, or recreate the volume, empty, with `--replace {}`",
             shell_quoted(selector(key))
@@ -135,9 +133,7 @@ fn source_missing(planned: &PlannedVolume, field: &str, what: &str, source: &str
         None => problem,
     };
     problem
-        .note(format!(
-            "`{field}` is the provider's ID of the {what} that is copied"
-        ))
+        .note(format!("`{field}` is the provider's ID of the {what} that is copied"))
         .help("if the provider's list is not complete, add `--no-provider`")
 }
 

@@ -44,9 +44,9 @@ pub(super) fn evidence<'a>(
     data: &DataIdentity,
 ) -> Evidence<'a> {
     match lists.get(&data.plugin_id) {
-        Some(ProviderList::Listed(volumes)) => volumes
-            .get(&data.external_id)
-            .map_or(Evidence::NotListed, Evidence::Listed),
+        Some(ProviderList::Listed(volumes)) => {
+            volumes.get(&data.external_id).map_or(Evidence::NotListed, Evidence::Listed)
+        }
         Some(ProviderList::Unknown(reason)) => Evidence::Unknown(reason),
         None => Evidence::Unknown(&UnlistedReason::NotAsked),
     }

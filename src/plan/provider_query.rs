@@ -64,7 +64,5 @@ fn able<'a>(
         Some(PluginState::Missing | PluginState::Unknown) | None => false,
     };
     let plugins = plugins.filter(|(plugin, _)| is_able(plugin));
-    plugins
-        .map(|(plugin, namespace)| (plugin.clone(), namespace.clone()))
-        .collect()
+    plugins.map(|(plugin, namespace)| (plugin.clone(), namespace.clone())).collect()
 }

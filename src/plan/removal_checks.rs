@@ -53,10 +53,7 @@ pub fn forced_claims_warning(volume: &Volume) -> Option<Diagnostic> {
         1 => "1 claim".to_owned(),
         count => format!("{count} claims"),
     };
-    let message = format!(
-        "`--force` drops {claims} of volume {}",
-        volume.key().quoted()
-    );
+    let message = format!("`--force` drops {claims} of volume {}", volume.key().quoted());
     let mut warning = Diagnostic::warning(Code::VolumeInUse, message);
     for claim in dropped {
         warning = warning.note(claim.to_string());
@@ -89,10 +86,7 @@ pub(super) fn claimed_error(
         problem = problem.note(claim.to_string());
     }
     let gone = claims.iter().any(|claim| claim.alloc.is_none());
-    if claims
-        .iter()
-        .any(|claim| claim.alloc.is_some() && !claim.has_ended())
-    {
+    if claims.iter().any(|claim| claim.alloc.is_some() && !claim.has_ended()) {
         problem = problem.help(
             "stop the jobs that use the volume, wait until their allocations end, and try again",
         );

@@ -26,14 +26,9 @@ pub(super) fn planned_removals(
 ) -> Vec<PlannedVolume> {
     let owned = inputs.owned.filter(|_| inputs.options.prune);
     let pruned = owned.into_iter().flat_map(|owned| owned.volumes.keys());
-    let removals: BTreeSet<&NamespacedId> = pruned
-        .chain(&inputs.options.delete_data)
-        .filter(|key| !named.contains(key))
-        .collect();
-    removals
-        .into_iter()
-        .map(|key| planned_removal(key, inputs))
-        .collect()
+    let removals: BTreeSet<&NamespacedId> =
+        pruned.chain(&inputs.options.delete_data).filter(|key| !named.contains(key)).collect();
+    removals.into_iter().map(|key| planned_removal(key, inputs)).collect()
 }
 
 fn planned_removal(key: &NamespacedId, inputs: &PlanInputs<'_>) -> PlannedVolume {
@@ -53,19 +48,13 @@ fn planned_removal(key: &NamespacedId, inputs: &PlanInputs<'_>) -> PlannedVolume
         impact: None,
         protection: None,
         depends_on: vec![],
-        warnings: is_missing
-            .then(|| missing_volume_warning(key, inputs))
-            .into_iter()
-            .collect(),
+        warnings: is_missing.then(|| missing_volume_warning(key, inputs)).into_iter().collect(),
     }
 }
 
 /// Warns that a volume to delete does not exist, and suggests similar names.
 fn missing_volume_warning(key: &NamespacedId, inputs: &PlanInputs<'_>) -> Diagnostic {
-    let message = format!(
-        "nothing to delete: the server has no volume {}",
-        key.quoted()
-    );
+    let message = format!("nothing to delete: the server has no volume {}", key.quoted());
     let warning = Diagnostic::warning(Code::VolumeNotFound, message);
     let registered = &inputs.observed.registered;
     let elsewhere = registered.iter().find(|volume| volume.id == key.id);
@@ -117,12 +106,7 @@ fn obstacle(volume: &Volume, removal: Removal, inputs: &PlanInputs<'_>) -> Optio
         problems.extend(in_use);
         return Some(Action::Blocked(problems));
     }
-    in_use.map(|reason| {
-        Action::WaitingForClaims(ClaimWait {
-            reasons: vec![reason],
-            claims,
-        })
-    })
+    in_use.map(|reason| Action::WaitingForClaims(ClaimWait { reasons: vec![reason], claims }))
 }
 
 /// Waits if a volume cannot be deregistered while it is claimed.
@@ -144,10 +128,7 @@ fn protected(volume: &Volume, inputs: &PlanInputs<'_>) -> Option<Diagnostic> {
 
 /// The error for a volume that its set protects from removal.
 pub fn protected_by_set(key: &NamespacedId, set: &str) -> Diagnostic {
-    let message = format!(
-        "cannot remove volume {}: set `{set}` protects it",
-        key.quoted()
-    );
+    let message = format!("cannot remove volume {}: set `{set}` protects it", key.quoted());
     Diagnostic::error(Code::PlanProtected, message)
         .note("the last apply recorded the protection in the ledger")
         .help("apply the volume with `protect = false`, or run `forget`, then remove it")
@@ -193,16 +174,11 @@ fn replacement_problems(
     inputs: &PlanInputs<'_>,
 ) -> Vec<Diagnostic> {
     let is_create = operation == PluginOperation::Create;
-    let size = is_create
-        .then(|| missing_maximum(spec, inputs.rules, true))
-        .flatten();
+    let size = is_create.then(|| missing_maximum(spec, inputs.rules, true)).flatten();
     let protected = (spec.protect == Some(true)).then(|| protected_by_file(spec));
     let problem = plugin_problem(spec, inputs.observed, operation).into_iter();
     let mut problems: Vec<_> = protected.into_iter().chain(problem).chain(size).collect();
-    let snapshot = inputs
-        .options
-        .snapshot_first
-        .then_some(PluginOperation::CreateSnapshot);
+    let snapshot = inputs.options.snapshot_first.then_some(PluginOperation::CreateSnapshot);
     // A plugin that creates volumes also deletes them.
     let is_another = existing.plugin_id != spec.request.plugin_id;
     let deletion = (is_create && is_another).then_some(PluginOperation::Delete);
@@ -219,10 +195,7 @@ fn replacement_problems(
 /// The error for a volume whose file protects it, also before an apply recorded the protection.
 fn protected_by_file(spec: &VolumeSpec) -> Diagnostic {
     let key = spec.key();
-    let message = format!(
-        "cannot replace volume {}: its file protects it",
-        key.quoted()
-    );
+    let message = format!("cannot replace volume {}: its file protects it", key.quoted());
     Diagnostic::error(Code::PlanProtected, message)
         .label(spec.field_span("protect"), "")
         .help("apply it with `protect = false`, then replace it")

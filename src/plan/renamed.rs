@@ -34,10 +34,8 @@ pub(super) fn warn_of_renamed_volumes(volumes: &mut [PlannedVolume], owned: Opti
         let Action::Create(request) = &planned.action else {
             continue;
         };
-        let candidates: Vec<_> = undeclared
-            .iter()
-            .filter(|(_, data)| may_be_of(data, &request.plugin_id))
-            .collect();
+        let candidates: Vec<_> =
+            undeclared.iter().filter(|(_, data)| may_be_of(data, &request.plugin_id)).collect();
         if !candidates.is_empty() {
             let warning = may_be_renamed(planned, &candidates, &owned.set);
             planned.warnings.push(warning);
@@ -72,10 +70,9 @@ fn may_be_renamed(
         warning = warning.label(span, "declared here");
     }
     for (key, data) in candidates.iter().take(MAX_NAMED) {
-        let data = data.identity().map_or_else(
-            || "its external ID was not recorded".to_owned(),
-            DataIdentity::to_string,
-        );
+        let data = data
+            .identity()
+            .map_or_else(|| "its external ID was not recorded".to_owned(), DataIdentity::to_string);
         warning = warning.note(format!("volume {}: {data}", key.quoted()));
     }
     if candidates.len() > MAX_NAMED {
@@ -95,10 +92,7 @@ mod tests {
     use nomad_csi_spec::Purpose;
 
     fn owning(id: &str, data: RecordedData) -> OwnedSet {
-        let volume = OwnedVolume {
-            data,
-            ..OwnedVolume::default()
-        };
+        let volume = OwnedVolume { data, ..OwnedVolume::default() };
         OwnedSet {
             set: "shop".to_owned(),
             volumes: [(key(id), volume)].into(),

@@ -21,12 +21,8 @@ pub enum Risk {
 
 impl Risk {
     /// All risks, in ascending order.
-    pub const ALL: [Self; 4] = [
-        Self::Reversible,
-        Self::NeedsDowntime,
-        Self::LosesAccess,
-        Self::DestroysData,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::Reversible, Self::NeedsDowntime, Self::LosesAccess, Self::DestroysData];
 
     /// Its name on the command line: `destroys-data`.
     pub const fn as_str(self) -> &'static str {

@@ -180,11 +180,7 @@ impl MergeRules {
         };
         Self {
             update,
-            omitted_context: if keeps_context {
-                OmittedMap::Keep
-            } else {
-                OmittedMap::Clear
-            },
+            omitted_context: if keeps_context { OmittedMap::Keep } else { OmittedMap::Clear },
             creates: if version.is_at_least(1, 6, 3) {
                 CreateRule::AnyRange
             } else {
@@ -253,9 +249,7 @@ impl UnreportedFields {
             volume.mount_options = Some(desired.mount_options.clone().unwrap_or_default());
         }
         if self.topology_request {
-            volume
-                .topology_request
-                .clone_from(&desired.topology_request);
+            volume.topology_request.clone_from(&desired.topology_request);
         }
         Cow::Owned(volume)
     }

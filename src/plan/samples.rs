@@ -32,9 +32,7 @@ pub(super) fn bytes(bytes: u64) -> Bytes {
 }
 
 pub(super) fn place(zone: &str) -> Topology {
-    Topology {
-        segments: [("zone".to_owned(), zone.to_owned())].into(),
-    }
+    Topology { segments: [("zone".to_owned(), zone.to_owned())].into() }
 }
 
 pub(super) fn places(zones: &[&str]) -> Option<TopologyRequest> {
@@ -64,10 +62,7 @@ pub(super) fn desired() -> UnresolvedRequest {
     let key = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
     UnresolvedRequest {
         name: Some("database".into()),
-        capacity: CapacityRange {
-            min: bytes(1000),
-            max: bytes(2000),
-        },
+        capacity: CapacityRange { min: bytes(1000), max: bytes(2000) },
         topology_request: places(&["a", "b"]),
         ..UnresolvedRequest::new(key, PluginId::new("hostpath"), vec![WRITER, READERS])
     }
@@ -103,10 +98,7 @@ pub(super) fn existing() -> Volume {
         provider: "csi.example".into(),
         provider_version: "1".into(),
         capabilities: vec![READERS, WRITER],
-        requested_capacity: CapacityRange {
-            min: bytes(1000),
-            max: bytes(2000),
-        },
+        requested_capacity: CapacityRange { min: bytes(1000), max: bytes(2000) },
         capacity: bytes(1000),
         topology_request: places(&["b", "a"]),
         topologies: vec![place("a")],
@@ -122,14 +114,8 @@ pub(super) fn existing() -> Volume {
         allocs: vec![],
         schedulable: true,
         controller_required: true,
-        controllers: HealthCount {
-            healthy: 1,
-            expected: 1,
-        },
-        nodes: HealthCount {
-            healthy: 1,
-            expected: 1,
-        },
+        controllers: HealthCount { healthy: 1, expected: 1 },
+        nodes: HealthCount { healthy: 1, expected: 1 },
         create_index: 7,
         modify_index: 9,
         spec_index: 9,
@@ -142,10 +128,7 @@ pub(super) fn existing() -> Volume {
 pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
     let instance = PluginInstance {
         alloc_id: AllocId::new("a1"),
-        health: Health {
-            healthy: true,
-            description: "healthy".into(),
-        },
+        health: Health { healthy: true, description: "healthy".into() },
         updated_at: 0,
         provider: "csi.example".into(),
         provider_version: "1".into(),
@@ -167,14 +150,8 @@ pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
             id: PluginId::new("hostpath"),
             provider: "csi.example".into(),
             controller_required: true,
-            controllers: HealthCount {
-                healthy: 1,
-                expected: 1,
-            },
-            nodes: HealthCount {
-                healthy: 1,
-                expected: 1,
-            },
+            controllers: HealthCount { healthy: 1, expected: 1 },
+            nodes: HealthCount { healthy: 1, expected: 1 },
         },
         version: "1".into(),
         controllers: [(NodeId::new("n1"), instance.clone())].into(),
@@ -187,10 +164,7 @@ pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
 
 pub(super) fn observed(volume: Option<Volume>, plugin: PluginState) -> ObservedState {
     ObservedState {
-        volumes: volume
-            .map(|volume| (volume.key(), volume))
-            .into_iter()
-            .collect(),
+        volumes: volume.map(|volume| (volume.key(), volume)).into_iter().collect(),
         plugins: [(PluginId::new("hostpath"), plugin)].into(),
         plugin_ids: vec![PluginId::new("hostpath")],
         ..ObservedState::default()
@@ -204,14 +178,7 @@ pub(super) fn inputs(
     purpose: Purpose,
 ) -> PlanInputs<'_> {
     static NOTHING: LazyLock<PlanOptions> = LazyLock::new(PlanOptions::default);
-    PlanInputs {
-        desired,
-        purpose,
-        observed,
-        rules,
-        owned: None,
-        options: &NOTHING,
-    }
+    PlanInputs { desired, purpose, observed, rules, owned: None, options: &NOTHING }
 }
 
 pub(super) fn one(
@@ -229,12 +196,7 @@ pub(super) fn against(
     volume: Volume,
     rules: MergeRules,
 ) -> PlannedVolume {
-    one(
-        request,
-        &observed(Some(volume), plugin(|_| {})),
-        rules,
-        Purpose::ByExternalId,
-    )
+    one(request, &observed(Some(volume), plugin(|_| {})), rules, Purpose::ByExternalId)
 }
 
 pub(super) fn changes(planned: &PlannedVolume) -> &[Change] {

@@ -130,11 +130,7 @@ struct SavedVolume {
 /// Reads the name of an action. Earlier programs wrote `waits` for `wait`.
 fn action_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let name = String::deserialize(deserializer)?;
-    Ok(if name == "waits" {
-        "wait".to_owned()
-    } else {
-        name
-    })
+    Ok(if name == "waits" { "wait".to_owned() } else { name })
 }
 
 impl SavedVolume {
@@ -158,8 +154,7 @@ impl SavedVolume {
     }
 
     fn version(&self) -> VolumeVersion {
-        self.modify_index
-            .map_or(VolumeVersion::Absent, VolumeVersion::At)
+        self.modify_index.map_or(VolumeVersion::Absent, VolumeVersion::At)
     }
 
     /// Returns how the current entry differs from the reviewed one.
@@ -176,8 +171,7 @@ impl SavedVolume {
         }
         if self.data != now.data && self.action == now.action {
             let data = |of: &Option<DataIdentity>| {
-                of.as_ref()
-                    .map_or("unknown".into(), DataIdentity::to_string)
+                of.as_ref().map_or("unknown".into(), DataIdentity::to_string)
             };
             let (then, now) = (data(&self.data), data(&now.data));
             why.push(format!("its data was {then} and is now {now}"));
@@ -185,9 +179,7 @@ impl SavedVolume {
         if self.protection != now.protection {
             let change = |of: &Option<String>| of.clone().unwrap_or_else(|| "none".into());
             let (then, now) = (change(&self.protection), change(&now.protection));
-            why.push(format!(
-                "its change of protection was `{then}` and is now `{now}`"
-            ));
+            why.push(format!("its change of protection was `{then}` and is now `{now}`"));
         }
         if self.action != now.action && why.is_empty() {
             let (then, now) = (&self.action, &now.action);
@@ -229,11 +221,7 @@ impl SavedPlan {
                 approved: approvals.approved.iter().map(approved).collect(),
                 cut_off: approvals.cut_off.clone(),
             },
-            volumes: plan
-                .volumes
-                .iter()
-                .map(|one| SavedVolume::of(one, observed))
-                .collect(),
+            volumes: plan.volumes.iter().map(|one| SavedVolume::of(one, observed)).collect(),
         }
     }
 
@@ -287,11 +275,7 @@ impl SavedPlan {
     /// If it has a name that this program does not know.
     pub fn options(&self) -> Result<PlanOptions, SavedPlanProblem> {
         let keys = |names: &[NamespacedId]| names.iter().cloned().collect();
-        let field = |word: &str| {
-            HiddenField::ALL
-                .into_iter()
-                .find(|one| one.as_str() == word)
-        };
+        let field = |word: &str| HiddenField::ALL.into_iter().find(|one| one.as_str() == word);
         let loss = |(word, key): &(String, NamespacedId)| {
             let field = field(word).ok_or_else(|| unknown_word(word))?;
             Ok((field, key.clone()))
@@ -306,11 +290,7 @@ impl SavedPlan {
             replace: keys(&saved.replace),
             snapshot_first: saved.snapshot_first,
             delete_data: keys(&saved.delete_data),
-            accept_loss: saved
-                .accept_loss
-                .iter()
-                .map(loss)
-                .collect::<Result<_, _>>()?,
+            accept_loss: saved.accept_loss.iter().map(loss).collect::<Result<_, _>>()?,
             deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
             no_provider: saved.no_provider,
             share: keys(&saved.share),
@@ -407,10 +387,7 @@ fn data(action: &Action) -> Option<DataIdentity> {
 
 fn plugin_version(planned: &PlannedVolume, observed: &ObservedState) -> Option<String> {
     let desired = planned.spec.as_ref().map(|spec| &spec.request.plugin_id);
-    let stored = observed
-        .volumes
-        .get(&planned.key)
-        .map(|volume| &volume.plugin_id);
+    let stored = observed.volumes.get(&planned.key).map(|volume| &volume.plugin_id);
     match observed.plugins.get(desired.or(stored)?)? {
         PluginState::Known(plugin) => Some(plugin.version.clone()),
         PluginState::Missing | PluginState::Unknown => None,

@@ -120,10 +120,9 @@ impl NewData {
                 format!("cannot register volume {key}: another volume has the same data"),
                 "external_id",
             ),
-            Self::Named(_) => (
-                format!("cannot create volume {key}: another volume has its name"),
-                "name",
-            ),
+            Self::Named(_) => {
+                (format!("cannot create volume {key}: another volume has its name"), "name")
+            }
         };
         let mut problem = Diagnostic::error(Code::VolumeShared, message);
         if let Some(spec) = &planned.spec {

@@ -45,10 +45,7 @@ pub fn cached_volumes(
         let verified = set.ownership(&key)?.last_verified?;
         let data = owned.data.identity()?.clone();
         let inputs = plan_inputs(set.key(), spec, owned.mount_flags, &rules);
-        let unread = SkippedVolume {
-            spec_index: verified.spec_index,
-            data,
-        };
+        let unread = SkippedVolume { spec_index: verified.spec_index, data };
         (verified.plan_inputs? == inputs).then_some((key, unread))
     });
     cached.collect()

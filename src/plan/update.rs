@@ -27,12 +27,8 @@ pub(super) fn planned_update(
     inputs: &PlanInputs<'_>,
 ) -> (Action, Vec<Diagnostic>) {
     let rules = inputs.rules;
-    let FileComparison {
-        hidden,
-        existing,
-        request,
-        compared,
-    } = &FileComparison::of(spec, existing, owned_volume(spec, inputs.owned), rules);
+    let FileComparison { hidden, existing, request, compared } =
+        &FileComparison::of(spec, existing, owned_volume(spec, inputs.owned), rules);
     let existing: &Volume = existing;
     let ignored = ignored_fields(spec, existing, rules);
     let is_unchanged = inputs.purpose == Purpose::ByExternalId
@@ -45,9 +41,7 @@ pub(super) fn planned_update(
     let refused = unaccepted_losses(spec, &cleared_fields, inputs);
     if !refused.is_empty() {
         let refusals = merge(existing, compared, rules).err().unwrap_or_default();
-        let reasons = refusals
-            .iter()
-            .map(|refusal| refusal_error(spec, refusal, rules));
+        let reasons = refusals.iter().map(|refusal| refusal_error(spec, refusal, rules));
         return (Action::Blocked(reasons.chain(refused).collect()), vec![]);
     }
     let merged = match merge(existing, request, rules) {
@@ -122,12 +116,7 @@ impl<'a> FileComparison<'a> {
         let existing = hidden.with_distinct_flags(shown);
         let request = comparable(&spec.request, &existing, rules);
         let compared = hidden.with_stored_flags(request.clone());
-        Self {
-            hidden,
-            existing,
-            request,
-            compared,
-        }
+        Self { hidden, existing, request, compared }
     }
 }
 
@@ -226,9 +215,7 @@ fn unaccepted_losses(
         accepted.contains(&(field, spec.key()))
     };
     let cleared_fields = cleared_fields.iter().filter(|field| !accepted(**field));
-    cleared_fields
-        .map(|field| hidden_loss(spec, *field))
-        .collect()
+    cleared_fields.map(|field| hidden_loss(spec, *field)).collect()
 }
 
 fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
@@ -243,9 +230,7 @@ fn hidden_loss(spec: &VolumeSpec, field: HiddenField) -> Diagnostic {
     );
     Diagnostic::error(Code::PlanHiddenValue, message)
         .label(spec.field_span(at), "")
-        .note(format!(
-            "the server hides the stored {what}, and every update replaces them"
-        ))
+        .note(format!("the server hides the stored {what}, and every update replaces them"))
         .help(format!(
             "set the {what} in the file; to clear them, write `{empty}` or use `--accept-loss {}`",
             shell_quoted(format_args!("{field}:{}", selector(&key)))
@@ -288,17 +273,9 @@ fn refused_or_waiting(
     let mut is_waiting = existing.is_claimed();
     if is_waiting && let Err(others) = merge(&unused(existing), request, rules) {
         is_waiting = false;
-        all.extend(
-            others
-                .into_iter()
-                .filter(|other| !all.contains(other))
-                .collect::<Vec<_>>(),
-        );
+        all.extend(others.into_iter().filter(|other| !all.contains(other)).collect::<Vec<_>>());
     }
-    let reasons = all
-        .iter()
-        .map(|refusal| refusal_error(spec, refusal, rules))
-        .collect();
+    let reasons = all.iter().map(|refusal| refusal_error(spec, refusal, rules)).collect();
     if is_waiting {
         let claims = ClaimingAlloc::of(existing);
         return Action::WaitingForClaims(ClaimWait { reasons, claims });
@@ -376,10 +353,7 @@ fn fill_omitted_fields(request: &mut UnresolvedRequest, existing: &Volume) {
 
 fn refusal_error(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Diagnostic {
     let (code, help) = match refusal.field {
-        "id" => (
-            Code::VolumeInUse,
-            "stop the allocations that use the volume",
-        ),
+        "id" => (Code::VolumeInUse, "stop the allocations that use the volume"),
         "capability" => (
             Code::VolumeInUse,
             "keep the capability that is in use, or stop the allocations that use the volume",
@@ -406,11 +380,7 @@ fn refusal_error(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Dia
     };
     Diagnostic::error(
         code,
-        format!(
-            "cannot update volume {}: {}",
-            spec.key().quoted(),
-            refusal.reason
-        ),
+        format!("cannot update volume {}: {}", spec.key().quoted(), refusal.reason),
     )
     .label(spec.field_span(refusal.field), "")
     .note(format!("the server would return: {}", refusal.text))
@@ -448,10 +418,7 @@ fn ignored_capacity(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> 
         && !desired.is_unset()
         && desired != existing.requested_capacity;
     ignored.then(|| {
-        let message = format!(
-            "the server ignores the new size of volume {}",
-            spec.key().quoted()
-        );
+        let message = format!("the server ignores the new size of volume {}", spec.key().quoted());
         Diagnostic::warning(Code::PlanIgnoredField, message)
             .label(spec.field_span("capacity_min"), "")
             .note("before Nomad 1.6.3 the server records a size only if the provider reported one")
@@ -466,21 +433,9 @@ fn only_recorded(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Opt
     let parameters = desired.parameters.as_ref();
     let fields = [
         ("name", other(desired.name.as_deref(), Some(&existing.name))),
-        (
-            "clone_id",
-            other(desired.clone_id.as_deref(), existing.clone_id.as_deref()),
-        ),
-        (
-            "snapshot_id",
-            other(
-                desired.snapshot_id.as_deref(),
-                existing.snapshot_id.as_deref(),
-            ),
-        ),
-        (
-            "capacity_min",
-            desired.capacity.min > existing.requested_capacity.min,
-        ),
+        ("clone_id", other(desired.clone_id.as_deref(), existing.clone_id.as_deref())),
+        ("snapshot_id", other(desired.snapshot_id.as_deref(), existing.snapshot_id.as_deref())),
+        ("capacity_min", desired.capacity.min > existing.requested_capacity.min),
         (
             "parameters",
             parameters
@@ -504,10 +459,8 @@ fn only_recorded(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Opt
 
 /// Warns that Nomad clears the stored secrets if the update has none (W20).
 fn cleared_secrets_warning(spec: &VolumeSpec) -> Diagnostic {
-    let message = format!(
-        "the update of volume {} clears its secrets, if it has any",
-        spec.key().quoted()
-    );
+    let message =
+        format!("the update of volume {} clears its secrets, if it has any", spec.key().quoted());
     Diagnostic::warning(Code::PlanErasesSecrets, message)
         .label(spec.span, "this volume has no `secrets` block")
         .note("every update replaces the stored secrets, and an update without secrets clears them")

@@ -29,10 +29,7 @@ pub fn update_answers(field: &str) -> Option<UpdateAnswers> {
         ("The agent", MergeRules::AGENT),
     ]
     .map(|(servers, rules)| (servers, answer(&request, rules)));
-    Some(UpdateAnswers {
-        change,
-        answers: answers.into(),
-    })
+    Some(UpdateAnswers { change, answers: answers.into() })
 }
 
 fn answer(request: &UnresolvedRequest, rules: MergeRules) -> String {
@@ -79,10 +76,7 @@ fn changed(field: &str) -> Option<(&'static str, UnresolvedRequest)> {
         "snapshot_id" => request.snapshot_id = other(),
         "capacity_min" => request.capacity.min = bytes(15),
         "capacity_max" => {
-            request.capacity = CapacityRange {
-                min: Bytes::ZERO,
-                max: bytes(5),
-            };
+            request.capacity = CapacityRange { min: Bytes::ZERO, max: bytes(5) };
         }
         "capability" | "access_mode" | "attachment_mode" => request.capabilities = vec![READER],
         "mount_options" | "fs_type" => request.mount_options = options("xfs"),
@@ -110,23 +104,15 @@ fn bytes(count: u64) -> Bytes {
 }
 
 fn options(fs_type: &str) -> Option<MountOptions> {
-    Some(MountOptions {
-        fs_type: fs_type.to_owned(),
-        mount_flags: vec![],
-    })
+    Some(MountOptions { fs_type: fs_type.to_owned(), mount_flags: vec![] })
 }
 
 fn zone(name: &str) -> Option<TopologyRequest> {
-    Some(TopologyRequest {
-        required: vec![topology(name)],
-        preferred: vec![],
-    })
+    Some(TopologyRequest { required: vec![topology(name)], preferred: vec![] })
 }
 
 fn topology(zone: &str) -> Topology {
-    Topology {
-        segments: [("zone".to_owned(), zone.to_owned())].into(),
-    }
+    Topology { segments: [("zone".to_owned(), zone.to_owned())].into() }
 }
 
 /// Returns a request that changes nothing of [`example_volume`].
@@ -135,10 +121,7 @@ fn example_request() -> UnresolvedRequest {
     UnresolvedRequest {
         name: Some("db".to_owned()),
         external_id: Some(ExternalId::new("vol-1")),
-        capacity: CapacityRange {
-            min: bytes(10),
-            max: bytes(20),
-        },
+        capacity: CapacityRange { min: bytes(10), max: bytes(20) },
         topology_request: zone("a"),
         mount_options: options("ext4"),
         ..UnresolvedRequest::new(key, PluginId::new("ebs"), vec![WRITER])

@@ -68,14 +68,8 @@ pub enum DriftState {
 
 impl DriftState {
     /// The names of all states.
-    pub const NAMES: [&'static str; 6] = [
-        "gone",
-        "data-gone",
-        "changed",
-        "unknown",
-        "not-applied",
-        "unchanged",
-    ];
+    pub const NAMES: [&'static str; 6] =
+        ["gone", "data-gone", "changed", "unknown", "not-applied", "unchanged"];
 
     /// Its name in JSON documents and metrics: `changed`.
     pub const fn as_str(&self) -> &'static str {

@@ -48,15 +48,9 @@ mod tests {
     #[test]
     fn claims_do_not_change_the_version() {
         let version = VolumeVersion::of(Some(&existing()));
-        let claimed = Volume {
-            modify_index: existing().modify_index + 1,
-            ..existing()
-        };
+        let claimed = Volume { modify_index: existing().modify_index + 1, ..existing() };
         assert_eq!(version.mismatch(Some(&claimed)), None);
-        let updated = Volume {
-            spec_index: existing().spec_index + 1,
-            ..claimed
-        };
+        let updated = Volume { spec_index: existing().spec_index + 1, ..claimed };
         assert!(version.mismatch(Some(&updated)).is_some());
     }
 }

@@ -117,10 +117,7 @@ mod tests {
         volume.read_allocs.clear();
         volume.write_allocs.clear();
         volume.allocs.clear();
-        let healthy = HealthCount {
-            healthy: 1,
-            expected: 2,
-        };
+        let healthy = HealthCount { healthy: 1, expected: 2 };
         (volume.controllers, volume.nodes) = (healthy, healthy);
         change(&mut volume);
         volume
@@ -133,17 +130,10 @@ mod tests {
                 volume.write_allocs = (0..count).map(|n| AllocId::new(format!("a{n}"))).collect();
             })
         };
-        let none = HealthCount {
-            healthy: 0,
-            expected: 1,
-        };
+        let none = HealthCount { healthy: 0, expected: 1 };
         let gone = "allocation a0: unknown to the server";
         for (condition, volume, expected) in [
-            (
-                WaitCondition::Schedulable,
-                Some(volume(|v| v.schedulable = true)),
-                Ok(true),
-            ),
+            (WaitCondition::Schedulable, Some(volume(|v| v.schedulable = true)), Ok(true)),
             (WaitCondition::Schedulable, None, Ok(false)),
             (
                 WaitCondition::Schedulable,

@@ -92,19 +92,10 @@ impl NodeExpandVolume {
         let (min, max) = (self.capacity.min, self.capacity.max);
         let unset = self.capacity.is_unset();
         let wrong = [
-            (
-                self.external_id.as_str().is_empty(),
-                "ExternalVolumeID is required",
-            ),
-            (
-                self.volume_path.as_os_str().is_empty(),
-                "TargetPath is required",
-            ),
+            (self.external_id.as_str().is_empty(), "ExternalVolumeID is required"),
+            (self.volume_path.as_os_str().is_empty(), "TargetPath is required"),
             (unset, "either RequiredBytes or LimitBytes must be set"),
-            (
-                !max.is_zero() && max < min,
-                "LimitBytes cannot be less than RequiredBytes",
-            ),
+            (!max.is_zero() && max < min, "LimitBytes cannot be less than RequiredBytes"),
         ];
         let texts = wrong.into_iter().filter(|(holds, _)| *holds);
         let texts: Vec<_> = texts.map(|(_, text)| text).collect();
@@ -159,10 +150,7 @@ mod tests {
         let expand = |volume: &str, path: &str, min, max| NodeExpandVolume {
             external_id: volume.into(),
             volume_path: path.into(),
-            capacity: CapacityRange {
-                min: size(min),
-                max: size(max),
-            },
+            capacity: CapacityRange { min: size(min), max: size(max) },
             staging_path: None,
             capability: None,
             mount_options: MountOptions::default(),

@@ -38,9 +38,7 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, ContainedPanic> {
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
-    let fixed = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned());
+    let fixed = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = fixed.or_else(|| payload.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "unknown reason".to_owned())
 }

@@ -39,10 +39,7 @@ impl AssignedAlloc {
 
     /// Returns the group, which a recorded job has.
     pub fn task_group(&self) -> Option<&TaskGroup> {
-        self.job
-            .groups
-            .iter()
-            .find(|group| group.name == self.group)
+        self.job.groups.iter().find(|group| group.name == self.group)
     }
 
     /// Returns the plugins that its tasks run.

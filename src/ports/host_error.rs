@@ -89,12 +89,7 @@ pub struct HostFileError {
 impl HostFileError {
     /// The error of an action on a path.
     pub fn new(action: &'static str, path: &Path, error: &io::Error) -> Self {
-        Self {
-            action,
-            path: path.to_owned(),
-            kind: error.kind(),
-            reason: error.to_string(),
-        }
+        Self { action, path: path.to_owned(), kind: error.kind(), reason: error.to_string() }
     }
 
     /// Returns whether the file could be read, and has not what was written to it.
@@ -291,10 +286,7 @@ impl HostError {
     /// Returns whether the request was decided for another run of the host or the plugin, or before one that arrived. It says
     /// nothing about the step: decide again.
     pub fn is_out_of_date(&self) -> bool {
-        matches!(
-            self,
-            Self::OtherSession { .. } | Self::Overtaken { .. } | Self::Changed { .. }
-        )
+        matches!(self, Self::OtherSession { .. } | Self::Overtaken { .. } | Self::Changed { .. })
     }
 
     /// Returns whether the plugin can never carry out this step. A capability that it lacks, it had when the step was
@@ -332,10 +324,9 @@ impl HostError {
     /// Returns the remedy; `None` if the agent repeats the request by itself.
     pub fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Busy { volume, .. } => format!(
-                "wait for plugin `{}`, or restart it if it never answers",
-                volume.plugin_id
-            ),
+            Self::Busy { volume, .. } => {
+                format!("wait for plugin `{}`, or restart it if it never answers", volume.plugin_id)
+            }
             Self::NoPlugin { plugin, .. } | Self::ProcessEnded { plugin, .. } => {
                 format!("check that plugin `{plugin}` runs")
             }
@@ -367,10 +358,7 @@ impl HostError {
                 "end what got an open file from a task of the volume".to_owned()
             }
             Self::StillOpen { processes, .. } => {
-                format!(
-                    "end what has process ID {}; the release then goes on",
-                    listed(processes)
-                )
+                format!("end what has process ID {}; the release then goes on", listed(processes))
             }
             Self::Plugin(_)
             | Self::Changed { .. }
@@ -414,25 +402,15 @@ mod tests {
     ];
 
     fn refused(rpc: Rpc, code: StatusCode, verdict: Verdict, delivery: Delivery) -> HostError {
-        HostError::Plugin(PluginError {
-            rpc,
-            code,
-            verdict,
-            message: String::new(),
-            delivery,
-        })
+        HostError::Plugin(PluginError { rpc, code, verdict, message: String::new(), delivery })
     }
 
     /// Only a failed connection proves that the plugin did not get the call.
     #[test]
     fn an_answer_of_the_plugin_proves_that_the_request_was_sent() {
         for rpc in STEPS {
-            let unsent = refused(
-                rpc,
-                StatusCode::Unavailable,
-                verdict_unsent(rpc),
-                Delivery::NotSent,
-            );
+            let unsent =
+                refused(rpc, StatusCode::Unavailable, verdict_unsent(rpc), Delivery::NotSent);
             assert!(unsent.was_not_sent() && !unsent.may_have_taken_effect());
             for code in StatusCode::ALL {
                 let answered = refused(rpc, code, verdict_of(rpc, code), Delivery::Answered);
@@ -446,20 +424,10 @@ mod tests {
     /// A restart of the host says nothing about the plugin, so it never ends a claim.
     #[test]
     fn a_request_that_is_out_of_date_is_not_impossible() {
-        let volume = RemoteVolume {
-            plugin_id: "p".into(),
-            external_id: "v".into(),
-        };
+        let volume = RemoteVolume { plugin_id: "p".into(), external_id: "v".into() };
         for error in [
-            HostError::OtherSession {
-                desired: "before".into(),
-                own: "now".into(),
-            },
-            HostError::Overtaken {
-                volume,
-                index: 1,
-                latest: 2,
-            },
+            HostError::OtherSession { desired: "before".into(), own: "now".into() },
+            HostError::Overtaken { volume, index: 1, latest: 2 },
         ] {
             assert!(error.is_out_of_date() && error.was_not_sent() && !error.is_permanent());
         }
@@ -467,21 +435,12 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_has_no_effect() {
-        let volume = RemoteVolume {
-            plugin_id: "p".into(),
-            external_id: "v".into(),
-        };
+        let volume = RemoteVolume { plugin_id: "p".into(), external_id: "v".into() };
         let path = PathBuf::from("/t");
         let file = HostFileError::new("read", &path, &io::ErrorKind::NotFound.into());
         let (operation, name) = (HostOperation::Stage, volume.external_id.clone());
         for (error, is_sent) in [
-            (
-                HostError::Busy {
-                    volume: volume.clone(),
-                    running: operation,
-                },
-                false,
-            ),
+            (HostError::Busy { volume: volume.clone(), running: operation }, false),
             (HostError::NotPrepared(file.clone()), false),
             (HostError::NotFinished(file), true),
             (HostError::Stopping, false),
@@ -493,13 +452,7 @@ mod tests {
                 },
                 true,
             ),
-            (
-                HostError::Lost {
-                    operation,
-                    volume: name,
-                },
-                true,
-            ),
+            (HostError::Lost { operation, volume: name }, true),
         ] {
             assert_eq!(error.was_not_sent(), !is_sent, "{error}");
             assert_eq!(error.may_have_taken_effect(), is_sent, "{error}");

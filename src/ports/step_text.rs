@@ -165,11 +165,7 @@ mod tests {
                 FailedPrecondition,
                 "volume \"v\" does not have MULTI_NODE volume capability: ",
             ),
-            (
-                Rpc::NodeStageVolume,
-                NotFound,
-                "volume \"v\" could not be found: ",
-            ),
+            (Rpc::NodeStageVolume, NotFound, "volume \"v\" could not be found: "),
             (Rpc::NodeUnstageVolume, Internal, NODE),
             (Rpc::NodeUnpublishVolume, Internal, NODE),
             (
@@ -177,22 +173,14 @@ mod tests {
                 InvalidArgument,
                 "requested capabilities not compatible with volume \"v\": ",
             ),
-            (
-                Rpc::NodeExpandVolume,
-                OutOfRange,
-                "unsupported capacity_range for volume \"v\": ",
-            ),
+            (Rpc::NodeExpandVolume, OutOfRange, "unsupported capacity_range for volume \"v\": "),
             (
                 Rpc::NodeExpandVolume,
                 FailedPrecondition,
                 "volume \"v\" cannot be expanded while in use: ",
             ),
             (Rpc::NodeExpandVolume, Internal, NODE),
-            (
-                Rpc::NodeExpandVolume,
-                Unavailable,
-                "node plugin returned an error: ",
-            ),
+            (Rpc::NodeExpandVolume, Unavailable, "node plugin returned an error: "),
         ] {
             let error = PluginError {
                 rpc,
@@ -202,15 +190,9 @@ mod tests {
                 delivery: Delivery::Answered,
             };
             let volume = ExternalId::new("v");
-            let subject = StepSubject {
-                volume: &volume,
-                place: "p",
-            };
+            let subject = StepSubject { volume: &volume, place: "p" };
             let status = format!("rpc error: code = {} desc = why", code.as_str());
-            assert_eq!(
-                nomad_step_text(&error, subject),
-                format!("{expected}{status}")
-            );
+            assert_eq!(nomad_step_text(&error, subject), format!("{expected}{status}"));
         }
     }
 }

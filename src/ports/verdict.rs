@@ -67,12 +67,7 @@ const fn row(
     setup: Verdict,
     teardown: Verdict,
 ) -> Verdicts {
-    Verdicts {
-        fingerprint,
-        validate,
-        setup,
-        teardown,
-    }
+    Verdicts { fingerprint, validate, setup, teardown }
 }
 
 /// The table. A fingerprint sends each RPC once, so a temporary failure there is `RetryLater`: the
@@ -89,12 +84,9 @@ const fn verdicts_of(code: StatusCode) -> Verdicts {
         StatusCode::Cancelled => row(RetryLater, Retry, RetryUnknownOutcome, RetryUnknownOutcome),
         // Most Go plugins return this for errors that they do not classify, such as wrong
         // parameters. Show it now instead of at the deadline.
-        StatusCode::Unknown => row(
-            RetryLater,
-            RetryLater,
-            FailedUnknownOutcome,
-            FailedUnknownOutcome,
-        ),
+        StatusCode::Unknown => {
+            row(RetryLater, RetryLater, FailedUnknownOutcome, FailedUnknownOutcome)
+        }
         // The request must change (CSI, "Error Scheme").
         StatusCode::InvalidArgument => row(Permanent, Permanent, Permanent, Permanent),
         // Any call may exceed its deadline; the identical call continues it (CSI, "Timeouts").
@@ -121,22 +113,16 @@ const fn verdicts_of(code: StatusCode) -> Verdicts {
         // The plugin does not support the RPC (CSI, "Error Scheme").
         StatusCode::Unimplemented => row(Permanent, Permanent, Permanent, Permanent),
         // An error inside the plugin: as UNKNOWN. Nomad reports it immediately too.
-        StatusCode::Internal => row(
-            RetryLater,
-            RetryLater,
-            FailedUnknownOutcome,
-            FailedUnknownOutcome,
-        ),
+        StatusCode::Internal => {
+            row(RetryLater, RetryLater, FailedUnknownOutcome, FailedUnknownOutcome)
+        }
         // The plugin or its storage is temporarily unavailable. The failure may have happened during
         // the operation.
         StatusCode::Unavailable => row(RetryLater, Retry, RetryUnknownOutcome, RetryUnknownOutcome),
         // Permanent damage: a retry does not repair it.
-        StatusCode::DataLoss => row(
-            RetryLater,
-            RetryLater,
-            FailedUnknownOutcome,
-            FailedUnknownOutcome,
-        ),
+        StatusCode::DataLoss => {
+            row(RetryLater, RetryLater, FailedUnknownOutcome, FailedUnknownOutcome)
+        }
         // The secrets must be renewed first (CSI, "Error Scheme").
         StatusCode::Unauthenticated => row(RetryLater, RetryLater, RetryLater, RetryLater),
     }
@@ -159,10 +145,7 @@ pub const fn verdict_of(rpc: Rpc, code: StatusCode) -> Verdict {
 }
 
 const fn is_node_full(rpc: Rpc, code: StatusCode) -> bool {
-    matches!(
-        (rpc, code),
-        (Rpc::ControllerPublishVolume, StatusCode::ResourceExhausted)
-    )
+    matches!((rpc, code), (Rpc::ControllerPublishVolume, StatusCode::ResourceExhausted))
 }
 
 /// Returns the meaning of a failure to connect: nothing was sent.
@@ -194,12 +177,7 @@ mod tests {
                 let is_exception = page_expired || is_node_full(rpc, code);
                 let is_asked = kind(rpc) != RpcKind::Fingerprint;
                 let expected = repeated.contains(&code) && is_asked && !is_exception;
-                assert_eq!(
-                    verdict_of(rpc, code).is_retried(),
-                    expected,
-                    "{rpc} {}",
-                    code.as_str()
-                );
+                assert_eq!(verdict_of(rpc, code).is_retried(), expected, "{rpc} {}", code.as_str());
             }
         }
     }

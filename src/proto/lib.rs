@@ -153,20 +153,11 @@ mod tests {
     #[test]
     fn every_message_with_secrets_hides_them_in_debug_output() {
         let shown = debug_output_with("hunter2");
-        let covered: BTreeSet<_> = shown
-            .iter()
-            .map(|(name, _)| format!(".csi.v1.{name}"))
-            .collect();
-        let hiding: BTreeSet<_> = MESSAGES_WITH_SECRETS
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let covered: BTreeSet<_> =
+            shown.iter().map(|(name, _)| format!(".csi.v1.{name}")).collect();
+        let hiding: BTreeSet<_> = MESSAGES_WITH_SECRETS.iter().map(ToString::to_string).collect();
         assert_eq!(covered, hiding);
-        assert_eq!(
-            hiding.len(),
-            22 + 1,
-            "CSI 1.13 has 22 such messages, and mount flags"
-        );
+        assert_eq!(hiding.len(), 22 + 1, "CSI 1.13 has 22 such messages, and mount flags");
         for (name, text) in shown {
             assert!(!text.contains("hunter2"), "{name}: {text}");
             assert!(text.contains("1 hidden"), "{name}: {text}");

@@ -18,9 +18,6 @@ pub(super) async fn within<P>(
     match tokio::time::timeout(limit, acquiring).await {
         Ok(Ok(permit)) => Ok(permit),
         Ok(Err(error)) => Err(ServerError::QueueFull { name, error }),
-        Err(_) => Err(ServerError::QueueTimeout {
-            name,
-            waited: limit,
-        }),
+        Err(_) => Err(ServerError::QueueTimeout { name, waited: limit }),
     }
 }

@@ -49,15 +49,9 @@ pub fn candidates(
         }
     }
     if usable.is_empty() {
-        return Err(NoController::NoneUsable {
-            plugin: plugin.clone(),
-            reasons,
-        });
+        return Err(NoController::NoneUsable { plugin: plugin.clone(), reasons });
     }
-    Ok(Candidates {
-        plugin: plugin.clone(),
-        allocs: usable,
-    })
+    Ok(Candidates { plugin: plugin.clone(), allocs: usable })
 }
 
 fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> Option<String> {
@@ -72,12 +66,10 @@ fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> 
         return Some(format!("plugin instance \"{alloc}\" is not healthy"));
     }
     match nodes.get(node).map(|node| node.status) {
-        None => Some(format!(
-            "cannot find node \"{node}\" for plugin instance \"{alloc}\""
-        )),
-        Some(NodeStatus::Down) => Some(format!(
-            "node \"{node}\" for plugin instance \"{alloc}\" is not ready"
-        )),
+        None => Some(format!("cannot find node \"{node}\" for plugin instance \"{alloc}\"")),
+        Some(NodeStatus::Down) => {
+            Some(format!("node \"{node}\" for plugin instance \"{alloc}\" is not ready"))
+        }
         Some(NodeStatus::Ready) => None,
     }
 }

@@ -113,13 +113,8 @@ impl Objects {
     fn claims(&self, record: &mut ClaimsRecord) {
         let mut values = SecretValues::default();
         if let Some(sent) = self.registrations.get(&record.volume) {
-            sent.secrets
-                .expose()
-                .for_each(|(_, value)| values.add(value));
-            sent.options
-                .mount_flags
-                .iter()
-                .for_each(|flag| values.add(flag));
+            sent.secrets.expose().for_each(|(_, value)| values.add(value));
+            sent.options.mount_flags.iter().for_each(|flag| values.add(flag));
         }
         let volume = &record.volume;
         let seal = |context: &mut Option<BTreeMap<String, String>>| {
@@ -127,10 +122,7 @@ impl Objects {
         };
         let claims = &mut record.claims;
         for attachment in claims.attachments.values_mut() {
-            attachment
-                .context
-                .values()
-                .for_each(|value| values.add(value));
+            attachment.context.values().for_each(|value| values.add(value));
             let context = std::mem::take(&mut attachment.context);
             attachment.context = self.volumes.seal_clear_publish_context(volume, context);
             seal(&mut attachment.volume_context);

@@ -39,11 +39,7 @@ impl ControllerCaller {
         ids: Arc<dyn IdSource>,
         limits: ForwardLimits,
     ) -> Self {
-        Self {
-            directory,
-            ids,
-            limits,
-        }
+        Self { directory, ids, limits }
     }
 
     /// Sends a `call` that changes nothing until it succeeds, fails finally, or the deadline passes.
@@ -83,10 +79,7 @@ impl ControllerCaller {
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        let late = OnDeadline::Await {
-            permit,
-            report: &report,
-        };
+        let late = OnDeadline::Await { permit, report: &report };
         self.send(candidates, rpc, call, late).await
     }
 

@@ -57,19 +57,12 @@ mod tests {
 
     async fn indexes(cell: &StateCell, id: &str, most: usize) -> Vec<u64> {
         let events = volume_history(cell, &key("default", id), most).await;
-        events
-            .unwrap()
-            .into_iter()
-            .map(|(index, _)| index)
-            .collect()
+        events.unwrap().into_iter().map(|(index, _)| index).collect()
     }
 
     #[tokio::test]
     async fn the_newest_events_of_a_volume_are_found_also_behind_a_snapshot() {
-        let options = CellOptions {
-            snapshot_every: 3,
-            ..CellOptions::default()
-        };
+        let options = CellOptions { snapshot_every: 3, ..CellOptions::default() };
         let journal = Arc::new(MemoryJournal::default());
         let cell = StateCell::open(journal, options).await.unwrap();
         let (db, web) = (key("default", "db"), key("default", "web"));
@@ -79,9 +72,7 @@ mod tests {
             kinds.extend([registered(&db, "1"), removed()]);
         }
         for (at, kind) in (1..).zip(kinds) {
-            cell.commit(Expected::Any, Event::new(at, kind))
-                .await
-                .unwrap();
+            cell.commit(Expected::Any, Event::new(at, kind)).await.unwrap();
         }
         assert_eq!(indexes(&cell, "web", 9).await, [3]);
         assert_eq!(indexes(&cell, "db", 3).await, [801, 802, 803]);

@@ -51,10 +51,7 @@ struct QueueSlot<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
     /// Admits one operation per key; at most `max_waiting` others wait.
     pub fn new(max_waiting: usize) -> Self {
-        Self {
-            queues: Arc::default(),
-            max_waiting,
-        }
+        Self { queues: Arc::default(), max_waiting }
     }
 
     /// Waits for a permit on `key`. Dropping the future leaves the queue.
@@ -63,10 +60,7 @@ impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
     /// Immediately, if the queue is full.
     pub async fn acquire(&self, key: K) -> Result<KeyedPermit<K>, QueueFull> {
         let (permits, slot) = self.enqueue(key)?;
-        Ok(KeyedPermit {
-            _permit: permits.acquire_owned().await.ok(),
-            _slot: slot,
-        })
+        Ok(KeyedPermit { _permit: permits.acquire_owned().await.ok(), _slot: slot })
     }
 
     /// How many keys are in use.
@@ -77,10 +71,9 @@ impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
 
     fn enqueue(&self, key: K) -> Result<(Arc<Semaphore>, QueueSlot<K>), QueueFull> {
         let mut queues = locked(&self.queues);
-        let queue = queues.entry(key.clone()).or_insert_with(|| Queue {
-            permits: Arc::new(Semaphore::new(1)),
-            users: 0,
-        });
+        let queue = queues
+            .entry(key.clone())
+            .or_insert_with(|| Queue { permits: Arc::new(Semaphore::new(1)), users: 0 });
         if queue.users > self.max_waiting {
             let waiting = queue.users - 1;
             return Err(QueueFull { waiting });
@@ -94,10 +87,7 @@ impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
 
 impl<K: Clone + Eq + Hash> Clone for KeyedLimiter<K> {
     fn clone(&self) -> Self {
-        Self {
-            queues: self.queues.clone(),
-            max_waiting: self.max_waiting,
-        }
+        Self { queues: self.queues.clone(), max_waiting: self.max_waiting }
     }
 }
 

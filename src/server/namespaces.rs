@@ -84,11 +84,7 @@ impl NamespaceService {
             }
             if !contents.is_empty() {
                 let (namespace, contents) = (name.clone(), Box::new(contents));
-                return Err(NamespaceError::InUse {
-                    namespace,
-                    contents,
-                }
-                .into());
+                return Err(NamespaceError::InUse { namespace, contents }.into());
             }
             let kinds = forgotten.unwrap_or_default();
             match self.commit(name, NamespaceEvent::Deleted, kinds).await {
@@ -106,10 +102,7 @@ impl NamespaceService {
         before: Vec<EventKind>,
     ) -> Result<u64, CommitError> {
         let what = event.name();
-        let kind = EventKind::Namespace {
-            name: name.clone(),
-            event,
-        };
+        let kind = EventKind::Namespace { name: name.clone(), event };
         let now = self.clock.now();
         let kinds = before.into_iter().chain([kind]);
         let events = kinds.map(|kind| Event::new(now, kind)).collect();

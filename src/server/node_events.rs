@@ -33,11 +33,7 @@ impl NodeEvents {
 
     /// Creates the events of this node, of which there are none.
     pub fn new(node: NodeId, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            node,
-            clock,
-            newest: Mutex::default(),
-        }
+        Self { node, clock, newest: Mutex::default() }
     }
 
     /// Returns the events of a node, the oldest first.

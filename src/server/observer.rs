@@ -29,9 +29,7 @@ impl RecordingObserver {
 }
 
 fn refused(error: &CommitError) -> ReportRefused {
-    ReportRefused {
-        reason: error.detail(),
-    }
+    ReportRefused { reason: error.detail() }
 }
 
 #[async_trait]
@@ -51,11 +49,8 @@ impl PluginObserver for RecordingObserver {
     }
 
     async fn gone(&self, plugin: &PluginId, alloc: &AllocId) -> Result<(), ReportRefused> {
-        self.record(EventKind::PluginAllocGone {
-            plugin: plugin.clone(),
-            alloc: alloc.clone(),
-        })
-        .await
+        self.record(EventKind::PluginAllocGone { plugin: plugin.clone(), alloc: alloc.clone() })
+            .await
     }
 }
 
@@ -76,10 +71,7 @@ mod tests {
         let instance = known(&id).unwrap().plugin.controllers[&node].clone();
         observer.gone(&id, &instance.alloc_id).await.unwrap();
         assert_eq!(known(&id), None);
-        observer
-            .changed(&id, &node, instance.clone())
-            .await
-            .unwrap();
+        observer.changed(&id, &node, instance.clone()).await.unwrap();
         assert!(known(&id).is_some());
         agent.cell.stop().await;
         let refused = observer.changed(&id, &node, instance).await;

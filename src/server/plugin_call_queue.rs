@@ -29,14 +29,8 @@ pub enum CallClass {
 
 impl CallClass {
     /// All classes.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Create,
-        Self::Change,
-        Self::Release,
-        Self::Attach,
-        Self::Detach,
-        Self::List,
-    ];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Create, Self::Change, Self::Release, Self::Attach, Self::Detach, Self::List];
 
     /// Returns the name in metrics.
     pub(super) const fn name(self) -> &'static str {
@@ -92,13 +86,7 @@ impl Default for PluginConcurrency {
 impl PluginConcurrency {
     /// The concurrency without configuration.
     /// Attaches have that of external-attacher, and no class is limited by the total.
-    pub const DEFAULT: Self = Self {
-        total: 32,
-        creates: 16,
-        changes: 1,
-        attaches: 10,
-        lists: 4,
-    };
+    pub const DEFAULT: Self = Self { total: 32, creates: 16, changes: 1, attaches: 10, lists: 4 };
 
     /// Returns the limit of the class.
     fn of(&self, class: CallClass) -> usize {
@@ -193,13 +181,8 @@ mod tests {
     use super::CallClass::{Attach, Change, Create, Detach, List, Release};
     use super::*;
 
-    const CONCURRENCY: PluginConcurrency = PluginConcurrency {
-        total: 4,
-        creates: 2,
-        changes: 1,
-        attaches: 2,
-        lists: 1,
-    };
+    const CONCURRENCY: PluginConcurrency =
+        PluginConcurrency { total: 4, creates: 2, changes: 1, attaches: 2, lists: 1 };
 
     fn queue(classes: &[CallClass]) -> PluginCallQueue {
         let mut queue = PluginCallQueue::default();
@@ -218,11 +201,7 @@ mod tests {
         assert_eq!(queue.admit(&CONCURRENCY), [3]);
         queue.leave(4, Create);
         queue.leave(1, Create);
-        assert_eq!(
-            queue.admit(&CONCURRENCY),
-            [5],
-            "call 4 left while it waited"
-        );
+        assert_eq!(queue.admit(&CONCURRENCY), [5], "call 4 left while it waited");
     }
 
     /// W30: a delete overtakes what waits before it, but not another delete.
@@ -245,38 +224,25 @@ mod tests {
     /// W30: however many other calls run, a release still has a slot.
     #[test]
     fn the_line_keeps_a_place_for_a_release() {
-        let concurrency = PluginConcurrency {
-            creates: 16,
-            ..CONCURRENCY
-        };
+        let concurrency = PluginConcurrency { creates: 16, ..CONCURRENCY };
         let mut queue = queue(&[Create, Create, Create, Create, List, Release]);
         assert_eq!(queue.admit(&concurrency), [6, 1, 2]);
         queue.leave(6, Release);
         assert_eq!(queue.admit(&concurrency), [3]);
         let load = |running, waiting| CallLoad { running, waiting };
         assert_eq!(queue.load(Create), load(3, 1));
-        assert_eq!(
-            (queue.load(List), queue.load(Release)),
-            (load(0, 1), load(0, 0))
-        );
+        assert_eq!((queue.load(List), queue.load(Release)), (load(0, 1), load(0, 0)));
         assert!(queue.is_waiting(4) && !queue.is_waiting(3));
     }
 
     /// W30: attaches and detaches share a limit of their own, and a detach comes first.
     #[test]
     fn attaches_wait_for_no_other_class() {
-        let concurrency = PluginConcurrency {
-            total: 6,
-            ..CONCURRENCY
-        };
+        let concurrency = PluginConcurrency { total: 6, ..CONCURRENCY };
         let mut queue = queue(&[Change, Release, Attach, Attach, Attach, Detach]);
         assert_eq!(queue.admit(&concurrency), [2, 6, 3]);
         queue.leave(3, Attach);
-        assert_eq!(
-            queue.admit(&concurrency),
-            [4],
-            "one detach and one attach run"
-        );
+        assert_eq!(queue.admit(&concurrency), [4], "one detach and one attach run");
         queue.leave(2, Release);
         assert_eq!(queue.admit(&concurrency), [1]);
         queue.leave(6, Detach);
@@ -296,13 +262,8 @@ mod tests {
     /// A width of one serves every class.
     #[test]
     fn the_smallest_line_serves_one_call_after_another() {
-        let concurrency = PluginConcurrency {
-            total: 1,
-            creates: 1,
-            changes: 1,
-            attaches: 1,
-            lists: 1,
-        };
+        let concurrency =
+            PluginConcurrency { total: 1, creates: 1, changes: 1, attaches: 1, lists: 1 };
         let mut queue = queue(&[List, Create, Release]);
         assert_eq!(queue.admit(&concurrency), [3]);
         queue.leave(3, Release);

@@ -74,12 +74,7 @@ impl PluginCallQueues {
         max_waiting: usize,
         observer: Arc<dyn CallObserver>,
     ) -> Self {
-        Self {
-            concurrency,
-            max_waiting,
-            observer,
-            queues: Queues::default(),
-        }
+        Self { concurrency, max_waiting, observer, queues: Queues::default() }
     }
 
     /// Waits until the plugin may get a call of this class.
@@ -96,14 +91,11 @@ impl PluginCallQueues {
         let waiting = self.waiting_before(&slot);
         if waiting.is_some_and(|waiting| waiting >= self.max_waiting) {
             self.observer.refused(plugin, class.name());
-            return Err(QueueFull {
-                waiting: self.max_waiting,
-            });
+            return Err(QueueFull { waiting: self.max_waiting });
         }
         // The sender is dropped only after it has sent.
         let _admitted = admission.await;
-        self.observer
-            .admitted(plugin, class.name(), joined.elapsed());
+        self.observer.admitted(plugin, class.name(), joined.elapsed());
         Ok(CallPermit {
             queues: self.clone(),
             plugin: plugin.clone(),
@@ -122,12 +114,7 @@ impl PluginCallQueues {
         queue.queue.join(ticket, class);
         queue.admit(&self.concurrency);
         self.observe(plugin, &queue.queue);
-        let slot = QueueSlot {
-            queues: self.clone(),
-            plugin: plugin.clone(),
-            class,
-            ticket,
-        };
+        let slot = QueueSlot { queues: self.clone(), plugin: plugin.clone(), class, ticket };
         (slot, admission)
     }
 
@@ -135,9 +122,7 @@ impl PluginCallQueues {
     fn waiting_before(&self, slot: &QueueSlot) -> Option<usize> {
         let queues = self.locked();
         let queue = &queues.get(&slot.plugin)?.queue;
-        queue
-            .is_waiting(slot.ticket)
-            .then(|| queue.load(slot.class).waiting - 1)
+        queue.is_waiting(slot.ticket).then(|| queue.load(slot.class).waiting - 1)
     }
 
     /// Reports the load of the queue. The caller has it locked, so that reports come in order.
@@ -191,13 +176,8 @@ mod tests {
     use nomad_csi_testing::NoCallObserver;
 
     fn queues(max_waiting: usize) -> PluginCallQueues {
-        let concurrency = PluginConcurrency {
-            total: 3,
-            creates: 1,
-            changes: 1,
-            attaches: 1,
-            lists: 1,
-        };
+        let concurrency =
+            PluginConcurrency { total: 3, creates: 1, changes: 1, attaches: 1, lists: 1 };
         PluginCallQueues::new(concurrency, max_waiting, Arc::new(NoCallObserver))
     }
 
@@ -208,10 +188,7 @@ mod tests {
     /// W30: a plugin gets a bounded number of concurrent calls.
     #[tokio::test]
     async fn a_line_admits_that_many_and_no_more() {
-        let concurrency = PluginConcurrency {
-            creates: 2,
-            ..PluginConcurrency::DEFAULT
-        };
+        let concurrency = PluginConcurrency { creates: 2, ..PluginConcurrency::DEFAULT };
         let queues = PluginCallQueues::new(concurrency, 1, Arc::new(NoCallObserver));
         let ebs = PluginId::new("ebs");
         let first = queues.acquire(&ebs, CallClass::Create).await.unwrap();
@@ -273,10 +250,7 @@ mod tests {
         let refused = refused.unwrap().err();
         assert_eq!(refused, Some(QueueFull { waiting: 1 }));
         let other_class = queues.acquire(&ebs, CallClass::List).now_or_never();
-        assert!(
-            other_class.unwrap().is_ok(),
-            "a call that need not wait is admitted"
-        );
+        assert!(other_class.unwrap().is_ok(), "a call that need not wait is admitted");
         drop((running, waiting));
         assert!(unused(&queues));
     }
@@ -294,12 +268,7 @@ mod tests {
         drop(next);
         again.await;
         slow.reacquire().now_or_never().unwrap();
-        assert!(
-            queues
-                .acquire(&ebs, CallClass::Change)
-                .now_or_never()
-                .is_none()
-        );
+        assert!(queues.acquire(&ebs, CallClass::Change).now_or_never().is_none());
         drop(slow);
         assert!(unused(&queues));
     }

@@ -164,12 +164,7 @@ impl<'a> RepeatedCall<'a> {
         T: Send,
     {
         for alloc in self.allocs {
-            if self
-                .progress
-                .bound_to
-                .as_ref()
-                .is_some_and(|bound| bound != alloc)
-            {
+            if self.progress.bound_to.as_ref().is_some_and(|bound| bound != alloc) {
                 continue;
             }
             let error = match self.answer(alloc, attempt(alloc.clone())).await {

@@ -94,19 +94,13 @@ impl VolumeSealer {
                 opened.expose().map(|(_, flag)| flag.to_owned()).collect()
             }
         };
-        Ok(Some(MountOptions {
-            fs_type: options.fs_type.clone(),
-            mount_flags,
-        }))
+        Ok(Some(MountOptions { fs_type: options.fs_type.clone(), mount_flags }))
     }
 
     /// Seals the flags of a claim so that they can be compared.
     pub(crate) fn seal_flags(&self, volume: &NamespacedId, flags: &[String]) -> SealedFlags {
         let flags = keyed_by_position(flags);
-        SealedFlags {
-            sealed: self.seal(volume, &flags),
-            fingerprint: self.0.fingerprint(&flags),
-        }
+        SealedFlags { sealed: self.seal(volume, &flags), fingerprint: self.0.fingerprint(&flags) }
     }
 
     /// The usage of a claim with its flags opened.
@@ -119,10 +113,7 @@ impl VolumeSealer {
         let mount_flags = flags.expose().map(|(_, flag)| flag.to_owned()).collect();
         Ok(Usage {
             capability: usage.capability,
-            mount_options: MountOptions {
-                fs_type: usage.fs_type.clone(),
-                mount_flags,
-            },
+            mount_options: MountOptions { fs_type: usage.fs_type.clone(), mount_flags },
         })
     }
 
@@ -222,10 +213,7 @@ impl VolumeSealer {
         context: &BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>, ServerError> {
         let owner = SecretOwner::External(volume.clone());
-        let failed = |error| ServerError::Secrets {
-            owner: owner.clone(),
-            error,
-        };
+        let failed = |error| ServerError::Secrets { owner: owner.clone(), error };
         let entries = context.iter().map(|(key, value)| {
             let value = match SealedSecrets::from_text(value) {
                 None => value.clone(),
@@ -267,7 +255,5 @@ fn split_sealed(
 
 fn keyed_by_position(flags: &[String]) -> Secrets {
     let flags = flags.iter().enumerate();
-    flags
-        .map(|(position, flag)| (format!("{position:08}"), flag.as_str()))
-        .collect()
+    flags.map(|(position, flag)| (format!("{position:08}"), flag.as_str())).collect()
 }

@@ -23,10 +23,7 @@ pub struct RecordedSecrets {
 impl RecordedSecrets {
     /// Returns a reader of this state, whose secrets this sealer opens.
     pub fn new(cell: StateCell, sealer: Arc<dyn Sealer>) -> Self {
-        Self {
-            cell,
-            sealer: VolumeSealer::new(sealer),
-        }
+        Self { cell, sealer: VolumeSealer::new(sealer) }
     }
 }
 

@@ -55,10 +55,7 @@ pub(super) struct ValidationPlaces {
 impl Default for ValidationPlaces {
     fn default() -> Self {
         let place = || std::sync::Arc::new(Semaphore::new(1));
-        Self {
-            everyone: place(),
-            operator: place(),
-        }
+        Self { everyone: place(), operator: place() }
     }
 }
 
@@ -225,28 +222,19 @@ impl Services {
     /// Sets whether jobs may run tasks of `exec` as root.
     #[must_use]
     pub fn with_root_tasks(self, are_allowed: bool) -> Self {
-        Self {
-            jobs: self.jobs.with_root_tasks(are_allowed),
-            ..self
-        }
+        Self { jobs: self.jobs.with_root_tasks(are_allowed), ..self }
     }
 
     /// Shows the events of the node in this process.
     #[must_use]
     pub fn with_node_events(self, events: std::sync::Arc<NodeEvents>) -> Self {
-        Self {
-            node_events: Some(events),
-            ..self
-        }
+        Self { node_events: Some(events), ..self }
     }
 
     /// Serves the output of the tasks of a node in this process.
     #[must_use]
     pub fn with_task_logs(self, logs: std::sync::Arc<dyn TaskLogs>) -> Self {
-        Self {
-            task_logs: Some(logs),
-            ..self
-        }
+        Self { task_logs: Some(logs), ..self }
     }
 
     /// Measures requests, the health of volumes and their statistics, and serves the metrics.
@@ -262,11 +250,7 @@ impl Services {
             let measured = async { tokio::join!(measuring, sampling) };
             stopping.run_until_cancelled(measured).await
         });
-        Self {
-            measurements: metrics.clone(),
-            metrics: Some(metrics),
-            ..self
-        }
+        Self { measurements: metrics.clone(), metrics: Some(metrics), ..self }
     }
 
     /// Returns the metrics as text; empty if nothing is measured.

@@ -60,12 +60,7 @@ impl AclLevel {
 fn capabilities_of_level(word: &str) -> &'static [&'static str] {
     match word {
         "deny" => &["deny"],
-        "read" => &[
-            "list-jobs",
-            "read-job",
-            "csi-list-volume",
-            "csi-read-volume",
-        ],
+        "read" => &["list-jobs", "read-job", "csi-list-volume", "csi-read-volume"],
         "write" => &[
             "list-jobs",
             "read-job",
@@ -136,9 +131,7 @@ fn namespace(policy: &mut AclPolicy, label: &str, object: &Object<'_>) {
         match &*entry.key.text {
             "policy" => {
                 let words = text(&entry.value).map_or(&[][..], capabilities_of_level);
-                rules
-                    .capabilities
-                    .extend(words.iter().map(ToString::to_string));
+                rules.capabilities.extend(words.iter().map(ToString::to_string));
             }
             "capabilities" => rules.capabilities.extend(texts(&entry.value)),
             "variables" => variables(rules, entry),
@@ -154,10 +147,7 @@ fn variables(rules: &mut NamespaceRules, entry: &Entry<'_>) {
     for path in object.entries.iter().filter(|one| one.key.text == "path") {
         labelled(path, |label, object| {
             let capabilities = rules.variables.entry(label.to_owned()).or_default();
-            let lists = object
-                .entries
-                .iter()
-                .filter(|one| one.key.text == "capabilities");
+            let lists = object.entries.iter().filter(|one| one.key.text == "capabilities");
             capabilities.extend(lists.flat_map(|list| texts(&list.value)));
         });
     }
@@ -252,11 +242,7 @@ mod tests {
         assert_eq!(rules.variables["nomad-csi/sets/*"].len(), 2);
         assert_eq!(
             (policy.plugin, policy.agent, policy.node),
-            (
-                Some(AclLevel::Read),
-                Some(AclLevel::Write),
-                Some(AclLevel::Read)
-            )
+            (Some(AclLevel::Read), Some(AclLevel::Write), Some(AclLevel::Read))
         );
     }
 

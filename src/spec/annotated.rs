@@ -26,10 +26,8 @@ pub(super) fn annotated(sections: &[Section], syntax: Syntax) -> String {
         Syntax::Hcl => hcl,
         Syntax::Yaml => yaml_fields,
     };
-    let paragraphs: Vec<_> = sections
-        .iter()
-        .map(|section| paragraph(section, &write(&section.fields)))
-        .collect();
+    let paragraphs: Vec<_> =
+        sections.iter().map(|section| paragraph(section, &write(&section.fields))).collect();
     paragraphs.join("\n")
 }
 

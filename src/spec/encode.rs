@@ -40,12 +40,7 @@ pub struct WritableSpec {
 impl WritableSpec {
     /// Returns a specification of the request alone.
     pub fn new(request: UnresolvedRequest) -> Self {
-        Self {
-            request,
-            unknown: BTreeSet::new(),
-            protect: None,
-            comments: vec![],
-        }
+        Self { request, unknown: BTreeSet::new(), protect: None, comments: vec![] }
     }
 
     fn is_unknown(&self, field: HiddenField) -> bool {
@@ -79,9 +74,8 @@ pub fn encode_all(volumes: &[WritableSpec], set: Option<&SetName>, syntax: Synta
     let labels = labels(volumes);
     let all = |topologies: fn(&[Topology]) -> Value| {
         let blocks = labels.iter().zip(volumes);
-        let blocks: Map<_, _> = blocks
-            .map(|(label, volume)| (label.clone(), document(volume, topologies)))
-            .collect();
+        let blocks: Map<_, _> =
+            blocks.map(|(label, volume)| (label.clone(), document(volume, topologies))).collect();
         let mut file = Map::new();
         if let Some(set) = set {
             file.insert("set".to_owned(), set.as_str().into());
@@ -143,10 +137,7 @@ fn texts(request: &UnresolvedRequest) -> Vec<(&'static str, String)> {
         ("name", request.name.clone()),
         ("type", Some("csi".to_owned())),
         ("plugin_id", Some(request.plugin_id.to_string())),
-        (
-            "external_id",
-            request.external_id.as_ref().map(ToString::to_string),
-        ),
+        ("external_id", request.external_id.as_ref().map(ToString::to_string)),
         ("snapshot_id", request.snapshot_id.clone()),
         ("clone_id", request.clone_id.clone()),
         ("capacity_min", size(request.capacity.min)),
@@ -189,15 +180,12 @@ impl MapValue<'_> {
     fn hcl(self) -> Expression {
         match self {
             Self::Text(text) => string(text),
-            Self::Reference(source, argument) => FuncCall::builder(source)
-                .arg(string(argument))
-                .build()
-                .into(),
-            Self::NomadVar(path, key) => FuncCall::builder("nomad_var")
-                .arg(string(path))
-                .arg(string(key))
-                .build()
-                .into(),
+            Self::Reference(source, argument) => {
+                FuncCall::builder(source).arg(string(argument)).build().into()
+            }
+            Self::NomadVar(path, key) => {
+                FuncCall::builder("nomad_var").arg(string(path)).arg(string(key)).build().into()
+            }
         }
     }
 }
@@ -205,27 +193,15 @@ impl MapValue<'_> {
 /// Returns the fields that are maps of texts or of secret references.
 fn maps(request: &UnresolvedRequest) -> Vec<(&'static str, BTreeMap<&str, MapValue<'_>>)> {
     let secrets = request.secrets.as_ref().map(|secrets| {
-        let pairs = secrets
-            .iter()
-            .map(|(key, from)| (key, MapValue::from(from)));
+        let pairs = secrets.iter().map(|(key, from)| (key, MapValue::from(from)));
         pairs.collect()
     });
     let [parameters, context] = [&request.parameters, &request.context].map(|map| {
-        let pairs = map
-            .as_ref()?
-            .iter()
-            .map(|(key, value)| (key.as_str(), MapValue::Text(value)));
+        let pairs = map.as_ref()?.iter().map(|(key, value)| (key.as_str(), MapValue::Text(value)));
         Some(pairs.collect())
     });
-    let fields = [
-        ("secrets", secrets),
-        ("parameters", parameters),
-        ("context", context),
-    ];
-    fields
-        .into_iter()
-        .filter_map(|(key, map)| map.map(|map| (key, map)))
-        .collect()
+    let fields = [("secrets", secrets), ("parameters", parameters), ("context", context)];
+    fields.into_iter().filter_map(|(key, map)| map.map(|map| (key, map))).collect()
 }
 
 fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) -> Value {
@@ -259,10 +235,9 @@ fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) 
     }
     if let Some(request) = &request.topology_request {
         let mut block = Map::new();
-        for (key, topologies) in [
-            ("required", &request.required),
-            ("preferred", &request.preferred),
-        ] {
+        for (key, topologies) in
+            [("required", &request.required), ("preferred", &request.preferred)]
+        {
             if !topologies.is_empty() {
                 block.insert(key.to_owned(), encode_topologies(topologies));
             }
@@ -271,9 +246,7 @@ fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) 
     }
     for (key, map) in maps(request) {
         let pairs = map.into_iter();
-        let object: Map<_, _> = pairs
-            .map(|(key, entry)| (key.to_owned(), entry.json()))
-            .collect();
+        let object: Map<_, _> = pairs.map(|(key, entry)| (key.to_owned(), entry.json())).collect();
         document.insert(key.to_owned(), object.into());
     }
     if volume.is_unknown(HiddenField::Secrets) {
@@ -290,9 +263,7 @@ pub(super) fn json_topologies(topologies: &[Topology]) -> Value {
 }
 
 pub(super) fn yaml_topologies(topologies: &[Topology]) -> Value {
-    let segments = topologies
-        .iter()
-        .map(|topology| json!({ "segments": topology.segments }));
+    let segments = topologies.iter().map(|topology| json!({ "segments": topology.segments }));
     segments.collect()
 }
 
@@ -357,22 +328,13 @@ fn hcl_set(set: Option<&SetName>) -> String {
 /// Returns a volume as a block with that label, or as a flat file, with its comments above.
 fn hcl_volume(volume: &WritableSpec, label: Option<&str>) -> String {
     let comments = volume.comments.iter();
-    let comments: String = comments
-        .map(|comment| format!("# {}\n", one_line(comment)))
-        .collect();
+    let comments: String = comments.map(|comment| format!("# {}\n", one_line(comment))).collect();
     // Blank lines separate the structures of a volume, but not those within its blocks.
-    let paragraphs: Vec<_> = hcl_fields(volume, label)
-        .into_iter()
-        .map(format_body)
-        .collect();
+    let paragraphs: Vec<_> = hcl_fields(volume, label).into_iter().map(format_body).collect();
     let fields = paragraphs.join("\n");
     match label {
         None => comments + &fields,
-        Some(label) => format!(
-            "{comments}volume {} {{\n{}}}\n",
-            quoted(label),
-            indented(&fields)
-        ),
+        Some(label) => format!("{comments}volume {} {{\n{}}}\n", quoted(label), indented(&fields)),
     }
 }
 
@@ -389,18 +351,12 @@ fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>>
     for capability in &request.capabilities {
         let modes = attributes([
             ("access_mode", string(capability.access_mode.as_str())),
-            (
-                "attachment_mode",
-                string(capability.attachment_mode.as_str()),
-            ),
+            ("attachment_mode", string(capability.attachment_mode.as_str())),
         ]);
         blocks.push(block("capability", modes));
     }
     if let Some(options) = &request.mount_options {
-        blocks.push(hcl_mount_options(
-            options,
-            volume.is_unknown(HiddenField::MountFlags),
-        ));
+        blocks.push(hcl_mount_options(options, volume.is_unknown(HiddenField::MountFlags)));
     }
     if let Some(request) = &request.topology_request {
         let required = hcl_topologies("required", &request.required);
@@ -450,10 +406,7 @@ fn block(name: &str, body: Vec<Structure>) -> Structure {
 
 /// Returns attributes with aligned values. hcl-rs aligns nothing, so the keys are padded.
 fn attributes<'t>(pairs: impl IntoIterator<Item = (&'t str, Expression)>) -> Vec<Structure> {
-    let pairs: Vec<_> = pairs
-        .into_iter()
-        .map(|(text, value)| (key(text), value))
-        .collect();
+    let pairs: Vec<_> = pairs.into_iter().map(|(text, value)| (key(text), value)).collect();
     let lengths = pairs.iter().map(|(key, _)| key.chars().count());
     let width = lengths.max().unwrap_or_default();
     let attribute = |(key, value)| {

@@ -58,11 +58,7 @@ pub(super) fn not_hcl2(text: &str) -> Option<ParseError> {
     {
         let part = line + part.start..line + part.end;
         let (message, help) = malformed_words(&text[part.clone()]);
-        return Some(
-            ParseError::syntax(part, message)
-                .label("not a reference")
-                .help(help),
-        );
+        return Some(ParseError::syntax(part, message).label("not a reference").help(help));
     }
     let message = "a job file is HCL2, which does not accept this";
     let problem = ParseError::syntax(range, message).label(expected(error.message()));
@@ -81,14 +77,8 @@ pub(crate) fn malformed_reference(part: &str, span: Span) -> Diagnostic {
 
 fn malformed_words(part: &str) -> (&'static str, &'static str) {
     match part.starts_with('%') {
-        true => (
-            "`%{` starts no valid directive",
-            "write `%%{` for a literal `%{`",
-        ),
-        false => (
-            "`${` starts no valid reference",
-            "write `$${` for a literal `${`",
-        ),
+        true => ("`%{` starts no valid directive", "write `%%{` for a literal `%{`"),
+        false => ("`${` starts no valid reference", "write `$${` for a literal `${`"),
     }
 }
 
@@ -188,10 +178,7 @@ impl HclReader<'_> {
             return scalar(ScalarKind::Text, text);
         }
         match expression {
-            Expression::Null(_) => Node {
-                value: Value::Null,
-                span,
-            },
+            Expression::Null(_) => Node { value: Value::Null, span },
             Expression::Bool(value) => scalar(ScalarKind::Boolean, value.value().to_string()),
             Expression::Number(value) => scalar(ScalarKind::Number, value.value().to_string()),
             Expression::String(value) => scalar(ScalarKind::Text, value.value().clone()),
@@ -222,10 +209,7 @@ impl HclReader<'_> {
             Expression::Variable(word)
                 if word.as_str() == UNKNOWN && self.dialect == Dialect::Specification =>
             {
-                Node {
-                    value: Value::Unknown,
-                    span,
-                }
+                Node { value: Value::Unknown, span }
             }
             Expression::Variable(_) => self.bare_word(span),
             Expression::Traversal(_) => match self.dialect {
@@ -299,10 +283,7 @@ impl HclReader<'_> {
         let count = source.argument_count();
         let is_complete = |texts: &Vec<_>| texts.len() == count && !call.args.expand_final();
         if let Some(arguments) = texts.filter(is_complete) {
-            return Node {
-                value: Value::Reference(SecretReference { source, arguments }),
-                span,
-            };
+            return Node { value: Value::Reference(SecretReference { source, arguments }), span };
         }
         let (texts, example) = match count {
             1 => ("one text", "\"…\""),
@@ -310,8 +291,7 @@ impl HclReader<'_> {
         };
         let message = format!("`{name}` requires {texts} in double quotes, without `${{…}}`");
         let diagnostic = Diagnostic::error(Code::SpecExpression, message);
-        self.diagnostics
-            .push(diagnostic.label(span, format!("write `{name}({example})`")));
+        self.diagnostics.push(diagnostic.label(span, format!("write `{name}({example})`")));
         Node::invalid(span)
     }
 
@@ -339,12 +319,9 @@ impl HclReader<'_> {
             Dialect::Job => Code::JobExpression,
         };
         self.diagnostics.push(
-            Diagnostic::error(
-                code,
-                "cannot evaluate a variable: expressions are not supported",
-            )
-            .label(span, "a variable, or text without quotes")
-            .help("put text in double quotes"),
+            Diagnostic::error(code, "cannot evaluate a variable: expressions are not supported")
+                .label(span, "a variable, or text without quotes")
+                .help("put text in double quotes"),
         );
         Node::invalid(span)
     }
@@ -417,10 +394,7 @@ mod tests {
         ] {
             let text = format!("{item}\nnext = \"x\"\n");
             let parsed = read(&text, source(), HclVersion::Hcl1);
-            assert!(
-                hcl_edit::parser::parse_body(&text).is_ok(),
-                "not HCL2: {item}"
-            );
+            assert!(hcl_edit::parser::parse_body(&text).is_ok(), "not HCL2: {item}");
             let keys = parsed.map(|parsed| parsed.body.entries.len());
             assert_eq!(keys, Ok(2), "{item}");
         }

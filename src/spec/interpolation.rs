@@ -135,11 +135,7 @@ fn reference_part(reference: &Traversal) -> Option<&'static str> {
         | TraversalOperator::AttrSplat(_)
         | TraversalOperator::FullSplat(_) => false,
     };
-    if !reference
-        .operators
-        .iter()
-        .all(|operator| is_plain(operator.value()))
-    {
+    if !reference.operators.iter().all(|operator| is_plain(operator.value())) {
         return Some("a reference with an expression");
     }
     root_part(root.as_str())
@@ -169,10 +165,7 @@ mod tests {
         ] {
             assert_eq!(runtime_text(text).as_deref(), Ok(text), "{text}");
         }
-        assert_eq!(
-            runtime_text("$${HOME} %%{x}").as_deref(),
-            Ok("${HOME} %{x}")
-        );
+        assert_eq!(runtime_text("$${HOME} %%{x}").as_deref(), Ok("${HOME} %{x}"));
     }
 
     #[test]

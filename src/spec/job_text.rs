@@ -92,11 +92,7 @@ fn read<'a>(
         Syntax::Json => vec![json::parse(text, source, diagnostics)?],
         Syntax::Yaml => yaml::parse(text, source, diagnostics)?,
     };
-    Ok(JobText {
-        documents,
-        syntax,
-        expressions,
-    })
+    Ok(JobText { documents, syntax, expressions })
 }
 
 /// Calls `hide` for every value under a key `env`, in any case.
@@ -177,10 +173,7 @@ mod tests {
         for (text, syntax) in [
             (hcl.to_owned(), Syntax::Hcl),
             (hcl.replace("password", "= password"), Syntax::Hcl),
-            (
-                "{\"Job\": {\"Env\": {\"DSN\": \"hunter2\"}}}".into(),
-                Syntax::Json,
-            ),
+            ("{\"Job\": {\"Env\": {\"DSN\": \"hunter2\"}}}".into(), Syntax::Json),
             ("job:\n  env:\n    DSN: hunter2\n".into(), Syntax::Yaml),
             ("job:\n  env:\n    DSN: #hunter2\n".into(), Syntax::Yaml),
             ("job:\n  env:\n    DSN: hunter2\n x: [".into(), Syntax::Yaml),

@@ -18,14 +18,8 @@ pub(super) fn parse<'a>(
     source: SourceId,
     diagnostics: &mut Diagnostics,
 ) -> Result<Object<'a>, ParseError> {
-    let mut parser = Parser {
-        text,
-        source,
-        at: 0,
-        depth: 0,
-        budget: ValueBudget::default(),
-        diagnostics,
-    };
+    let mut parser =
+        Parser { text, source, at: 0, depth: 0, budget: ValueBudget::default(), diagnostics };
     if parser.peek() != Some(b'{') {
         let here = parser.here();
         return Err(ParseError::syntax(
@@ -37,10 +31,7 @@ pub(super) fn parse<'a>(
     let node = parser.object()?;
     if parser.peek().is_some() {
         let here = parser.here();
-        return Err(ParseError::syntax(
-            here,
-            "unexpected text after the specification",
-        ));
+        return Err(ParseError::syntax(here, "unexpected text after the specification"));
     }
     match node.value {
         Value::Object(object) => Ok(object),
@@ -104,10 +95,7 @@ impl<'a> Parser<'a, '_> {
             }
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'a'..=b'z' | b'A'..=b'Z') => self.word(),
-            Some(b'\'') => Err(ParseError::syntax(
-                self.here(),
-                "JSON requires double quotes",
-            )),
+            Some(b'\'') => Err(ParseError::syntax(self.here(), "JSON requires double quotes")),
             Some(_) => Err(ParseError::syntax(self.here(), "expected a value")),
             None => Err(self.ended()),
         }
@@ -156,11 +144,10 @@ impl<'a> Parser<'a, '_> {
                 Some(b',') => self.comma(b'}'),
                 Some(b'}') => {}
                 Some(_) => {
-                    return Err(
-                        ParseError::syntax(self.here(), "a comma is missing before this").help(
+                    return Err(ParseError::syntax(self.here(), "a comma is missing before this")
+                        .help(
                             "add a comma: Nomad would ignore everything up to the closing brace",
-                        ),
-                    );
+                        ));
                 }
                 None => return Err(never_closed(open, "brace")),
             }
@@ -174,10 +161,7 @@ impl<'a> Parser<'a, '_> {
         match self.peek() {
             Some(b':') => self.at += 1,
             Some(_) => {
-                return Err(ParseError::syntax(
-                    self.here(),
-                    "expected `:` after the key",
-                ));
+                return Err(ParseError::syntax(self.here(), "expected `:` after the key"));
             }
             None => return Err(self.ended()),
         }
@@ -230,17 +214,12 @@ impl<'a> Parser<'a, '_> {
 
     fn word(&mut self) -> Result<Node<'a>, ParseError> {
         let rest = &self.text[self.at..];
-        let length = rest
-            .find(|c: char| !c.is_alphanumeric() && c != '_')
-            .unwrap_or(rest.len());
+        let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
         let range = self.at..self.at + length;
         self.at = range.end;
         let span = self.span(range.clone());
         match &rest[..length] {
-            "null" => Ok(Node {
-                value: Value::Null,
-                span,
-            }),
+            "null" => Ok(Node { value: Value::Null, span }),
             word @ ("true" | "false") => Ok(Node::scalar(ScalarKind::Boolean, word, span)),
             word => {
                 let problem = ParseError::syntax(range, "text requires double quotes");
@@ -274,9 +253,7 @@ impl<'a> Parser<'a, '_> {
         let open = self.at;
         let inner = open + 1;
         let rest = &self.text[inner..];
-        let plain = rest
-            .find(|c: char| c == '"' || c == '\\' || c < ' ')
-            .unwrap_or(rest.len());
+        let plain = rest.find(|c: char| c == '"' || c == '\\' || c < ' ').unwrap_or(rest.len());
         if rest[plain..].starts_with('"') {
             self.at = inner + plain + 1;
             return Ok((Cow::Borrowed(&rest[..plain]), open..self.at));

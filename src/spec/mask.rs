@@ -45,9 +45,7 @@ pub(super) fn has_sensitive_key(object: &Object<'_>) -> bool {
     let mut entries = object.entries.iter().chain(&object.duplicates);
     entries.any(|entry| {
         let mut found = is_sensitive(&entry.key.text);
-        entry
-            .value
-            .for_each_object(&mut |inner| found = found || has_sensitive_key(inner));
+        entry.value.for_each_object(&mut |inner| found = found || has_sensitive_key(inner));
         found
     })
 }
@@ -62,9 +60,7 @@ pub(super) fn may_be_sensitive(word: &str) -> bool {
     let short = word.len() <= 16 && word.is_ascii();
     let word = word.to_ascii_lowercase();
     is_sensitive(&word)
-        || ["flag", "secr", "cret"]
-            .iter()
-            .any(|rest| word.contains(rest))
+        || ["flag", "secr", "cret"].iter().any(|rest| word.contains(rest))
         || short && closest_match(&word, ["secrets", "mount_flags"]).is_some()
 }
 
@@ -78,9 +74,7 @@ pub(super) fn for_each_secret(object: &Object<'_>, hide: &mut impl FnMut(Span)) 
                 entry.value.for_each_key(hide);
             }
         } else {
-            entry
-                .value
-                .for_each_object(&mut |object| for_each_secret(object, hide));
+            entry.value.for_each_object(&mut |object| for_each_secret(object, hide));
         }
     }
 }

@@ -16,10 +16,7 @@ pub(super) fn secret_comments(
     documents: &[Object<'_>],
     is_sensitive: impl Fn(&str) -> bool,
 ) -> Vec<Range<usize>> {
-    let mut tokens = Tokens {
-        found: vec![],
-        is_sensitive,
-    };
+    let mut tokens = Tokens { found: vec![], is_sensitive };
     for document in documents {
         tokens.object(document, false);
     }

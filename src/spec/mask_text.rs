@@ -180,12 +180,7 @@ fn starts_with_key(line: &str, syntax: Syntax) -> bool {
     let length = bare.find(|c| !is_word(c)).unwrap_or(bare.len());
     let rest = bare[length..].trim_start_matches(['"', '\'']).trim_start();
     let follows = match syntax {
-        Syntax::Hcl => {
-            rest == "{"
-                || rest
-                    .strip_prefix('=')
-                    .is_some_and(|value| !value.is_empty())
-        }
+        Syntax::Hcl => rest == "{" || rest.strip_prefix('=').is_some_and(|value| !value.is_empty()),
         Syntax::Yaml => rest == ":" || rest.starts_with(": "),
         Syntax::Json => line.starts_with('"') && rest.starts_with(':'),
     };

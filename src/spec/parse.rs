@@ -102,11 +102,7 @@ fn parse_shown(
         mask::for_each_secret(document, &mut |span| secrets.push(span));
     }
     let comments = mask_comments::secret_comments(&text, syntax, &documents, mask::is_sensitive);
-    secrets.extend(
-        comments
-            .into_iter()
-            .map(|range| SourceMap::span(source, range)),
-    );
+    secrets.extend(comments.into_iter().map(|range| SourceMap::span(source, range)));
     let whole = Document {
         has_secrets: documents.iter().any(mask::has_sensitive_key),
         text: &text,
@@ -118,10 +114,7 @@ fn parse_shown(
     secrets.extend(decoded.doubtful);
     secrets.sort_unstable();
     secrets.into_iter().for_each(|span| sources.hide(span));
-    Parsed {
-        volumes: decoded.volumes,
-        sets: decoded.sets,
-    }
+    Parsed { volumes: decoded.volumes, sets: decoded.sets }
 }
 
 /// Returns what to hide in a text that does not parse: all of it if it is too much to search.

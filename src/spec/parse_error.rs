@@ -30,28 +30,15 @@ impl ParseError {
     }
 
     pub(super) fn too_deep(range: Range<usize>) -> Self {
-        let message = format!(
-            "blocks and lists are nested more than {} levels deep",
-            super::tree::MAX_DEPTH
-        );
-        Self {
-            code: Code::SpecTooDeep,
-            is_conclusive: true,
-            ..Self::syntax(range, message)
-        }
+        let message =
+            format!("blocks and lists are nested more than {} levels deep", super::tree::MAX_DEPTH);
+        Self { code: Code::SpecTooDeep, is_conclusive: true, ..Self::syntax(range, message) }
     }
 
     pub(super) fn too_many_values(range: Range<usize>) -> Self {
-        let message = format!(
-            "the file has more than {} values and keys",
-            super::tree::MAX_VALUES
-        );
-        Self {
-            code: Code::SpecTooManyValues,
-            is_conclusive: true,
-            ..Self::syntax(range, message)
-        }
-        .help(Code::SpecTooManyValues.advice())
+        let message = format!("the file has more than {} values and keys", super::tree::MAX_VALUES);
+        Self { code: Code::SpecTooManyValues, is_conclusive: true, ..Self::syntax(range, message) }
+            .help(Code::SpecTooManyValues.advice())
     }
 
     pub(super) fn certain(mut self) -> Self {

@@ -131,11 +131,7 @@ impl PluginReport<'_> {
 
     fn modes(&self) -> Section {
         let names = |modes: &[AccessMode]| {
-            modes
-                .iter()
-                .map(|mode| mode.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
+            modes.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(", ")
         };
         let (single, multi) = AccessMode::ALL.split_at(2);
         let capability = json!({ "capability": [{
@@ -168,9 +164,7 @@ impl PluginReport<'_> {
         let constrained = nodes.filter(|instance| instance.requires_topologies);
         let topologies =
             constrained.filter_map(|instance| instance.node.as_ref()?.accessible_topology.as_ref());
-        topologies
-            .filter(|topology| !topology.segments.is_empty())
-            .collect()
+        topologies.filter(|topology| !topology.segments.is_empty()).collect()
     }
 
     /// Returns whether every one of several nodes has a topology of its own.
@@ -207,16 +201,12 @@ impl PluginReport<'_> {
     }
 
     fn content_sources(&self) -> Vec<Section> {
-        let snapshot = self
-            .controller_can(|can| can.create_delete_snapshot)
-            .then(|| {
-                example(
-                    vec![
-                        "To restore a snapshot, set the provider's ID of the snapshot:".to_owned(),
-                    ],
-                    json!({ "snapshot_id": "snapshot-id" }),
-                )
-            });
+        let snapshot = self.controller_can(|can| can.create_delete_snapshot).then(|| {
+            example(
+                vec!["To restore a snapshot, set the provider's ID of the snapshot:".to_owned()],
+                json!({ "snapshot_id": "snapshot-id" }),
+            )
+        });
         let clone = self.controller_can(|can| can.clone_volume).then(|| {
             example(
                 vec!["To clone a volume, set its external ID:".to_owned()],
@@ -253,18 +243,11 @@ fn fields(comments: Vec<String>, fields: Value) -> Section {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    Section {
-        comments,
-        fields,
-        is_example: false,
-    }
+    Section { comments, fields, is_example: false }
 }
 
 fn example(comments: Vec<String>, example: Value) -> Section {
-    Section {
-        is_example: true,
-        ..fields(comments, example)
-    }
+    Section { is_example: true, ..fields(comments, example) }
 }
 
 #[cfg(test)]

@@ -74,15 +74,7 @@ const fn field(
     default: &'static str,
     doc: &'static str,
 ) -> Field {
-    Field {
-        key,
-        api,
-        kind,
-        mutability,
-        default,
-        place: FieldPlacement::Anywhere,
-        doc,
-    }
+    Field { key, api, kind, mutability, default, place: FieldPlacement::Anywhere, doc }
 }
 
 /// The fields of a volume.
@@ -224,9 +216,7 @@ pub(super) const SERVER_FIELDS: &[&str] = &[
 
 /// Returns the field of a key, in any case: Nomad ignores case at the top level.
 pub(super) fn volume_field(key: &str) -> Option<&'static Field> {
-    VOLUME
-        .iter()
-        .find(|field| field.key.eq_ignore_ascii_case(key))
+    VOLUME.iter().find(|field| field.key.eq_ignore_ascii_case(key))
 }
 
 /// Returns whether a specification may have this key, in this exact spelling.

@@ -20,11 +20,8 @@ use nomad_csi_model::{
 };
 
 /// The types of volume resources.
-const RESOURCE_TYPES: [&str; 3] = [
-    "nomad_csi_volume",
-    "nomad_csi_volume_registration",
-    "nomad_volume",
-];
+const RESOURCE_TYPES: [&str; 3] =
+    ["nomad_csi_volume", "nomad_csi_volume_registration", "nomad_volume"];
 
 /// The volumes of a state.
 #[derive(Debug, Default)]
@@ -51,17 +48,10 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
         )
     })?;
     if version.version != 4 {
-        return Err(format!(
-            "unsupported version {}: expected 4",
-            version.version
-        ));
+        return Err(format!("unsupported version {}: expected 4", version.version));
     }
     let state: State = serde_json::from_str(text).map_err(|error| {
-        format!(
-            "unexpected content (line {}, column {})",
-            error.line(),
-            error.column()
-        )
+        format!("unexpected content (line {}, column {})", error.line(), error.column())
     })?;
     let mut found = TerraformVolumes::default();
     let volumes = state.resources.into_iter();
@@ -80,18 +70,15 @@ pub fn read_terraform_state(text: &str) -> Result<TerraformVolumes, String> {
         let creates = resource.kind == "nomad_csi_volume";
         let volumes = resource.instances.into_iter().map(|one| one.attributes);
         let volumes = volumes.filter(Attributes::is_csi);
-        let written: Result<Vec<WritableSpec>, String> = volumes
-            .map(|attributes| attributes.into_spec(&address, creates))
-            .collect();
+        let written: Result<Vec<WritableSpec>, String> =
+            volumes.map(|attributes| attributes.into_spec(&address, creates)).collect();
         match written {
             Ok(volumes) if volumes.is_empty() => {}
             Ok(volumes) => {
                 found.volumes.extend(volumes);
                 found.addresses.insert(address);
             }
-            Err(why) => found
-                .problems
-                .push(format!("cannot import `{address}`: {why}")),
+            Err(why) => found.problems.push(format!("cannot import `{address}`: {why}")),
         }
     }
     Ok(found)
@@ -352,11 +339,7 @@ impl Attributes {
             context: pairs(self.context),
             share: false,
         };
-        let request = if registers && !creates {
-            request
-        } else {
-            request.for_create()
-        };
+        let request = if registers && !creates { request } else { request.for_create() };
         Ok(WritableSpec {
             request,
             comments: comments(address, &unknown),
@@ -373,9 +356,7 @@ fn comments(address: &str, unknown: &BTreeSet<HiddenField>) -> Vec<String> {
         HiddenField::Secrets => secrets.to_owned(),
         HiddenField::MountFlags => flags.to_owned(),
     });
-    std::iter::once(format!("from {address}"))
-        .chain(dropped)
-        .collect()
+    std::iter::once(format!("from {address}")).chain(dropped).collect()
 }
 
 fn size(size: Option<Text>) -> Result<Bytes, String> {
@@ -397,17 +378,11 @@ fn capabilities_of_one(mode: CapabilityAttributes) -> Result<Vec<Capability>, St
     let (Some(access), Some(attachment)) = (access, attachment) else {
         return Ok(vec![]);
     };
-    let parsed = (
-        AccessMode::parse(&access),
-        AttachmentMode::parse(&attachment),
-    );
+    let parsed = (AccessMode::parse(&access), AttachmentMode::parse(&attachment));
     let (Some(access_mode), Some(attachment_mode)) = parsed else {
         return Err(format!("invalid capability `{access}`, `{attachment}`"));
     };
-    Ok(vec![Capability {
-        access_mode,
-        attachment_mode,
-    }])
+    Ok(vec![Capability { access_mode, attachment_mode }])
 }
 
 /// Returns the options, and whether their flags may contain passwords.
@@ -419,9 +394,7 @@ fn mount_options(options: Vec<MountAttributes>) -> (Option<MountOptions>, bool) 
     let flags: Vec<String> = flags.filter_map(|flag| text(Some(flag))).collect();
     let secret = |flag: &String| {
         let flag = flag.to_lowercase();
-        ["pass", "secret", "cred", "key", "token"]
-            .iter()
-            .any(|word| flag.contains(word))
+        ["pass", "secret", "cred", "key", "token"].iter().any(|word| flag.contains(word))
     };
     let hidden = flags.iter().any(secret);
     let options = MountOptions {
@@ -440,10 +413,8 @@ fn topology_request(requests: Vec<TopologyAttributes>) -> Option<TopologyRequest
         let segments = segments.filter(|segments| !segments.is_empty());
         segments.map(|segments| Topology { segments }).collect()
     };
-    let request = TopologyRequest {
-        required: list(request.required),
-        preferred: list(request.preferred),
-    };
+    let request =
+        TopologyRequest { required: list(request.required), preferred: list(request.preferred) };
     let is_empty = request.required.is_empty() && request.preferred.is_empty();
     (!is_empty).then_some(request)
 }
@@ -486,11 +457,7 @@ mod tests {
                 "instances": [{"attributes": {"volume_id": "db", "plugin_id": "ebs0"}}],
             }]});
             let found = read_terraform_state(&state.to_string()).unwrap();
-            let counts = (
-                found.addresses.len(),
-                found.volumes.len(),
-                found.problems.len(),
-            );
+            let counts = (found.addresses.len(), found.volumes.len(), found.problems.len());
             let expected = if is_accepted { (1, 1, 0) } else { (0, 0, 1) };
             assert_eq!(counts, expected, "{module:?} {name:?}");
             let blocks = removed_blocks(&found.addresses);

@@ -162,10 +162,7 @@ pub(crate) struct SpannedText<'a> {
 impl<'a> Node<'a> {
     pub(super) fn scalar(kind: ScalarKind, text: impl Into<Cow<'a, str>>, span: Span) -> Self {
         let text = text.into();
-        Self {
-            value: Value::Scalar(Scalar { kind, text }),
-            span,
-        }
+        Self { value: Value::Scalar(Scalar { kind, text }), span }
     }
 
     pub(super) fn text(text: impl Into<Cow<'a, str>>, span: Span) -> Self {
@@ -180,10 +177,7 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn invalid(span: Span) -> Self {
-        Self {
-            value: Value::Invalid,
-            span,
-        }
+        Self { value: Value::Invalid, span }
     }
 
     pub(crate) fn is_object(&self) -> bool {
@@ -357,10 +351,7 @@ impl<'a> Object<'a> {
             inner => self.entries.push(Entry {
                 key,
                 labels,
-                value: Node {
-                    value: inner,
-                    span: value.span,
-                },
+                value: Node { value: inner, span: value.span },
             }),
         }
     }
@@ -390,19 +381,11 @@ impl PartialEq for Object<'_> {
     fn eq(&self, other: &Self) -> bool {
         let same = |a: &Entry<'_>, b: &Entry<'_>| {
             let labels = |entry: &Entry<'_>| -> Vec<String> {
-                entry
-                    .labels
-                    .iter()
-                    .map(|label| label.text.to_string())
-                    .collect()
+                entry.labels.iter().map(|label| label.text.to_string()).collect()
             };
             a.key.text == b.key.text && labels(a) == labels(b) && a.value == b.value
         };
         self.entries.len() == other.entries.len()
-            && self
-                .entries
-                .iter()
-                .zip(&other.entries)
-                .all(|(a, b)| same(a, b))
+            && self.entries.iter().zip(&other.entries).all(|(a, b)| same(a, b))
     }
 }

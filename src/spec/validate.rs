@@ -44,14 +44,12 @@ struct Rules<'s> {
 impl Rules<'_> {
     fn error(&mut self, code: Code, message: String, field: &str, label: &str) {
         let span = self.spec.field_span(field);
-        self.diagnostics
-            .push(Diagnostic::error(code, message).label(span, label));
+        self.diagnostics.push(Diagnostic::error(code, message).label(span, label));
     }
 
     fn warning(&mut self, code: Code, message: String, field: &str, label: &str) {
         let span = self.spec.field_span(field);
-        self.diagnostics
-            .push(Diagnostic::warning(code, message).label(span, label));
+        self.diagnostics.push(Diagnostic::warning(code, message).label(span, label));
     }
 
     /// Returns the volume's name in messages.
@@ -69,11 +67,7 @@ impl Rules<'_> {
     fn names(&mut self) {
         let request = &self.spec.request;
         let id_is_given = !request.id.as_str().is_empty() || self.is_given("id");
-        if let Some(problem) = request
-            .id
-            .problem_in_specification()
-            .filter(|_| id_is_given)
-        {
+        if let Some(problem) = request.id.problem_in_specification().filter(|_| id_is_given) {
             let message = format!("invalid volume ID `{}`: {problem}", request.id);
             self.error(Code::SpecVolumeId, message, "id", "");
         }
@@ -85,12 +79,7 @@ impl Rules<'_> {
         let length = request.name.as_deref().map_or(0, str::len);
         if length > MAX_TEXT {
             let message = format!("the name of {} is too long: {length} bytes", self.volume());
-            self.error(
-                Code::SpecNameTooLong,
-                message,
-                "name",
-                "CSI allows 128 bytes",
-            );
+            self.error(Code::SpecNameTooLong, message, "name", "CSI allows 128 bytes");
         }
     }
 
@@ -112,9 +101,9 @@ impl Rules<'_> {
             ),
         };
         let warning = Diagnostic::warning(Code::SpecLiteralSecret, message);
-        let warning = literal.iter().fold(warning, |warning, key| {
-            warning.label(self.spec.secret_span(key), "")
-        });
+        let warning = literal
+            .iter()
+            .fold(warning, |warning, key| warning.label(self.spec.secret_span(key), ""));
         let help =
             "use `env(…)`, `file(…)` or `nomad_var(…)`; `nomad-csi explain secrets` describes them";
         self.diagnostics.push(warning.help(help));
@@ -132,10 +121,7 @@ impl Rules<'_> {
             return;
         }
         for (at, capability) in capabilities.iter().enumerate() {
-            if let Some(first) = capabilities[..at]
-                .iter()
-                .position(|other| other == capability)
-            {
+            if let Some(first) = capabilities[..at].iter().position(|other| other == capability) {
                 let message = format!("duplicate capability `{capability}`");
                 let place = |at: usize| spec.capability_spans.get(at).copied().unwrap_or(spec.span);
                 let diagnostic = Diagnostic::error(Code::SpecDuplicateCapability, message)
@@ -155,20 +141,10 @@ impl Rules<'_> {
     fn mount_options(&mut self) {
         let request = &self.spec.request;
         let is_block = |mode| mode == AttachmentMode::BlockDevice;
-        let only_block = request
-            .capabilities
-            .iter()
-            .all(|one| is_block(one.attachment_mode));
-        if only_block
-            && request
-                .mount_options
-                .as_ref()
-                .is_some_and(|options| !options.is_empty())
-        {
-            let message = format!(
-                "{} is a block device, which cannot have mount options",
-                self.volume()
-            );
+        let only_block = request.capabilities.iter().all(|one| is_block(one.attachment_mode));
+        if only_block && request.mount_options.as_ref().is_some_and(|options| !options.is_empty()) {
+            let message =
+                format!("{} is a block device, which cannot have mount options", self.volume());
             let label = "remove the mount options";
             self.error(Code::SpecBlockMountOptions, message, "mount_options", label);
         }
@@ -300,9 +276,7 @@ pub fn single_set<'s>(
 
 fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<NamespacedId, Span> = HashMap::with_capacity(specs.len());
-    let named = specs
-        .iter()
-        .filter(|spec| !spec.request.id.as_str().is_empty());
+    let named = specs.iter().filter(|spec| !spec.request.id.as_str().is_empty());
     for spec in named {
         let place = spec.field_span("id");
         let first = *seen.entry(spec.key()).or_insert(place);
@@ -327,18 +301,13 @@ pub fn second_registrations(specs: &[VolumeSpec], share: &[String], diagnostics:
         let Some(external_id) = &spec.request.external_id else {
             continue;
         };
-        let first = *seen
-            .entry((&spec.request.plugin_id, external_id))
-            .or_insert(spec);
+        let first = *seen.entry((&spec.request.plugin_id, external_id)).or_insert(spec);
         let key = spec.key();
         if first.key() == key || share.iter().any(|name| key.is_named(name)) {
             continue;
         }
-        let message = format!(
-            "volume {} has the same data as volume {}",
-            key.quoted(),
-            first.key().quoted()
-        );
+        let message =
+            format!("volume {} has the same data as volume {}", key.quoted(), first.key().quoted());
         let problem = Diagnostic::error(Code::VolumeShared, message)
             .label(spec.field_span("external_id"), "the same external ID again")
             .label(first.field_span("external_id"), "first here")

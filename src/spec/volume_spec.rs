@@ -93,11 +93,7 @@ impl VolumeSpec {
     /// Returns the request to send for that purpose.
     pub fn request_for(&self, purpose: Purpose) -> UnresolvedRequest {
         let request = self.request.clone();
-        if purpose.creates(self) {
-            request.for_create()
-        } else {
-            request
-        }
+        if purpose.creates(self) { request.for_create() } else { request }
     }
 }
 

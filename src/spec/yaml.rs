@@ -137,9 +137,7 @@ impl<'a> Loader<'a, '_> {
             | ErrorKind::TabInBlockIndentation
             | ErrorKind::TabInPlainScalar
             | ErrorKind::TabNotAllowed => {
-                let tab = self.text[at..]
-                    .find('\t')
-                    .map_or(range, |tab| at + tab..at + tab + 1);
+                let tab = self.text[at..].find('\t').map_or(range, |tab| at + tab..at + tab + 1);
                 ParseError::syntax(tab, "tab in the indentation: YAML requires spaces")
             }
             ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
@@ -193,10 +191,9 @@ impl<'a> Loader<'a, '_> {
         self.count(1, &range)?;
         let (anchor, node) = match event {
             Event::Alias(id) => return self.alias(id, range, depth),
-            Event::Scalar(text, style, anchor, tag) => (
-                anchor,
-                self.scalar(text, style, tag.as_deref(), range.clone())?,
-            ),
+            Event::Scalar(text, style, anchor, tag) => {
+                (anchor, self.scalar(text, style, tag.as_deref(), range.clone())?)
+            }
             Event::SequenceStart(_, anchor, tag) => {
                 self.structure_tag(tag.as_deref(), &range)?;
                 (anchor, self.sequence(range.clone(), depth)?)
@@ -211,8 +208,7 @@ impl<'a> Loader<'a, '_> {
             let (nodes, depth) = node.size_and_depth();
             self.count(2 * nodes, &range)?;
             let node = node.clone();
-            self.anchors
-                .insert(anchor, AnchoredNode { node, nodes, depth });
+            self.anchors.insert(anchor, AnchoredNode { node, nodes, depth });
         }
         Ok(node)
     }
@@ -224,10 +220,7 @@ impl<'a> Loader<'a, '_> {
         depth: usize,
     ) -> Result<Node<'a>, ParseError> {
         let Some(anchor) = self.anchors.get(&id) else {
-            return Err(ParseError::syntax(
-                range,
-                "this alias refers to a value that contains it",
-            ));
+            return Err(ParseError::syntax(range, "this alias refers to a value that contains it"));
         };
         if depth + anchor.depth > MAX_DEPTH + 1 {
             return Err(ParseError::too_deep(range));
@@ -273,10 +266,7 @@ impl<'a> Loader<'a, '_> {
         let span = self.span(range);
         Ok(match plain_kind(&text) {
             _ if as_text => Node::text(text, span),
-            None => Node {
-                value: Value::Null,
-                span,
-            },
+            None => Node { value: Value::Null, span },
             Some(kind) => Node::scalar(kind, text, span),
         })
     }
@@ -335,20 +325,13 @@ impl<'a> Loader<'a, '_> {
                 }
                 MapEntry::Occupied(first) => {
                     self.duplicate_key(&key, *first.get(), &value);
-                    object.duplicates.push(Entry {
-                        key,
-                        labels: vec![],
-                        value,
-                    });
+                    object.duplicates.push(Entry { key, labels: vec![], value });
                 }
             }
         }
         for (span, value) in merged {
             merge(&mut object, &mut keys, value).map_err(|()| {
-                ParseError::syntax(
-                    span.range(),
-                    "`<<` requires a mapping or a list of mappings",
-                )
+                ParseError::syntax(span.range(), "`<<` requires a mapping or a list of mappings")
             })?;
         }
         let span = self.span(range.start..end.max(range.start));
@@ -364,10 +347,7 @@ impl<'a> Loader<'a, '_> {
         let node = self.node(event, at.clone(), depth + 1)?;
         let span = node.span;
         match node.value {
-            Value::Scalar(scalar) => Ok(SpannedText {
-                text: scalar.text,
-                span,
-            }),
+            Value::Scalar(scalar) => Ok(SpannedText { text: scalar.text, span }),
             Value::Null
             | Value::Invalid
             | Value::Reference(_)
@@ -378,12 +358,10 @@ impl<'a> Loader<'a, '_> {
     }
 
     fn duplicate_key(&mut self, key: &SpannedText<'_>, first: Span, value: &Node<'_>) {
-        let diagnostic = Diagnostic::error(
-            Code::SpecDuplicateField,
-            format!("duplicate field `{}`", key.text),
-        )
-        .label(key.span, "repeated here")
-        .label(first, "first here");
+        let diagnostic =
+            Diagnostic::error(Code::SpecDuplicateField, format!("duplicate field `{}`", key.text))
+                .label(key.span, "repeated here")
+                .label(first, "first here");
         self.diagnostics.push(match value.value {
             Value::Object(_) | Value::List(_) => {
                 diagnostic.help("write one key with a list to repeat a block")
@@ -420,9 +398,7 @@ fn merge<'a>(
             }
             Ok(())
         }
-        Value::List(items) => items
-            .into_iter()
-            .try_for_each(|item| merge(object, keys, item)),
+        Value::List(items) => items.into_iter().try_for_each(|item| merge(object, keys, item)),
         Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {
             Err(())
         }

@@ -81,9 +81,7 @@ fn request_seconds() -> Histogram {
 
 /// From a local disk to one that fails.
 fn write_seconds() -> Histogram {
-    Histogram::new([
-        0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 10.0,
-    ])
+    Histogram::new([0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 10.0])
 }
 
 impl AgentMetrics {
@@ -151,10 +149,7 @@ impl MetricsSource for AgentMetrics {
 }
 
 fn health_labels(plugin: &PluginId, health: &str) -> Labels {
-    vec![
-        ("plugin", plugin.as_str().to_owned()),
-        ("health", health.to_owned()),
-    ]
+    vec![("plugin", plugin.as_str().to_owned()), ("health", health.to_owned())]
 }
 
 fn result(is_done: bool) -> Labels {
@@ -210,10 +205,7 @@ impl Measurements for AgentMetrics {
 }
 
 fn labels(plugin: &PluginId, class: &str) -> Labels {
-    vec![
-        ("plugin", plugin.as_str().to_owned()),
-        ("class", class.to_owned()),
-    ]
+    vec![("plugin", plugin.as_str().to_owned()), ("class", class.to_owned())]
 }
 
 fn gauge(number: usize) -> i64 {
@@ -246,9 +238,7 @@ mod tests {
         let metrics = AgentMetrics::default();
         let shown = || {
             let text = metrics.metrics();
-            let lines = text
-                .lines()
-                .filter(|line| line.starts_with("nomad_csi_volumes{"));
+            let lines = text.lines().filter(|line| line.starts_with("nomad_csi_volumes{"));
             let mut lines: Vec<_> = lines.map(str::to_owned).collect();
             lines.sort();
             lines
@@ -259,11 +249,7 @@ mod tests {
             };
             all.iter().map(one).collect()
         };
-        metrics.volume_health(counts(&[
-            ("a", "ok", 4),
-            ("a", "data_loss", 1),
-            ("b", "ok", 2),
-        ]));
+        metrics.volume_health(counts(&[("a", "ok", 4), ("a", "data_loss", 1), ("b", "ok", 2)]));
         assert_eq!(
             shown(),
             [
@@ -306,10 +292,7 @@ mod tests {
             "nomad_csi_journal_snapshot_seconds_count{result=\"ok\"} 1",
             "# EOF",
         ] {
-            assert!(
-                text.lines().any(|one| one == line),
-                "{line} is not in\n{text}"
-            );
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }
     }
 }

@@ -54,10 +54,7 @@ async fn serve_connection(
     let (status, body) = match route(line.unwrap_or_default()) {
         Reply::Metrics => ("200 OK", text()),
         Reply::NotFound => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
-        Reply::NotAllowed => (
-            "405 Method Not Allowed",
-            "only GET is supported\n".to_owned(),
-        ),
+        Reply::NotAllowed => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -111,10 +108,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let asking = async {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            stream
-                .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-                .await
-                .unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
             let mut response = String::new();
             stream.read_to_string(&mut response).await.unwrap();
             response

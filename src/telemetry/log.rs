@@ -33,10 +33,7 @@ impl LogLevel {
     #[must_use]
     pub fn raised(self, by: u8) -> Self {
         let desired = Self::ALL.iter().skip_while(|level| **level != self);
-        *desired
-            .take(usize::from(by) + 1)
-            .last()
-            .unwrap_or(&Self::Trace)
+        *desired.take(usize::from(by) + 1).last().unwrap_or(&Self::Trace)
     }
 
     /// Returns the filter directives of this level.
@@ -83,13 +80,11 @@ where
 {
     let registry = tracing_subscriber::registry().with(filter(settings)?);
     // A closed output must not end the program.
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .log_internal_errors(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
     let started = match settings.format {
-        LogFormat::Text => registry
-            .with(layer.with_ansi(settings.colours).with_target(false))
-            .try_init(),
+        LogFormat::Text => {
+            registry.with(layer.with_ansi(settings.colours).with_target(false)).try_init()
+        }
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
     if started.is_err() {
@@ -99,10 +94,7 @@ where
 }
 
 fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostics> {
-    let directives = settings
-        .filter
-        .as_deref()
-        .unwrap_or(settings.level.directives());
+    let directives = settings.filter.as_deref().unwrap_or(settings.level.directives());
     EnvFilter::from_str(directives).map_err(|error| {
         Diagnostic::error(Code::LogBadFilter, format!("cannot parse the log filter `{directives}`"))
             .note(error.to_string())
@@ -144,13 +136,9 @@ mod tests {
     fn written(settings: &LogSettings, log: impl Fn()) -> String {
         let lines = Lines::default();
         let sink = lines.clone();
-        let subscriber = tracing_subscriber::registry()
-            .with(filter(settings).unwrap())
-            .with(
-                tracing_subscriber::fmt::layer()
-                    .with_writer(move || sink.clone())
-                    .with_ansi(false),
-            );
+        let subscriber = tracing_subscriber::registry().with(filter(settings).unwrap()).with(
+            tracing_subscriber::fmt::layer().with_writer(move || sink.clone()).with_ansi(false),
+        );
         tracing::subscriber::with_default(subscriber, log);
         String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
     }
@@ -177,17 +165,11 @@ mod tests {
         };
         let logged = |level, filter| written(&settings(level, filter), log);
         let debug = logged(LogLevel::Debug, None);
-        assert!(
-            debug.contains("ours") && debug.contains("their warning"),
-            "{debug}"
-        );
+        assert!(debug.contains("ours") && debug.contains("their warning"), "{debug}");
         assert!(!debug.contains("theirs"), "{debug}");
         assert!(!logged(LogLevel::Info, None).contains("ours"));
         let filtered = logged(LogLevel::Debug, Some("hyper=info"));
-        assert!(
-            filtered.contains("theirs") && !filtered.contains("ours"),
-            "{filtered}"
-        );
+        assert!(filtered.contains("theirs") && !filtered.contains("ours"), "{filtered}");
     }
 
     #[test]

@@ -19,10 +19,7 @@ pub struct MeasuredJournal<J> {
 impl<J> MeasuredJournal<J> {
     /// Measures the writes of this journal.
     pub fn new(journal: J, measurements: Arc<dyn Measurements>) -> Self {
-        Self {
-            journal,
-            measurements,
-        }
+        Self { journal, measurements }
     }
 }
 
@@ -43,8 +40,7 @@ impl<J: Journal> Journal for MeasuredJournal<J> {
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
         let (begun, number) = (Instant::now(), events.len());
         let written = self.journal.append(first, events).await;
-        self.measurements
-            .journal_write(number, written.is_ok(), begun.elapsed());
+        self.measurements.journal_write(number, written.is_ok(), begun.elapsed());
         written
     }
 
@@ -59,8 +55,7 @@ impl<J: Journal> Journal for MeasuredJournal<J> {
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
         let begun = Instant::now();
         let written = self.journal.write_snapshot(changes).await;
-        self.measurements
-            .snapshot_write(written.is_ok(), begun.elapsed());
+        self.measurements.snapshot_write(written.is_ok(), begun.elapsed());
         written
     }
 

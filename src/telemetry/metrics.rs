@@ -64,16 +64,8 @@ impl ReconcileMetrics {
             "Duration of rounds",
             self.duration.clone(),
         );
-        registry.register(
-            "reconcile_rounds",
-            "Number of rounds by result",
-            self.rounds.clone(),
-        );
-        registry.register(
-            "reconcile_errors",
-            "Number of errors by code",
-            self.errors.clone(),
-        );
+        registry.register("reconcile_rounds", "Number of rounds by result", self.rounds.clone());
+        registry.register("reconcile_errors", "Number of errors by code", self.errors.clone());
         registry.register(
             "reconcile_changes",
             "Number of volume changes by result",
@@ -143,10 +135,7 @@ mod tests {
             "nomad_csi_reconcile_changes_total{result=\"done\"} 1",
             "# EOF",
         ] {
-            assert!(
-                text.lines().any(|one| one == line),
-                "{line} is not in\n{text}"
-            );
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }
     }
 }

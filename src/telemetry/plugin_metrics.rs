@@ -21,10 +21,7 @@ impl Default for PluginMetrics {
     fn default() -> Self {
         let mut registry = Registry::default();
         let operations = Operations::register(&mut registry, "csi_plugin");
-        Self {
-            registry,
-            operations,
-        }
+        Self { registry, operations }
     }
 }
 

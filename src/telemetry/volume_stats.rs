@@ -120,8 +120,7 @@ impl StatsGauges {
                 gauge.remove(&labels(gone));
             }
         }
-        self.unknown
-            .set(i64::try_from(sample.unknown).unwrap_or(i64::MAX));
+        self.unknown.set(i64::try_from(sample.unknown).unwrap_or(i64::MAX));
         *shown = sample.stats.into_keys().collect();
     }
 }
@@ -149,16 +148,9 @@ mod tests {
     fn a_volume_that_is_gone_has_no_gauge() {
         let gauges = StatsGauges::default();
         let stats = VolumeStats {
-            bytes: Some(Quantity {
-                total: Some(100),
-                used: Some(40),
-                available: Some(u64::MAX),
-            }),
+            bytes: Some(Quantity { total: Some(100), used: Some(40), available: Some(u64::MAX) }),
             inodes: None,
-            condition: Some(Condition {
-                abnormal: true,
-                message: "slow".to_owned(),
-            }),
+            condition: Some(Condition { abnormal: true, message: "slow".to_owned() }),
             problems: vec![],
         };
         let mut sample = VolumeStatsSample {
@@ -178,14 +170,8 @@ mod tests {
         }
         sample.unknown = 0;
         sample.stats.remove(&key("c"));
-        let only_total = Quantity {
-            total: Some(100),
-            ..Quantity::default()
-        };
-        let known = VolumeStats {
-            bytes: Some(only_total),
-            ..VolumeStats::default()
-        };
+        let only_total = Quantity { total: Some(100), ..Quantity::default() };
+        let known = VolumeStats { bytes: Some(only_total), ..VolumeStats::default() };
         sample.stats.insert(key("a\"b"), known);
         gauges.show(sample);
         assert_eq!(

@@ -57,11 +57,7 @@ impl ProviderState {
             None => {}
         }
         self.require_alone(&key, request.capability.access_mode)?;
-        if self
-            .settings
-            .max_attachments
-            .is_some_and(|max| self.attached_to(node) >= max)
-        {
+        if self.settings.max_attachments.is_some_and(|max| self.attached_to(node) >= max) {
             return refuse(StatusCode::ResourceExhausted, format!("{node} is full"));
         }
         self.attachments.insert(key, desired.clone());

@@ -105,10 +105,7 @@ impl FakeBackend {
     /// Creates a plugin without volumes.
     pub fn new(settings: PluginSettings) -> Arc<Self> {
         Arc::new(Self {
-            inner: Mutex::new(Inner {
-                state: ProviderState::new(settings),
-                ..Inner::default()
-            }),
+            inner: Mutex::new(Inner { state: ProviderState::new(settings), ..Inner::default() }),
             arrived: watch::Sender::default(),
             released: watch::Sender::default(),
             lives: watch::Sender::default(),
@@ -184,10 +181,7 @@ impl FakeBackend {
         let mut ended = self.ended.subscribe();
         let is_idle = |_: &u64| {
             let inner = self.inner();
-            !inner
-                .in_flight
-                .keys()
-                .any(|(_, running)| running == subject)
+            !inner.in_flight.keys().any(|(_, running)| running == subject)
         };
         drop(ended.wait_for(is_idle).await);
     }
@@ -213,12 +207,8 @@ impl FakeBackend {
         let state = &mut self.inner().state;
         let mounts = |state: &ProviderState| state.targets.len() + state.stagings.len();
         let before = mounts(state);
-        state
-            .targets
-            .retain(|(at, _, target), _| at != node || target != path);
-        state
-            .stagings
-            .retain(|(at, _), staging| at != node || staging.path != path);
+        state.targets.retain(|(at, _, target), _| at != node || target != path);
+        state.stagings.retain(|(at, _), staging| at != node || staging.path != path);
         mounts(state) != before
     }
 
@@ -356,10 +346,7 @@ impl FakeBackend {
         }
         let act = || act(&mut self.inner().state).map_err(CallError::Refused);
         let failed = |code: StatusCode| {
-            CallError::Refused(Refusal {
-                code,
-                message: format!("scripted {}", code.as_str()),
-            })
+            CallError::Refused(Refusal { code, message: format!("scripted {}", code.as_str()) })
         };
         match fault {
             None | Some(Fault::OutliveCaller) => act(),
@@ -407,10 +394,7 @@ impl FakeBackend {
         if !self.is_alive() {
             return Err(CallError::NotConnected);
         }
-        inner.calls.push(Call {
-            rpc,
-            subject: subject.to_owned(),
-        });
+        inner.calls.push(Call { rpc, subject: subject.to_owned() });
         self.arrived.send_modify(|so_far| *so_far += 1);
         let ticket = *self.arrived.borrow();
         let key = (call_lock, subject.to_owned());
@@ -426,14 +410,7 @@ impl FakeBackend {
         }
         let fault = inner.faults.get_mut(&rpc).and_then(VecDeque::pop_front);
         let backend = Arc::downgrade(self);
-        Ok((
-            InFlight {
-                backend,
-                key,
-                ticket,
-            },
-            fault,
-        ))
+        Ok((InFlight { backend, key, ticket }, fault))
     }
 }
 
@@ -461,10 +438,7 @@ async fn outlive_caller<T: Send + 'static>(
 }
 
 impl Drop for FakeBackend {
-    #[expect(
-        clippy::panic,
-        reason = "a test in which the orchestrator violates CSI must fail"
-    )]
+    #[expect(clippy::panic, reason = "a test in which the orchestrator violates CSI must fail")]
     fn drop(&mut self) {
         let violations = self.take_violations();
         if !violations.is_empty() && !std::thread::panicking() {

@@ -68,10 +68,7 @@ impl FakeBlockStorage {
             },
             ..Table::default()
         };
-        Self {
-            table: Arc::new(Mutex::new(table)),
-            mounter,
-        }
+        Self { table: Arc::new(Mutex::new(table)), mounter }
     }
 
     /// Creates a machine without loop devices.
@@ -103,11 +100,7 @@ impl FakeBlockStorage {
     /// Mounts all devices in the namespace of a task too, or unmounts them there.
     pub fn mount_elsewhere(&self, is_mounted: bool) {
         let devices = match is_mounted {
-            true => self
-                .devices()
-                .into_iter()
-                .map(|device| device.path)
-                .collect(),
+            true => self.devices().into_iter().map(|device| device.path).collect(),
             false => vec![],
         };
         self.lock().mounted_elsewhere = devices;
@@ -135,11 +128,7 @@ impl FakeBlockStorage {
     /// Returns the frozen mount points.
     pub fn frozen(&self) -> Vec<PathBuf> {
         let table = self.lock();
-        table
-            .frozen
-            .iter()
-            .map(|(mount, _)| mount.clone())
-            .collect()
+        table.frozen.iter().map(|(mount, _)| mount.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -156,11 +145,7 @@ impl FakeBlockStorage {
     /// Removes devices that are neither persistent nor in use.
     fn drop_unused(&self, table: &mut Table) {
         let mounts = self.mounter.mounts();
-        let Table {
-            devices,
-            mounted_elsewhere,
-            ..
-        } = table;
+        let Table { devices, mounted_elsewhere, .. } = table;
         devices.retain(|_, device| {
             let name = device.attached.path.to_string_lossy();
             let is_mounted = mounts.iter().any(|mount| mount.source == name);
@@ -190,43 +175,22 @@ impl BlockStorage for FakeBlockStorage {
         let number = table.next;
         table.next += 1;
         let path = PathBuf::from(format!("/dev/loop{number}"));
-        let attached = AttachedDevice {
-            path: path.clone(),
-            file: file.to_owned(),
-            read_only: how.read_only,
-        };
-        table.devices.insert(
-            number,
-            Device {
-                attached,
-                persistent: how.persistent,
-                is_open: true,
-                bytes,
-            },
-        );
-        Ok(LoopDevice {
-            path,
-            guard: Box::new(DeviceGuard {
-                table: self.table.clone(),
-                number,
-            }),
-        })
+        let attached =
+            AttachedDevice { path: path.clone(), file: file.to_owned(), read_only: how.read_only };
+        table
+            .devices
+            .insert(number, Device { attached, persistent: how.persistent, is_open: true, bytes });
+        Ok(LoopDevice { path, guard: Box::new(DeviceGuard { table: self.table.clone(), number }) })
     }
 
     fn attached(&self, path: &Path) -> io::Result<Vec<AttachedDevice>> {
         let devices = self.devices();
-        Ok(devices
-            .into_iter()
-            .filter(|device| device.file.starts_with(path))
-            .collect())
+        Ok(devices.into_iter().filter(|device| device.file.starts_with(path)).collect())
     }
 
     fn open(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>> {
         let is_there = self.devices().contains(device);
-        Ok(is_there.then(|| LoopDevice {
-            path: device.path.clone(),
-            guard: Box::new(()),
-        }))
+        Ok(is_there.then(|| LoopDevice { path: device.path.clone(), guard: Box::new(()) }))
     }
 
     fn detach(&self, device: &AttachedDevice) -> io::Result<()> {
@@ -241,10 +205,7 @@ impl BlockStorage for FakeBlockStorage {
         self.mounter.step()?;
         let number = number_of(device).ok_or(io::ErrorKind::NotFound)?;
         let mut table = self.lock();
-        let device = table
-            .devices
-            .get_mut(&number)
-            .ok_or(io::ErrorKind::NotFound)?;
+        let device = table.devices.get_mut(&number).ok_or(io::ErrorKind::NotFound)?;
         device.bytes = std::fs::metadata(&device.attached.file)?.len();
         Ok(())
     }

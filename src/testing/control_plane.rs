@@ -66,9 +66,7 @@ impl FakeControlPlane {
     /// Waits until the node has given this many volumes back after a cut-off, and returns them in order.
     pub async fn wait_for_given_back(&self, number: usize) -> Vec<(AllocId, VolumeAlias)> {
         let mut changes = self.0.subscribe();
-        let noted = changes
-            .wait_for(|state| state.cut_off.len() >= number)
-            .await;
+        let noted = changes.wait_for(|state| state.cut_off.len() >= number).await;
         noted.map(|state| state.cut_off.clone()).unwrap_or_default()
     }
 
@@ -165,9 +163,7 @@ impl FakeControlPlane {
 impl ControlPlane for FakeControlPlane {
     async fn assigned(&self, after: Option<u64>) -> Result<AssignedAllocs, ControlPlaneError> {
         let mut changes = self.0.subscribe();
-        let state = changes
-            .wait_for(|state| after != Some(state.revision))
-            .await;
+        let state = changes.wait_for(|state| after != Some(state.revision)).await;
         let state = state.map_err(|_| ControlPlaneError::Stopping)?;
         Ok(AssignedAllocs {
             revision: state.revision,
@@ -202,9 +198,7 @@ impl ControlPlane for FakeControlPlane {
         let key = (alloc.clone(), alias.clone());
         let revision = self.0.borrow().refused_at.get(&key).copied();
         let mut changes = self.0.subscribe();
-        let changed = changes
-            .wait_for(|state| Some(state.revision) > revision)
-            .await;
+        let changed = changes.wait_for(|state| Some(state.revision) > revision).await;
         changed.map(|_| ()).map_err(|_| ControlPlaneError::Stopping)
     }
 

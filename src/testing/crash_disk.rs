@@ -104,9 +104,7 @@ impl StorageBackend for CrashDisk {
         let offset = usize::try_from(offset).unwrap();
         let mut content = self.content();
         content.bytes[offset..offset + data.len()].copy_from_slice(data);
-        content
-            .log
-            .push(DiskOperation::Write(offset, data.to_vec()));
+        content.log.push(DiskOperation::Write(offset, data.to_vec()));
         Ok(())
     }
 }

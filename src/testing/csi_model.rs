@@ -172,10 +172,7 @@ struct Group {
 impl Model {
     /// An empty model of a plugin with these properties.
     pub fn new(traits: PluginTraits) -> Self {
-        Self {
-            traits,
-            ..Self::default()
-        }
+        Self { traits, ..Self::default() }
     }
 
     fn id(&self, volume: u64) -> String {
@@ -194,9 +191,7 @@ impl Model {
     }
 
     fn first_member(&self, group: u64) -> String {
-        let first = self
-            .group(group)
-            .and_then(|found| found.members.keys().next());
+        let first = self.group(group).and_then(|found| found.members.keys().next());
         first.cloned().unwrap_or_else(|| "never-was".to_owned())
     }
 
@@ -276,27 +271,13 @@ impl Model {
                 let found = self.snapshots.get(&snapshot);
                 let kind = found.map_or_else(|| self.kind(volume), |found| found.kind);
                 let snapshot_id = self.snapshot_id(snapshot);
-                (
-                    volume,
-                    kind,
-                    0,
-                    Some(Type::Snapshot(SnapshotSource { snapshot_id })),
-                )
+                (volume, kind, 0, Some(Type::Snapshot(SnapshotSource { snapshot_id })))
             }
             Call::Clone(volume, from) => {
                 // If the source is deleted, the same request is sent again.
-                let of = if self.volumes.contains_key(&from) {
-                    from
-                } else {
-                    volume
-                };
+                let of = if self.volumes.contains_key(&from) { from } else { volume };
                 let volume_id = self.id(from);
-                (
-                    volume,
-                    self.kind(of),
-                    0,
-                    Some(Type::Volume(VolumeSource { volume_id })),
-                )
+                (volume, self.kind(of), 0, Some(Type::Volume(VolumeSource { volume_id })))
             }
             other => unreachable!("{other:?} creates no volume"),
         };
@@ -307,9 +288,8 @@ impl Model {
             capacity_range: at_least(bytes),
             volume_capabilities: vec![capability(kind)],
             parameters: parameter.into_iter().collect(),
-            volume_content_source: source.map(|source| proto::VolumeContentSource {
-                r#type: Some(source),
-            }),
+            volume_content_source: source
+                .map(|source| proto::VolumeContentSource { r#type: Some(source) }),
             ..Default::default()
         }
     }
@@ -366,11 +346,8 @@ impl Model {
             .map(|entry| entry.volume.unwrap())
             .map(|volume| (volume.volume_id, volume.capacity_bytes))
             .collect();
-        let expected: BTreeMap<_, _> = self
-            .volumes
-            .values()
-            .map(|volume| (volume.id.clone(), volume.bytes))
-            .collect();
+        let expected: BTreeMap<_, _> =
+            self.volumes.values().map(|volume| (volume.id.clone(), volume.bytes)).collect();
         assert_eq!(listed, expected);
         let entries = snapshots.entries.into_iter();
         let listed: BTreeMap<_, _> = entries
@@ -388,9 +365,8 @@ impl Model {
     /// Returns every snapshot with its volume.
     fn all_snapshots(&self) -> BTreeMap<String, String> {
         let single = self.snapshots.values();
-        let mut all: BTreeMap<_, _> = single
-            .map(|found| (found.id.clone(), found.source.clone()))
-            .collect();
+        let mut all: BTreeMap<_, _> =
+            single.map(|found| (found.id.clone(), found.source.clone())).collect();
         for group in self.groups.values() {
             all.extend(group.members.clone());
         }
@@ -402,11 +378,7 @@ impl Model {
         let mut calls = vec![];
         for volume in self.volumes.keys() {
             calls.extend((0..TARGETS).map(|target| Call::Unpublish(*volume, target)));
-            calls.extend([
-                Call::Unstage(*volume),
-                Call::Detach(*volume),
-                Call::Delete(*volume),
-            ]);
+            calls.extend([Call::Unstage(*volume), Call::Detach(*volume), Call::Delete(*volume)]);
         }
         calls.extend((0..SNAPSHOTS).map(Call::DeleteSnapshot));
         calls.extend((0..GROUPS).map(Call::DeleteGroup));
@@ -419,11 +391,7 @@ impl Model {
     fn expected_group(&self, group: u64, one: u64, other: u64) -> Code {
         let sources = BTreeSet::from([self.id(one), self.id(other)]);
         if let Some(found) = self.groups.get(&group) {
-            return if found.sources == sources {
-                Code::Ok
-            } else {
-                Code::AlreadyExists
-            };
+            return if found.sources == sources { Code::Ok } else { Code::AlreadyExists };
         }
         // Sources are checked in the order of their IDs; the first failure decides.
         for id in &sources {
@@ -497,17 +465,11 @@ impl Model {
 }
 
 fn at_least(required_bytes: i64) -> Option<proto::CapacityRange> {
-    Some(proto::CapacityRange {
-        required_bytes,
-        limit_bytes: 0,
-    })
+    Some(proto::CapacityRange { required_bytes, limit_bytes: 0 })
 }
 
 fn deletion(snapshot_id: String) -> proto::DeleteSnapshotRequest {
-    proto::DeleteSnapshotRequest {
-        snapshot_id,
-        ..Default::default()
-    }
+    proto::DeleteSnapshotRequest { snapshot_id, ..Default::default() }
 }
 
 impl Model {
@@ -648,16 +610,8 @@ impl Model {
         }
         let cut: BTreeSet<_> = result.members.values().cloned().collect();
         assert_eq!(cut, sources, "a group is complete");
-        assert_eq!(
-            result.members.len(),
-            sources.len(),
-            "each source has one member"
-        );
-        let found = Group {
-            id: result.id,
-            sources,
-            members: result.members,
-        };
+        assert_eq!(result.members.len(), sources.len(), "each source has one member");
+        let found = Group { id: result.id, sources, members: result.members };
         self.groups.insert(group, found);
     }
 
@@ -670,12 +624,8 @@ impl Model {
             return;
         };
         self.snapshot_ids.insert(snapshot, id.clone());
-        let found = Snapshot {
-            id,
-            source: volume.id.clone(),
-            kind: volume.kind,
-            bytes: volume.bytes,
-        };
+        let found =
+            Snapshot { id, source: volume.id.clone(), kind: volume.kind, bytes: volume.bytes };
         self.snapshots.insert(snapshot, found);
     }
 }
@@ -688,11 +638,7 @@ pub fn random_call(rng: &mut SeededRng, model: &Model) -> Call {
     let is_published = model.volumes.get(&volume).is_some_and(Volume::is_published);
     let group = rng.below(GROUPS);
     let other = rng.below(VOLUMES);
-    match rng.below(if model.traits.requires_attachment {
-        25
-    } else {
-        20
-    }) {
+    match rng.below(if model.traits.requires_attachment { 25 } else { 20 }) {
         16 | 17 => return Call::CreateGroup(group, volume, other),
         18 => return Call::DeleteGroup(group),
         19 => return Call::DeleteMember(group),
@@ -726,9 +672,7 @@ pub fn capability(kind: Kind) -> proto::VolumeCapability {
         Kind::Directory | Kind::Image => AccessType::Mount(MountVolume::default()),
     };
     proto::VolumeCapability {
-        access_mode: Some(AccessMode {
-            mode: Mode::SingleNodeMultiWriter.into(),
-        }),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
         access_type: Some(access_type),
     }
 }

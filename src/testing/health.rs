@@ -61,10 +61,8 @@ impl ProviderState {
         self.require_secrets(rpc, &request.secrets)?;
         let listed = |volume: &FakeVolume| {
             let statuses = self.health.volumes.get(&volume.external_id)?.clone();
-            (!statuses.is_empty()).then(|| ListedHealth {
-                external_id: volume.external_id.clone(),
-                statuses,
-            })
+            (!statuses.is_empty())
+                .then(|| ListedHealth { external_id: volume.external_id.clone(), statuses })
         };
         let all: Vec<_> = self.volumes.values().filter_map(listed).collect();
         let most = self.settings.health_page;

@@ -14,9 +14,7 @@ pub struct CountingIds {
 impl CountingIds {
     /// Creates a source whose first ID contains `seed`, the next `seed + 1`.
     pub fn from(seed: u64) -> Self {
-        Self {
-            next: Arc::new(AtomicU64::new(seed)),
-        }
+        Self { next: Arc::new(AtomicU64::new(seed)) }
     }
 }
 

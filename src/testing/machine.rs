@@ -19,10 +19,7 @@ pub struct FakeMachine {
 impl FakeMachine {
     /// A machine on which the plugin sees the same paths.
     pub fn new(mounter: FakeMounter) -> Self {
-        Self {
-            mounter,
-            shared: None,
-        }
+        Self { mounter, shared: None }
     }
 
     fn on_machine(&self, path: &Path) -> PathBuf {

@@ -216,18 +216,13 @@ impl Table {
 }
 
 fn mount_error(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> MountError {
-    MountError {
-        operation,
-        path: path.to_owned(),
-        source: source.into(),
-    }
+    MountError { operation, path: path.to_owned(), source: source.into() }
 }
 
 impl MountCalls for FakeMounter {
     fn bind(&self, source: &Path, target: &Path, flags: MountFlags) -> Result<(), MountError> {
         let failed = |kind: io::ErrorKind| mount_error("bind-mount onto", target, kind);
-        self.step()
-            .map_err(|error| mount_error("bind-mount onto", target, error))?;
+        self.step().map_err(|error| mount_error("bind-mount onto", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));
@@ -236,10 +231,7 @@ impl MountCalls for FakeMounter {
         if !(is_device || source.is_dir() && target.is_dir()) {
             return Err(failed(io::ErrorKind::NotFound));
         }
-        let over = table
-            .over(source)
-            .ok_or(io::ErrorKind::NotFound)
-            .map_err(failed)?;
+        let over = table.over(source).ok_or(io::ErrorKind::NotFound).map_err(failed)?;
         let rest = source.strip_prefix(&over.target).unwrap_or(Path::new(""));
         let entry = MountEntry {
             target: target.to_owned(),
@@ -263,8 +255,7 @@ impl MountCalls for FakeMounter {
         flags: MountFlags,
     ) -> Result<(), MountError> {
         let failed = |kind: io::ErrorKind| mount_error("mount a file system at", target, kind);
-        self.step()
-            .map_err(|error| mount_error("mount a file system at", target, error))?;
+        self.step().map_err(|error| mount_error("mount a file system at", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));
@@ -289,8 +280,7 @@ impl MountCalls for FakeMounter {
 
     fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let failed = |kind: io::ErrorKind| mount_error("unmount", target, kind);
-        self.step()
-            .map_err(|error| mount_error("unmount", target, error))?;
+        self.step().map_err(|error| mount_error("unmount", target, error))?;
         let mut table = self.table();
         if table.unprivileged {
             return Err(failed(io::ErrorKind::PermissionDenied));
@@ -298,10 +288,7 @@ impl MountCalls for FakeMounter {
         if table.busy.iter().any(|path| path == target) {
             return Err(failed(io::ErrorKind::ResourceBusy));
         }
-        let at = table
-            .mounts
-            .iter()
-            .rposition(|mount| mount.target == target);
+        let at = table.mounts.iter().rposition(|mount| mount.target == target);
         let at = at.ok_or(io::ErrorKind::InvalidInput).map_err(failed)?;
         table.mounts.remove(at);
         drop(table);
@@ -332,14 +319,8 @@ impl Mounter for FakeMounter {
         }
         let over = table.over(directory).ok_or(io::ErrorKind::NotFound);
         let over = over.map_err(failed)?;
-        let rest = directory
-            .strip_prefix(&over.target)
-            .unwrap_or(Path::new(""));
-        let entry = MountEntry {
-            target: directory.to_owned(),
-            root: over.root.join(rest),
-            ..over
-        };
+        let rest = directory.strip_prefix(&over.target).unwrap_or(Path::new(""));
+        let entry = MountEntry { target: directory.to_owned(), root: over.root.join(rest), ..over };
         table.add(entry);
         drop(table);
         self.notify();
@@ -352,10 +333,7 @@ impl Mounter for FakeMounter {
 
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
         let mounts = self.mounts();
-        Ok(mounts
-            .into_iter()
-            .rev()
-            .find(|mount| mount.target == target))
+        Ok(mounts.into_iter().rev().find(|mount| mount.target == target))
     }
 
     async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError> {
@@ -378,10 +356,7 @@ impl Mounter for FakeMounter {
             Ok(found) => found,
             // The mounts of a fake machine need no directories.
             Err(_) if mount.is_some() => {
-                return Ok(Some(SourceIdentity {
-                    mount,
-                    device_node: None,
-                }));
+                return Ok(Some(SourceIdentity { mount, device_node: None }));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(mount_error("examine", target, error)),

@@ -37,10 +37,7 @@ pub fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
     }
     if !can_unshare() {
         let required = std::env::var_os(REQUIRED).is_some_and(|value| value == "1");
-        assert!(
-            !required,
-            "{test} needs a mount namespace, which this machine does not allow"
-        );
+        assert!(!required, "{test} needs a mount namespace, which this machine does not allow");
         eprintln!("SKIPPED {test}: it needs a mount namespace, which this machine does not allow");
         return;
     }
@@ -60,10 +57,7 @@ pub fn run_in_mount_namespace(test: &str, body: impl FnOnce()) {
         .expect("cannot run unshare");
     // A test that failed, or killed its agent for good, leaves sealed directories. Without `chattr` there are none.
     let mut unseal = Command::new("chattr");
-    let unsealed = unseal
-        .args(["-R", "-f", "-i"])
-        .arg(directory.path())
-        .output();
+    let unsealed = unseal.args(["-R", "-f", "-i"]).arg(directory.path()).output();
     drop(unsealed);
     let text = format!(
         "{}{}",
@@ -108,11 +102,7 @@ pub fn has_all_users() -> bool {
 /// Returns the mount points in the order of mounting: in a namespace those of the test, otherwise all.
 pub fn mounts() -> Vec<String> {
     let none = BTreeSet::new();
-    own_mounts(
-        &table(),
-        COPIES.get().unwrap_or(&none),
-        &std::env::temp_dir(),
-    )
+    own_mounts(&table(), COPIES.get().unwrap_or(&none), &std::env::temp_dir())
 }
 
 fn table() -> String {

@@ -95,27 +95,17 @@ impl Drop for HeldCallLock {
 impl FakePlugin {
     /// Creates the ports of this backend.
     pub fn new(backend: Arc<FakeBackend>) -> Self {
-        Self {
-            backend,
-            node: None,
-            call_locks: None,
-        }
+        Self { backend, node: None, call_locks: None }
     }
 
     /// Creates the ports of this backend on a node that [`FakeBackend::add_node`] added.
     pub fn on_node(backend: Arc<FakeBackend>, node: ExternalNodeId) -> Self {
-        Self {
-            node: Some(node),
-            ..Self::new(backend)
-        }
+        Self { node: Some(node), ..Self::new(backend) }
     }
 
     /// The same ports, whose controller calls for a volume take these call locks.
     pub(super) fn on_call_locks(self, call_locks: FakeCallLocks) -> Self {
-        Self {
-            call_locks: Some(call_locks),
-            ..self
-        }
+        Self { call_locks: Some(call_locks), ..self }
     }
 
     fn node(&self) -> ExternalNodeId {
@@ -126,11 +116,7 @@ impl FakePlugin {
     /// Returns the connection that a connector would return.
     pub fn connection(&self) -> PluginConnection {
         let plugin = Arc::new(self.clone());
-        PluginConnection {
-            identity: plugin.clone(),
-            controller: plugin.clone(),
-            node: plugin,
-        }
+        PluginConnection { identity: plugin.clone(), controller: plugin.clone(), node: plugin }
     }
 
     async fn call<T: Send + 'static>(
@@ -157,10 +143,7 @@ impl FakePlugin {
             return Ok(None);
         };
         let id = ExternalId::new(subject);
-        let is_free = call_locks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.clone());
+        let is_free = call_locks.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
         if is_free {
             return Ok(Some(HeldCallLock(call_locks.clone(), id)));
         }
@@ -180,8 +163,7 @@ impl FakePlugin {
     ) -> Result<T, PluginError> {
         let node = self.node();
         let call_lock = FakeCallLock::Node(node.clone());
-        self.call_in(call_lock, (rpc, subject), move |state| act(state, &node))
-            .await
+        self.call_in(call_lock, (rpc, subject), move |state| act(state, &node)).await
     }
 
     async fn call_in<T: Send + 'static>(
@@ -197,19 +179,13 @@ impl FakePlugin {
             Ok(Err(CallError::Refused(refusal))) => {
                 Err(failed(rpc, refusal.code, &refusal.message))
             }
-            Ok(Err(CallError::ConnectionLost)) => Err(unanswered(
-                rpc,
-                StatusCode::Unavailable,
-                "the connection broke",
-            )),
+            Ok(Err(CallError::ConnectionLost)) => {
+                Err(unanswered(rpc, StatusCode::Unavailable, "the connection broke"))
+            }
             Ok(Err(CallError::NotConnected)) => Err(PluginError {
                 verdict: verdict_unsent(rpc),
                 delivery: Delivery::NotSent,
-                ..failed(
-                    rpc,
-                    StatusCode::Unavailable,
-                    "nothing listens on the socket",
-                )
+                ..failed(rpc, StatusCode::Unavailable, "nothing listens on the socket")
             }),
             Err(_elapsed) => Err(unanswered(rpc, StatusCode::DeadlineExceeded, "no answer")),
         }
@@ -224,10 +200,7 @@ impl FakePlugin {
             code: StatusCode::Unimplemented,
             message: "the plugin has no such service".to_owned(),
         };
-        self.call(rpc, "", move |world| {
-            answer(&world.settings).ok_or_else(unimplemented)
-        })
-        .await
+        self.call(rpc, "", move |world| answer(&world.settings).ok_or_else(unimplemented)).await
     }
 }
 
@@ -242,10 +215,7 @@ fn failed(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
 }
 
 fn unanswered(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
-    PluginError {
-        delivery: Delivery::Unanswered,
-        ..failed(rpc, code, message)
-    }
+    PluginError { delivery: Delivery::Unanswered, ..failed(rpc, code, message) }
 }
 
 /// The answer of a teardown call, which succeeds if the object does not exist.
@@ -270,36 +240,27 @@ fn refuse_unsent(rpc: Rpc, problem: Option<String>) -> Result<(), PluginError> {
 #[async_trait]
 impl Identity for FakePlugin {
     async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
-        self.read_settings(Rpc::GetPluginInfo, |settings| Some(settings.info.clone()))
-            .await
+        self.read_settings(Rpc::GetPluginInfo, |settings| Some(settings.info.clone())).await
     }
 
     async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
-        self.read_settings(Rpc::GetPluginCapabilities, |settings| Some(settings.plugin))
-            .await
+        self.read_settings(Rpc::GetPluginCapabilities, |settings| Some(settings.plugin)).await
     }
 
     async fn probe(&self) -> Result<bool, PluginError> {
-        self.read_settings(Rpc::Probe, |settings| Some(settings.ready))
-            .await
+        self.read_settings(Rpc::Probe, |settings| Some(settings.ready)).await
     }
 }
 
 #[async_trait]
 impl Controller for FakePlugin {
     async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
-        self.read_settings(Rpc::ControllerGetCapabilities, |settings| {
-            settings.controller
-        })
-        .await
+        self.read_settings(Rpc::ControllerGetCapabilities, |settings| settings.controller).await
     }
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
         let subject = request.name.clone();
-        self.call(Rpc::CreateVolume, &subject, move |world| {
-            world.create(&request)
-        })
-        .await
+        self.call(Rpc::CreateVolume, &subject, move |world| world.create(&request)).await
     }
 
     async fn delete_volume(
@@ -308,23 +269,19 @@ impl Controller for FakePlugin {
         secrets: Secrets,
     ) -> Result<(), PluginError> {
         let subject = external_id.as_str().to_owned();
-        let answer = self.call(Rpc::DeleteVolume, &subject, move |world| {
-            world.delete(&external_id, &secrets)
-        });
+        let answer = self
+            .call(Rpc::DeleteVolume, &subject, move |world| world.delete(&external_id, &secrets));
         absent_is_done(answer.await)
     }
 
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
         let subject = request.external_id.as_str().to_owned();
-        self.call(Rpc::ValidateVolumeCapabilities, &subject, move |world| {
-            world.validate(&request)
-        })
-        .await
+        self.call(Rpc::ValidateVolumeCapabilities, &subject, move |world| world.validate(&request))
+            .await
     }
 
     async fn list_volumes(&self, page: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
-        self.call(Rpc::ListVolumes, "", move |world| world.list_volumes(&page))
-            .await
+        self.call(Rpc::ListVolumes, "", move |world| world.list_volumes(&page)).await
     }
 
     async fn get_capacity(&self, request: GetCapacity) -> Result<Capacity, PluginError> {
@@ -336,40 +293,29 @@ impl Controller for FakePlugin {
 
     async fn create_snapshot(&self, request: CreateSnapshot) -> Result<Snapshot, PluginError> {
         let subject = request.source.as_str().to_owned();
-        self.call(Rpc::CreateSnapshot, &subject, move |world| {
-            world.create_snapshot(&request)
-        })
-        .await
+        self.call(Rpc::CreateSnapshot, &subject, move |world| world.create_snapshot(&request)).await
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
         let subject = id.as_str().to_owned();
-        let answer = self.call(Rpc::DeleteSnapshot, &subject, move |world| {
-            world.delete_snapshot(&id, &secrets)
-        });
+        let answer = self
+            .call(Rpc::DeleteSnapshot, &subject, move |world| world.delete_snapshot(&id, &secrets));
         absent_is_done(answer.await)
     }
 
     async fn list_snapshots(&self, request: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
-        self.call(Rpc::ListSnapshots, "", move |world| {
-            world.list_snapshots(&request)
-        })
-        .await
+        self.call(Rpc::ListSnapshots, "", move |world| world.list_snapshots(&request)).await
     }
 
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
         let subject = request.external_id.as_str().to_owned();
-        self.call(Rpc::ControllerExpandVolume, &subject, move |world| {
-            world.expand(&request)
-        })
-        .await
+        self.call(Rpc::ControllerExpandVolume, &subject, move |world| world.expand(&request)).await
     }
 
     async fn modify_volume(&self, request: ModifyVolume) -> Result<(), PluginError> {
         let subject = request.external_id.as_str().to_owned();
         let rpc = Rpc::ControllerModifyVolume;
-        self.call(rpc, &subject, move |world| world.modify(&request))
-            .await
+        self.call(rpc, &subject, move |world| world.modify(&request)).await
     }
 
     async fn volume_health(
@@ -379,10 +325,7 @@ impl Controller for FakePlugin {
     ) -> Result<Vec<VolumeStatus>, PluginError> {
         let subject = external_id.as_str().to_owned();
         let rpc = Rpc::ControllerGetVolumeHealth;
-        self.call(rpc, &subject, move |world| {
-            world.volume_health(&external_id, &secrets)
-        })
-        .await
+        self.call(rpc, &subject, move |world| world.volume_health(&external_id, &secrets)).await
     }
 
     async fn list_volume_health(
@@ -390,8 +333,7 @@ impl Controller for FakePlugin {
         request: ListVolumeHealth,
     ) -> Result<Page<ListedHealth>, PluginError> {
         let rpc = Rpc::ControllerListVolumeHealth;
-        self.call(rpc, "", move |world| world.list_volume_health(&request))
-            .await
+        self.call(rpc, "", move |world| world.list_volume_health(&request)).await
     }
 
     async fn controller_publish_volume(
@@ -401,8 +343,7 @@ impl Controller for FakePlugin {
         let rpc = Rpc::ControllerPublishVolume;
         refuse_unsent(rpc, request.problem())?;
         let subject = request.external_id.as_str().to_owned();
-        self.call(rpc, &subject, move |world| world.attach(&request))
-            .await
+        self.call(rpc, &subject, move |world| world.attach(&request)).await
     }
 
     async fn controller_unpublish_volume(
@@ -420,17 +361,14 @@ impl Controller for FakePlugin {
 #[async_trait]
 impl NodeService for FakePlugin {
     async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
-        self.read_settings(Rpc::NodeGetCapabilities, |settings| settings.node)
-            .await
+        self.read_settings(Rpc::NodeGetCapabilities, |settings| settings.node).await
     }
 
     async fn node_info(&self) -> Result<NodeDescription, PluginError> {
         let node = self.node();
         self.read_settings(Rpc::NodeGetInfo, move |settings| {
-            let description = NodeDescription {
-                external_node_id: node.clone(),
-                ..settings.description.clone()
-            };
+            let description =
+                NodeDescription { external_node_id: node.clone(), ..settings.description.clone() };
             settings.node.map(|_| description)
         })
         .await
@@ -495,26 +433,20 @@ impl NodeService for FakePlugin {
     ) -> Result<Vec<VolumeStatus>, PluginError> {
         let subject = request.external_id.as_str().to_owned();
         let rpc = Rpc::NodeGetVolumeHealth;
-        self.call_node(rpc, &subject, move |world, node| {
-            world.node_volume_health(node, &request)
-        })
-        .await
+        self.call_node(rpc, &subject, move |world, node| world.node_volume_health(node, &request))
+            .await
     }
 
     async fn storage_health(&self, secrets: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
         let rpc = Rpc::NodeGetStorageHealth;
-        self.call_node(rpc, "", move |world, _| world.storage_health(&secrets))
-            .await
+        self.call_node(rpc, "", move |world, _| world.storage_health(&secrets)).await
     }
 
     async fn node_expand_volume(&self, request: NodeExpandVolume) -> Result<Bytes, PluginError> {
         let rpc = Rpc::NodeExpandVolume;
         refuse_unsent(rpc, request.problem())?;
         let subject = request.external_id.as_str().to_owned();
-        self.call_node(rpc, &subject, move |world, node| {
-            world.expand_on(node, &request)
-        })
-        .await
+        self.call_node(rpc, &subject, move |world, node| world.expand_on(node, &request)).await
     }
 }
 
@@ -557,9 +489,7 @@ impl FakeDirectory {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(PluginId, AllocId), PluginConnection>> {
-        self.instances
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -89,10 +89,7 @@ pub struct ProviderState {
 
 impl ProviderState {
     pub(super) fn new(settings: PluginSettings) -> Self {
-        Self {
-            settings,
-            ..Self::default()
-        }
+        Self { settings, ..Self::default() }
     }
 
     /// Records a violation and refuses the call.

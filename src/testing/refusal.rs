@@ -13,10 +13,7 @@ pub struct Refusal {
 }
 
 pub(super) fn refuse<T>(code: StatusCode, message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal {
-        code,
-        message: message.into(),
-    })
+    Err(Refusal { code, message: message.into() })
 }
 
 pub(super) fn unknown<T>(id: &ExternalId) -> Result<T, Refusal> {

@@ -5,10 +5,7 @@ use nomad_csi_ports::{NodeDescription, PluginCapabilities, PluginInfo};
 
 /// What the plugin reports and requires.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one flag per property of a plugin"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "one flag per property of a plugin")]
 pub struct PluginSettings {
     /// The response of GetPluginInfo.
     pub info: PluginInfo,

@@ -95,10 +95,7 @@ impl FakeStepHost {
         }
         let call_locks = self.busy.clone();
         let id = volume.external_id.clone();
-        let is_free = call_locks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.clone());
+        let is_free = call_locks.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
         if !is_free {
             let volume = volume.clone();
             return Err(HostError::Busy { volume, running });
@@ -114,18 +111,12 @@ impl FakeStepHost {
                 backend.wait_until_ended(id.as_str()).await;
             }
         });
-        let lost = HostError::Lost {
-            operation: running,
-            volume: volume.external_id.clone(),
-        };
+        let lost = HostError::Lost { operation: running, volume: volume.external_id.clone() };
         answer.await.unwrap_or(Err(lost))
     }
 
     fn running(&self) -> Running {
-        Running {
-            backend: self.backend.clone(),
-            plugin: self.plugin_id.clone(),
-        }
+        Running { backend: self.backend.clone(), plugin: self.plugin_id.clone() }
     }
 
     fn targets(&self, volume: &RemoteVolume) -> Vec<std::path::PathBuf> {
@@ -163,9 +154,7 @@ impl Running {
     /// Refuses what the plugin does not advertise, as the hosts do.
     fn require(&self, is_there: bool, what: &'static str) -> Result<(), HostError> {
         let plugin = self.plugin.clone();
-        is_there
-            .then_some(())
-            .ok_or(HostError::Unsupported { plugin, what })
+        is_there.then_some(()).ok_or(HostError::Unsupported { plugin, what })
     }
 
     fn require_staging(&self) -> Result<(), HostError> {
@@ -180,9 +169,7 @@ impl Running {
     /// Refuses what was decided for other capabilities, as the hosts do.
     fn require_same(&self, decided: bool, now: bool, what: &'static str) -> Result<(), HostError> {
         let plugin = self.plugin.clone();
-        (decided == now)
-            .then_some(())
-            .ok_or(HostError::Changed { plugin, what })
+        (decided == now).then_some(()).ok_or(HostError::Changed { plugin, what })
     }
 
     fn require_attaches(&self, decided: bool) -> Result<(), HostError> {
@@ -223,8 +210,7 @@ impl NodeHost for FakeStepHost {
             let staged = plugin.stage_volume(call).await;
             staged.map_err(HostError::Plugin)
         };
-        self.run(&order, &request.volume, HostOperation::Stage, call)
-            .await
+        self.run(&order, &request.volume, HostOperation::Stage, call).await
     }
 
     async fn publish(
@@ -233,9 +219,7 @@ impl NodeHost for FakeStepHost {
         request: PublishRequest,
     ) -> Result<TargetPath, HostError> {
         let (plugin, running) = (self.plugin.clone(), self.running());
-        let target = self
-            .root
-            .target(&request.volume.external_id, &request.alloc, &request.alias);
+        let target = self.root.target(&request.volume.external_id, &request.alloc, &request.alias);
         let (attaches, stages) = (request.attaches, request.stages);
         let staging = self.staging(&request.volume).in_plugin().to_owned();
         let call = PublishVolume {
@@ -255,8 +239,7 @@ impl NodeHost for FakeStepHost {
             let published = plugin.publish_volume(call).await;
             published.map_err(HostError::Plugin)
         };
-        self.run(&order, &request.volume, HostOperation::Publish, call)
-            .await?;
+        self.run(&order, &request.volume, HostOperation::Publish, call).await?;
         Ok(target)
     }
 
@@ -266,14 +249,11 @@ impl NodeHost for FakeStepHost {
         request: UnpublishRequest,
     ) -> Result<(), HostError> {
         let plugin = self.plugin.clone();
-        let target = self
-            .root
-            .target(&request.volume.external_id, &request.alloc, &request.alias);
+        let target = self.root.target(&request.volume.external_id, &request.alloc, &request.alias);
         let id = request.volume.external_id.clone();
         let path = target.in_plugin().to_owned();
         let call = async move { ignore_done(plugin.unpublish_volume(id, path).await) };
-        self.run(&order, &request.volume, HostOperation::Unpublish, call)
-            .await
+        self.run(&order, &request.volume, HostOperation::Unpublish, call).await
     }
 
     async fn unstage(&self, order: CallOrder, request: UnstageRequest) -> Result<(), HostError> {
@@ -284,8 +264,7 @@ impl NodeHost for FakeStepHost {
             running.require_staging()?;
             ignore_done(plugin.unstage_volume(id, path).await)
         };
-        self.run(&order, &request.volume, HostOperation::Unstage, call)
-            .await
+        self.run(&order, &request.volume, HostOperation::Unstage, call).await
     }
 
     async fn expand(
@@ -312,8 +291,7 @@ impl NodeHost for FakeStepHost {
             let expanded = plugin.node_expand_volume(call).await;
             expanded.map_err(HostError::Plugin)
         };
-        self.run(&order, &request.volume, HostOperation::ExpandOnNode, call)
-            .await
+        self.run(&order, &request.volume, HostOperation::ExpandOnNode, call).await
     }
 
     async fn stats(&self, _: &AllocId, request: StatsRequest) -> Result<VolumeStats, HostError> {
@@ -340,10 +318,9 @@ impl NodeHost for FakeStepHost {
         let found = staged.chain(targets.map(|(node, id, _)| (node, id)));
         let own = found.filter(|(node, _)| *node == self.node);
         let ids: HashSet<_> = own.map(|(_, id)| id).chain(busy).collect();
-        let volumes = ids.into_iter().map(|external_id| RemoteVolume {
-            plugin_id: self.plugin_id.clone(),
-            external_id,
-        });
+        let volumes = ids
+            .into_iter()
+            .map(|external_id| RemoteVolume { plugin_id: self.plugin_id.clone(), external_id });
         Ok(volumes.collect())
     }
 
@@ -367,13 +344,8 @@ impl NodeHost for FakeStepHost {
             }
             Ok(())
         };
-        self.run(&order, &volume, HostOperation::Sweep, call)
-            .await?;
-        Ok(if is_clean {
-            SweepOutcome::NothingLeft
-        } else {
-            SweepOutcome::UndidSomething
-        })
+        self.run(&order, &volume, HostOperation::Sweep, call).await?;
+        Ok(if is_clean { SweepOutcome::NothingLeft } else { SweepOutcome::UndidSomething })
     }
 }
 
@@ -404,8 +376,7 @@ impl ControllerHost for FakeStepHost {
             let attached = plugin.controller_publish_volume(call).await;
             attached.map_err(HostError::Plugin)
         };
-        self.run(&order, &request.volume, HostOperation::Attach, call)
-            .await
+        self.run(&order, &request.volume, HostOperation::Attach, call).await
     }
 
     async fn unpublish(
@@ -423,7 +394,6 @@ impl ControllerHost for FakeStepHost {
             running.require_attachment()?;
             ignore_done(plugin.controller_unpublish_volume(call).await)
         };
-        self.run(&order, &request.volume, HostOperation::Detach, call)
-            .await
+        self.run(&order, &request.volume, HostOperation::Detach, call).await
     }
 }

@@ -39,15 +39,8 @@ impl ProviderState {
             context: volume.context.clone(),
             clone_id,
             snapshot_id,
-            published_nodes: if shows_nodes {
-                self.nodes_of(&volume.external_id)
-            } else {
-                vec![]
-            },
-            condition: self
-                .controller()
-                .volume_condition
-                .then(|| volume.condition.clone()),
+            published_nodes: if shows_nodes { self.nodes_of(&volume.external_id) } else { vec![] },
+            condition: self.controller().volume_condition.then(|| volume.condition.clone()),
         }
     }
 
@@ -58,9 +51,7 @@ impl ProviderState {
         let published = self.targets.keys();
         let published = published.filter(|(_, volume, _)| volume == id);
         let nodes = attached.map(|(_, node)| node.clone());
-        let nodes: BTreeSet<_> = nodes
-            .chain(published.map(|(node, _, _)| node.clone()))
-            .collect();
+        let nodes: BTreeSet<_> = nodes.chain(published.map(|(node, _, _)| node.clone())).collect();
         nodes.into_iter().collect()
     }
 
@@ -139,16 +130,11 @@ impl ProviderState {
         self.require_capability(rpc, self.controller().list_snapshots)?;
         self.require_secrets(rpc, &request.secrets)?;
         let matches = |snapshot: &&FakeSnapshot| {
-            request
-                .source
-                .as_ref()
-                .is_none_or(|id| *id == snapshot.source)
+            request.source.as_ref().is_none_or(|id| *id == snapshot.source)
                 && request.id.as_ref().is_none_or(|id| *id == snapshot.id)
         };
         let matching = self.snapshots.values().filter(matches);
-        let all: Vec<_> = matching
-            .map(|snapshot| self.snapshot_response(snapshot))
-            .collect();
+        let all: Vec<_> = matching.map(|snapshot| self.snapshot_response(snapshot)).collect();
         page_of(&all, &request.page)
     }
 
@@ -198,10 +184,7 @@ impl ProviderState {
             return refuse(StatusCode::OutOfRange, message);
         }
         volume.capacity = volume.capacity.max(min);
-        Ok(ExpandedVolume {
-            capacity: volume.capacity,
-            node_expansion_required,
-        })
+        Ok(ExpandedVolume { capacity: volume.capacity, node_expansion_required })
     }
 }
 

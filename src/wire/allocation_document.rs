@@ -115,23 +115,13 @@ mod tests {
         assert_eq!((job.version, job.task_groups[0].volumes.len()), (3, 1));
         let tasks = allocation.task_states.expect("the tasks are missing");
         assert_eq!(tasks["w"].events[0].event_type, "Received");
-        assert_eq!(
-            tasks["w"].started_at.as_deref(),
-            Some("2026-11-22T02:45:55.24Z")
-        );
+        assert_eq!(tasks["w"].started_at.as_deref(), Some("2026-11-22T02:45:55.24Z"));
     }
 
     #[test]
     fn an_allocation_has_everything_that_nomads_cli_requires() {
         let written = json!(AllocationDocument::default());
-        for key in [
-            "Job",
-            "Metrics",
-            "Resources",
-            "TaskGroup",
-            "TaskResources",
-            "TaskStates",
-        ] {
+        for key in ["Job", "Metrics", "Resources", "TaskGroup", "TaskResources", "TaskStates"] {
             assert!(written.get(key).is_some(), "{key}");
         }
         let none: AllocationStub =

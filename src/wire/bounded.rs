@@ -34,10 +34,7 @@ pub fn decode_bounded<T: DeserializeOwned>(
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(DecodeError::custom("EOF"));
     }
-    let budget = Budget {
-        limits,
-        left: Cell::new(limits.json_values),
-    };
+    let budget = Budget { limits, left: Cell::new(limits.json_values) };
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = Bounded(&budget).deserialize(&mut json);
     decode_value(&value.map_err(DecodeError::custom)?)
@@ -57,10 +54,7 @@ pub struct ParseProblem {
 /// # Errors
 /// Fails if the body is not JSON or exceeds a limit.
 pub fn parse_bounded(body: &[u8], limits: DecodeLimits) -> Result<Value, ParseProblem> {
-    let budget = Budget {
-        limits,
-        left: Cell::new(limits.json_values),
-    };
+    let budget = Budget { limits, left: Cell::new(limits.json_values) };
     let mut json = serde_json::Deserializer::from_slice(body);
     let parsed = Bounded(&budget).deserialize(&mut json);
     let parsed = parsed.and_then(|value| json.end().map(|()| value));
@@ -79,9 +73,7 @@ impl Budget {
     fn take<E: Error>(&self) -> Result<(), E> {
         let left = self.left.get().checked_sub(1).ok_or_else(|| {
             let limit = self.limits.json_values;
-            E::custom(format_args!(
-                "more than {limit} JSON values and keys (limit `json-values`)"
-            ))
+            E::custom(format_args!("more than {limit} JSON values and keys (limit `json-values`)"))
         })?;
         self.left.set(left);
         Ok(())
@@ -167,10 +159,7 @@ mod tests {
     use crate::WriteRequest;
     use crate::decode::decode;
 
-    const LIMITS: DecodeLimits = DecodeLimits {
-        json_values: 1000,
-        list_elements: 100,
-    };
+    const LIMITS: DecodeLimits = DecodeLimits { json_values: 1000, list_elements: 100 };
 
     fn refused(body: &str) -> Option<String> {
         let decoded = decode_bounded::<WriteRequest>(body.as_bytes(), LIMITS);

@@ -51,10 +51,7 @@ impl std::error::Error for DecodeError {}
 
 impl serde::de::Error for DecodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self {
-            path: vec![],
-            message: message.to_string(),
-        }
+        Self { path: vec![], message: message.to_string() }
     }
 }
 
@@ -123,11 +120,7 @@ impl<'de> Deserializer<'de> for LenientValue<'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
-        if self.0.is_null() {
-            visitor.visit_none()
-        } else {
-            visitor.visit_some(self)
-        }
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -166,10 +159,7 @@ struct Elements<'de> {
 
 impl<'de> Elements<'de> {
     fn new(elements: &'de [Value]) -> Self {
-        Self {
-            rest: elements.iter(),
-            at: 0,
-        }
+        Self { rest: elements.iter(), at: 0 }
     }
 }
 
@@ -207,20 +197,12 @@ impl<'de> Entries<'de> {
         entries: Option<&'de serde_json::Map<String, Value>>,
         fields: &'static [&'static str],
     ) -> Self {
-        Self {
-            rest: entries.map(serde_json::Map::iter),
-            fields,
-            current: None,
-        }
+        Self { rest: entries.map(serde_json::Map::iter), fields, current: None }
     }
 
     fn canonical(&self, key: &'de str) -> &'de str {
         let exact = self.fields.iter().find(|field| **field == key);
-        let folded = || {
-            self.fields
-                .iter()
-                .find(|field| field.eq_ignore_ascii_case(key))
-        };
+        let folded = || self.fields.iter().find(|field| field.eq_ignore_ascii_case(key));
         exact.or_else(folded).copied().unwrap_or(key)
     }
 }
@@ -237,8 +219,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         };
         let key = self.canonical(key);
         self.current = Some((key, value));
-        seed.deserialize(serde::de::value::BorrowedStrDeserializer::new(key))
-            .map(Some)
+        seed.deserialize(serde::de::value::BorrowedStrDeserializer::new(key)).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(
@@ -249,8 +230,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .current
             .take()
             .ok_or_else(|| DecodeError::custom("a value was requested before its key"))?;
-        seed.deserialize(LenientValue(value))
-            .map_err(|error| error.within(key.to_owned()))
+        seed.deserialize(LenientValue(value)).map_err(|error| error.within(key.to_owned()))
     }
 }
 
@@ -319,14 +299,8 @@ mod tests {
                 r#"{"List":[{},{"Count":"x"}]}"#,
                 r#"List[1].Count: invalid type: string "x", expected i64"#,
             ),
-            (
-                r#"{"Inner":[]}"#,
-                "Inner: invalid type: sequence, expected struct Inner",
-            ),
-            (
-                r#"{"Map":{"a":1}}"#,
-                "Map.a: invalid type: integer `1`, expected a string",
-            ),
+            (r#"{"Inner":[]}"#, "Inner: invalid type: sequence, expected struct Inner"),
+            (r#"{"Map":{"a":1}}"#, "Map.a: invalid type: integer `1`, expected a string"),
             (r#"{"ID":"a","id":"b"}"#, "duplicate field `ID`"),
             ("", "EOF"),
             ("<html>", "expected value at line 1 column 1"),

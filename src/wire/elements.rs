@@ -42,9 +42,7 @@ pub fn for_each_element<T: DeserializeOwned, E>(
         done.map_err(|found| problem = Some(found))
     };
     let mut json = serde_json::Deserializer::from_slice(body);
-    let ended = json
-        .deserialize_any(Elements(read))
-        .and_then(|()| json.end());
+    let ended = json.deserialize_any(Elements(read)).and_then(|()| json.end());
     match (problem, ended) {
         (Some(problem), _) => Err(problem),
         (None, ended) => ended.map_err(ElementProblem::Json),
@@ -77,10 +75,7 @@ mod tests {
     use super::*;
     use crate::NamespaceDocument;
 
-    const LIMITS: DecodeLimits = DecodeLimits {
-        json_values: 5,
-        list_elements: 5,
-    };
+    const LIMITS: DecodeLimits = DecodeLimits { json_values: 5, list_elements: 5 };
 
     fn read(text: &str) -> Result<Vec<String>, String> {
         let mut seen = vec![];
@@ -115,19 +110,13 @@ mod tests {
                 "document: [1].Name: invalid type: integer `1`, expected a string",
             ),
             (r#"[{"Name":"refused"} not JSON"#, "refused"),
-            (
-                "{}",
-                "json: invalid type: map, expected a sequence at line 1 column 2",
-            ),
+            ("{}", "json: invalid type: map, expected a sequence at line 1 column 2"),
             ("[] x", "json: trailing characters at line 1 column 4"),
             ("[{}", "json: EOF while parsing a list at line 1 column 3"),
         ] {
             assert_eq!(read(text), Err(expected.to_owned()), "{text}");
         }
         let error = read(r#"[{"a":1,"b":1},{"a":1,"b":1,"c":1}]"#).unwrap_err();
-        assert!(
-            error.starts_with("document: [1]: more than 5 JSON values"),
-            "{error}"
-        );
+        assert!(error.starts_with("document: [1]: more than 5 JSON values"), "{error}");
     }
 }

@@ -18,10 +18,7 @@ pub struct EventBatchDocument {
     pub index: u64,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(index: &u64) -> bool {
     *index == 0
 }

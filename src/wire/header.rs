@@ -64,10 +64,7 @@ pub fn secrets_header(secrets: &Secrets) -> Result<String, SecretsHeaderProblem>
 /// Parses the header as Nomad does: splits at `,`, then at the first `=`. Ignores a part without `=`.
 /// The last value of a key wins.
 pub fn parse_secrets_header(header: &str) -> Secrets {
-    header
-        .split(',')
-        .filter_map(|piece| piece.split_once('='))
-        .collect()
+    header.split(',').filter_map(|piece| piece.split_once('=')).collect()
 }
 
 #[cfg(test)]
@@ -90,10 +87,7 @@ mod tests {
             ("a=1,b,a=2", vec![("a", "2")]),
             ("a=b=c", vec![("a", "b=c")]),
         ] {
-            assert!(
-                parse_secrets_header(header) == Secrets::from_iter(expected),
-                "{header}"
-            );
+            assert!(parse_secrets_header(header) == Secrets::from_iter(expected), "{header}");
         }
     }
 

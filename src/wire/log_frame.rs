@@ -27,10 +27,7 @@ pub struct LogFrameDocument {
     pub offset: i64,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(offset: &i64) -> bool {
     *offset == 0
 }
@@ -137,11 +134,7 @@ mod tests {
                 data.extend(frames.push(piece).expect("the frames are valid"));
             }
             assert!(frames.is_complete());
-            assert_eq!(
-                String::from_utf8_lossy(&data),
-                "out 112\nout 113\n",
-                "{length}"
-            );
+            assert_eq!(String::from_utf8_lossy(&data), "out 112\nout 113\n", "{length}");
         }
     }
 
@@ -157,10 +150,7 @@ mod tests {
     #[test]
     fn a_response_that_is_no_log_is_an_error() {
         let mut frames = LogFrames::default();
-        assert_eq!(
-            frames.push(br#"{"Data":"*"}"#),
-            Err(LogFrameProblem::NotBase64)
-        );
+        assert_eq!(frames.push(br#"{"Data":"*"}"#), Err(LogFrameProblem::NotBase64));
         let long = vec![b' '; LogFrames::MAX_FRAME + 1];
         let problem = LogFrames::default().push(&long);
         assert_eq!(problem, Err(LogFrameProblem::TooLong(LogFrames::MAX_FRAME)));

@@ -62,10 +62,7 @@ struct Line<'a> {
 
 /// Makes the summary of a text at a time in nanoseconds since the epoch.
 pub fn metrics_summary(text: &str, now: i64) -> MetricsDocument {
-    let mut document = MetricsDocument {
-        timestamp: timestamp(now),
-        ..MetricsDocument::default()
-    };
+    let mut document = MetricsDocument { timestamp: timestamp(now), ..MetricsDocument::default() };
     let mut family = ("", "");
     for line in text.lines() {
         if let Some(declared) = line.strip_prefix("# TYPE ") {
@@ -103,11 +100,7 @@ impl MetricsDocument {
             ("histogram", "_count") => {
                 if let Some(sample) = self.samples.last_mut() {
                     sample.count = line.value;
-                    sample.mean = if line.value > 0.0 {
-                        sample.sum / line.value
-                    } else {
-                        0.0
-                    };
+                    sample.mean = if line.value > 0.0 { sample.sum / line.value } else { 0.0 };
                 }
             }
             _ => {}
@@ -115,10 +108,7 @@ impl MetricsDocument {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn whole<S: Serializer>(count: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     let count = format!("{count:.0}").parse().unwrap_or_default();
     serializer.serialize_u64(count)
@@ -139,11 +129,7 @@ fn parse(line: &str) -> Option<Line<'_>> {
         Some((name, labels)) => (name, parse_labels(labels.strip_suffix('}')?)?),
         None => (head, BTreeMap::new()),
     };
-    Some(Line {
-        name,
-        labels,
-        value: value.parse().ok()?,
-    })
+    Some(Line { name, labels, value: value.parse().ok()? })
 }
 
 /// Parses `a="b",c="d"`, where `\` escapes quotes, itself and the end of a line.

@@ -74,18 +74,9 @@ mod tests {
     fn a_restriction_that_the_agent_ignores_is_found() {
         for (body, expected) in [
             (r#"{"Name":"a","Capabilities":null}"#, None),
-            (
-                r#"{"Capabilities":{"EnabledTaskDrivers":null,"DisabledTaskDrivers":[]}}"#,
-                None,
-            ),
-            (
-                r#"{"Capabilities":{"EnabledTaskDrivers":["exec"]}}"#,
-                Some("Capabilities"),
-            ),
-            (
-                r#"{"NodePoolConfiguration":{"Default":"gpu"}}"#,
-                Some("NodePoolConfiguration"),
-            ),
+            (r#"{"Capabilities":{"EnabledTaskDrivers":null,"DisabledTaskDrivers":[]}}"#, None),
+            (r#"{"Capabilities":{"EnabledTaskDrivers":["exec"]}}"#, Some("Capabilities")),
+            (r#"{"NodePoolConfiguration":{"Default":"gpu"}}"#, Some("NodePoolConfiguration")),
             (r#"{"Quota":"small"}"#, Some("Quota")),
         ] {
             let document: NamespaceDocument = serde_json::from_str(body).unwrap();

@@ -133,9 +133,6 @@ mod tests {
     fn an_error_never_contains_a_secret_of_the_wrong_type() {
         let body = br#"{"Volumes":[{"Secrets":{"pin":4711}}]}"#;
         let error = decode::<WriteRequest>(body).expect_err("a number is not a string");
-        assert_eq!(
-            error.to_string(),
-            "Volumes[0].Secrets: secrets must be strings"
-        );
+        assert_eq!(error.to_string(), "Volumes[0].Secrets: secrets must be strings");
     }
 }

@@ -116,10 +116,7 @@ mod tests {
             decode(text.as_bytes()).expect("cannot decode the variable");
         let lock = variable.lock.as_ref().expect("the lock is missing");
         assert_eq!(lock.ttl, GoDuration(90_500_000_000));
-        assert_eq!(
-            serde_json::to_string(&variable).expect("cannot serialise the variable"),
-            text
-        );
+        assert_eq!(serde_json::to_string(&variable).expect("cannot serialise the variable"), text);
     }
 
     /// A number means nanoseconds, and an empty string means "not given".
@@ -129,10 +126,7 @@ mod tests {
         let variable: VariableDocument =
             decode(text.as_bytes()).expect("cannot decode the variable");
         let lock = variable.lock.expect("the lock is missing");
-        assert_eq!(
-            (lock.ttl, lock.lock_delay),
-            (GoDuration::from_secs(12), GoDuration(0))
-        );
+        assert_eq!((lock.ttl, lock.lock_delay), (GoDuration::from_secs(12), GoDuration(0)));
         assert_eq!(variable.items, None);
     }
 

@@ -84,10 +84,7 @@ pub struct KeptFilesDocument {
 /// A volume in the response of `GET /v1/volume/csi/:id`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each flag is a field of the JSON"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a field of the JSON")]
 pub struct VolumeDocument {
     /// The access mode of current claims; empty without claims.
     pub access_mode: String,

@@ -26,10 +26,7 @@ fn a_volume_is_created_by_the_real_plugin_and_survives_a_restart() {
 
     let agent = AgentProcess::start(data.path());
     assert_eq!(list(&agent.address), before);
-    let deleted = agent
-        .address
-        .ask("DELETE", "/v1/volume/csi/db/delete", None)
-        .unwrap();
+    let deleted = agent.address.ask("DELETE", "/v1/volume/csi/db/delete", None).unwrap();
     assert_eq!(deleted.status, 200, "{}", deleted.text());
     assert_volumes(&agent.address, &BTreeSet::new());
 }
@@ -39,10 +36,7 @@ fn the_unix_socket_serves_the_same_api() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     create(&agent.address, "db").unwrap().json();
-    assert_eq!(
-        list(&Address::Unix(agent.socket.clone())),
-        list(&agent.address)
-    );
+    assert_eq!(list(&Address::Unix(agent.socket.clone())), list(&agent.address));
 }
 
 #[test]
@@ -53,14 +47,10 @@ fn a_second_agent_on_the_directory_reports_the_first() {
     second.arg("--data-dir").arg(data.path());
     let (code, stderr) = output(second);
     assert_eq!(code, Some(1), "{stderr}");
-    for expected in [
-        format!("process {}", agent.pid()),
-        format!("unix://{}", agent.socket.display()),
-    ] {
-        assert!(
-            stderr.contains(&expected),
-            "{expected:?} is not in: {stderr}"
-        );
+    for expected in
+        [format!("process {}", agent.pid()), format!("unix://{}", agent.socket.display())]
+    {
+        assert!(stderr.contains(&expected), "{expected:?} is not in: {stderr}");
     }
     create(&agent.address, "still-served").unwrap().json();
 }
@@ -74,10 +64,7 @@ fn a_port_in_use_is_reported_and_the_directory_is_released() {
     agent.arg("--data-dir").arg(data.path());
     let (code, stderr) = output(agent);
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains(&format!("cannot listen on `{address}`")),
-        "{stderr}"
-    );
+    assert!(stderr.contains(&format!("cannot listen on `{address}`")), "{stderr}");
     assert!(stderr.contains("--http ADDR:PORT"), "{stderr}");
     assert!(AgentProcess::start(data.path()).stop().success());
 }
@@ -124,35 +111,23 @@ fn no_file_contains_a_secret_or_a_mount_flag() {
             ],
         });
         let body = json!({ "Volumes": [volume] });
-        let put = agent
-            .address
-            .ask("PUT", "/v1/volume/csi/sealed?share=true", Some(&body));
+        let put = agent.address.ask("PUT", "/v1/volume/csi/sealed?share=true", Some(&body));
         let volume = put.unwrap().json()["Volumes"][0].clone();
         assert_eq!(volume["MountOptions"]["MountFlags"], json!(["[REDACTED]"]));
         volume["ModifyIndex"].clone()
     };
     let first = register(&agent);
-    assert_eq!(
-        register(&agent),
-        first,
-        "an identical request changes nothing"
-    );
+    assert_eq!(register(&agent), first, "an identical request changes nothing");
     agent.kill();
     let agent = AgentProcess::start(data.path());
-    assert_eq!(
-        register(&agent),
-        first,
-        "an identical request changes nothing after a restart"
-    );
+    assert_eq!(register(&agent), first, "an identical request changes nothing after a restart");
     assert!(agent.stop().success());
     let files = files_below(data.path());
     assert!(files.iter().any(|file| file.ends_with("journal.redb")));
     for file in files {
         let bytes = std::fs::read(&file).unwrap();
         for canary in [FLAG, TOKEN] {
-            let found = bytes
-                .windows(canary.len())
-                .any(|bytes| bytes == canary.as_bytes());
+            let found = bytes.windows(canary.len()).any(|bytes| bytes == canary.as_bytes());
             assert!(!found, "{canary} is in {}", file.display());
         }
     }

@@ -29,19 +29,12 @@ fn an_agent_killed_during_creates_neither_loses_nor_duplicates_volumes() {
     for round in 0..ROUNDS {
         let agent = AgentProcess::start(data.path());
         let there: BTreeSet<String> = list(&agent.address).into_iter().map(|(id, _)| id).collect();
-        assert!(
-            acknowledged.is_subset(&there),
-            "lost: {:?}",
-            acknowledged.difference(&there)
-        );
+        assert!(acknowledged.is_subset(&there), "lost: {:?}", acknowledged.difference(&there));
         let (more_asked, more_acknowledged) = create_until_killed(agent, round);
         asked.extend(more_asked);
         acknowledged.extend(more_acknowledged);
     }
-    assert!(
-        asked.len() > acknowledged.len(),
-        "no create was interrupted"
-    );
+    assert!(asked.len() > acknowledged.len(), "no create was interrupted");
     let agent = AgentProcess::start(data.path());
     for id in &asked {
         create(&agent.address, id).unwrap().json();
@@ -73,15 +66,10 @@ fn create_until_killed(agent: AgentProcess, round: usize) -> (BTreeSet<String>, 
             });
         }
         until_true("some volumes", || answers.load(Ordering::Relaxed) >= round);
-        spin(Duration::from_micros(
-            u64::try_from(round * 397 % 5000).unwrap(),
-        ));
+        spin(Duration::from_micros(u64::try_from(round * 397 % 5000).unwrap()));
         agent.kill();
     });
-    (
-        asked.into_inner().unwrap(),
-        acknowledged.into_inner().unwrap(),
-    )
+    (asked.into_inner().unwrap(), acknowledged.into_inner().unwrap())
 }
 
 /// The creations that did not end, as the agent shows them.
@@ -106,11 +94,7 @@ fn an_interrupted_create_is_finished_without_a_client() {
         let start = |fault: Option<&str>| {
             let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
             command.arg("--data-dir").arg(data.path());
-            command.args(
-                fault
-                    .into_iter()
-                    .flat_map(|fault| ["--plugin-fault", fault]),
-            );
+            command.args(fault.into_iter().flat_map(|fault| ["--plugin-fault", fault]));
             AgentProcess::run(command)
         };
         let agent = start(Some(fault));
@@ -119,27 +103,19 @@ fn an_interrupted_create_is_finished_without_a_client() {
         let client = thread::spawn(move || create(&address, "db"));
         let pending = until("the creation to be shown", || {
             let pending = creations(&agent.address);
-            (pending.len() == 1)
-                .then(|| pending[0].clone())
-                .ok_or_else(|| format!("{pending:?}"))
+            (pending.len() == 1).then(|| pending[0].clone()).ok_or_else(|| format!("{pending:?}"))
         });
         assert_eq!(pending["ID"], "db", "{fault}");
         let name = pending["Creation"]["ProviderName"].as_str().unwrap();
         assert!(name.starts_with("csi-db-"), "{fault}: {name}");
-        assert!(
-            list(&agent.address).is_empty(),
-            "{fault}: it is no volume yet"
-        );
+        assert!(list(&agent.address).is_empty(), "{fault}: it is no volume yet");
         agent.kill();
         client.join().unwrap().ok();
 
         let agent = start(None);
         until("the creation to end", || {
             let pending = creations(&agent.address);
-            pending
-                .is_empty()
-                .then_some(())
-                .ok_or_else(|| format!("{pending:?}"))
+            pending.is_empty().then_some(()).ok_or_else(|| format!("{pending:?}"))
         });
         assert_volumes(&agent.address, &BTreeSet::from(["db".to_owned()]));
     }
@@ -163,45 +139,26 @@ fn a_creation_is_given_up_by_a_command() {
         command.env("NOMAD_ADDR", format!("http://{}", agent.address.tcp()));
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (code, shown, _) = client(&["volume", "status"]);
-    assert!(
-        code == Some(0) && shown.contains("Creations that did not end"),
-        "{shown}"
-    );
+    assert!(code == Some(0) && shown.contains("Creations that did not end"), "{shown}");
     let (_, json, _) = client(&["volume", "status", "-o", "json"]);
     assert!(json.contains("ProviderName"), "{json}");
     let (code, one, help) = client(&["volume", "status", "db"]);
     assert!(code == Some(0) && one.contains("being created"), "{one}");
     assert!(help.contains("volume abandon db"), "{help}");
     let (code, found, _) = client(&["volume", "doctor", "db", "--no-provider"]);
-    assert!(
-        code == Some(2) && found.contains("volume abandon db"),
-        "{found}"
-    );
+    assert!(code == Some(2) && found.contains("volume abandon db"), "{found}");
     let (_, _, warned) = client(&["orphans", "--plugin", "hostpath"]);
-    assert!(
-        warned.contains("the creation of volume `db` did not end"),
-        "{warned}"
-    );
+    assert!(warned.contains("the creation of volume `db` did not end"), "{warned}");
     let (code, _, refused) = client(&["volume", "abandon", "db"]);
     assert_eq!(code, Some(4), "{refused}");
     let (code, _, said) = client(&["volume", "abandon", "db", "--yes"]);
-    assert!(
-        code == Some(0) && said.contains("may have a volume named `csi-db-"),
-        "{said}"
-    );
+    assert!(code == Some(0) && said.contains("may have a volume named `csi-db-"), "{said}");
     assert!(creations(&agent.address).is_empty());
     let (code, _, said) = client(&["volume", "abandon", "db", "--yes"]);
-    assert!(
-        code == Some(1) && said.contains("no creation of volume `db` is pending"),
-        "{said}"
-    );
+    assert!(code == Some(1) && said.contains("no creation of volume `db` is pending"), "{said}");
 }
 
 /// The plugin is killed repeatedly; every create still succeeds, and each volume exists once.
@@ -220,11 +177,7 @@ fn a_plugin_killed_during_creates_loses_no_volume() {
                         let id = format!("v{client}-{number}");
                         until("the volume to be created", || {
                             let answer = create(address, &id).map_err(|error| error.to_string())?;
-                            if answer.status == 200 {
-                                Ok(())
-                            } else {
-                                Err(answer.text())
-                            }
+                            if answer.status == 200 { Ok(()) } else { Err(answer.text()) }
                         });
                         ids.lock().unwrap().insert(id);
                     }
@@ -270,11 +223,7 @@ fn a_killed_plugin_is_restarted() {
         is_healthy(&agent.address)?;
         let after = processes_with(&["plugin", "serve", &state]);
         let is_new = after.len() == 1 && after != before;
-        if is_new {
-            Ok(())
-        } else {
-            Err(format!("{after:?}"))
-        }
+        if is_new { Ok(()) } else { Err(format!("{after:?}")) }
     });
     create(&agent.address, "db").unwrap().json();
 }
@@ -297,9 +246,7 @@ fn a_plugin_process_that_outlives_the_agent_is_ended() {
     assert_eq!(plugins(), survivor);
 
     let agent = AgentProcess::start(data.path());
-    until("another plugin to be healthy", || {
-        is_healthy(&agent.address)
-    });
+    until("another plugin to be healthy", || is_healthy(&agent.address));
     let next = plugins();
     assert_eq!(next.len(), 1);
     assert_ne!(next, survivor);
@@ -313,7 +260,5 @@ fn controllers(agent: &Address) -> Vec<(String, String)> {
     let plugin = answer.unwrap().json();
     let controllers = plugin["Controllers"].as_object().unwrap().iter();
     let alloc = |instance: &serde_json::Value| instance["AllocID"].as_str().unwrap().to_owned();
-    controllers
-        .map(|(node, instance)| (node.clone(), alloc(instance)))
-        .collect()
+    controllers.map(|(node, instance)| (node.clone(), alloc(instance))).collect()
 }

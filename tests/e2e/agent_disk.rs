@@ -21,9 +21,7 @@ struct Disk {
 
 impl Disk {
     fn new() -> Self {
-        let disk = Self {
-            base: tempfile::tempdir().unwrap(),
-        };
+        let disk = Self { base: tempfile::tempdir().unwrap() };
         std::fs::create_dir(disk.data()).unwrap();
         let size = c"size=12m,mode=700";
         mount("none", disk.data(), "tmpfs", MountFlags::empty(), size).unwrap();
@@ -41,17 +39,9 @@ impl Disk {
     /// Fills the disk completely.
     fn fill(&self) {
         let mut options = std::fs::File::options();
-        let mut filler = options
-            .create(true)
-            .append(true)
-            .open(self.filler())
-            .unwrap();
+        let mut filler = options.create(true).append(true).open(self.filler()).unwrap();
         let full = std::io::copy(&mut std::io::repeat(0), &mut filler);
-        assert_eq!(
-            full.unwrap_err().kind(),
-            std::io::ErrorKind::StorageFull,
-            "the disk is full"
-        );
+        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull, "the disk is full");
     }
 
     fn free_space(&self) {
@@ -133,11 +123,7 @@ fn a_full_disk_loses_no_volume_and_recovers_when_space_is_free() {
             for part in ["error[journal/disk-full]", "volume r", "free space on"] {
                 assert!(stderr.contains(part), "{part}: {stderr}");
             }
-            assert_eq!(
-                ids(&agent.address),
-                sorted(&expected),
-                "acknowledged registrations"
-            );
+            assert_eq!(ids(&agent.address), sorted(&expected), "acknowledged registrations");
 
             disk.free_space();
             let written = disk.register(&agent.address, "with-room", &external_id);
@@ -146,11 +132,7 @@ fn a_full_disk_loses_no_volume_and_recovers_when_space_is_free() {
             expected.extend(["after".to_owned(), "with-room".to_owned()]);
             agent.kill();
             let agent = AgentProcess::start(&disk.data());
-            assert_eq!(
-                ids(&agent.address),
-                sorted(&expected),
-                "the same after a kill"
-            );
+            assert_eq!(ids(&agent.address), sorted(&expected), "the same after a kill");
             assert!(agent.stop().success());
             assert_eq!(disk.plugins(), Vec::<u32>::new());
             unmount(disk.data(), UnmountFlags::NOFOLLOW).unwrap();
@@ -169,11 +151,7 @@ fn a_full_disk_stops_no_release() {
         let mut registered = vec![];
         for number in 0..20 {
             let id = format!("early{number}");
-            assert!(
-                disk.register(&agent.address, &id, &external_id)
-                    .status
-                    .success()
-            );
+            assert!(disk.register(&agent.address, &id, &external_id).status.success());
             registered.push(id);
         }
         let reserve = disk.data().join("journal.redb.reserve");
@@ -189,11 +167,7 @@ fn a_full_disk_stops_no_release() {
         let refused = disk.register(&agent.address, "late", &external_id);
         assert_eq!(refused.status.code(), Some(1));
         disk.free_space();
-        assert!(
-            disk.register(&agent.address, "with-room", &external_id)
-                .status
-                .success()
-        );
+        assert!(disk.register(&agent.address, "with-room", &external_id).status.success());
         assert!(reserve.exists(), "space is kept again");
         assert!(agent.stop().success());
         unmount(disk.data(), UnmountFlags::NOFOLLOW).unwrap();

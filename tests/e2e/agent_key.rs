@@ -24,18 +24,12 @@ fn secrets_are_read_after_the_key_was_rotated() {
     let agent = AgentProcess::start(data.path());
     create(&agent.address, "db").unwrap().json();
     let variable = json!({"Path": "app/db", "Items": {"password": "hunter2"}});
-    let put = agent
-        .address
-        .ask("PUT", "/v1/var/app/db", Some(&variable))
-        .unwrap();
+    let put = agent.address.ask("PUT", "/v1/var/app/db", Some(&variable)).unwrap();
     assert_eq!(put.status, 200, "{put:?}");
     let refused = rotate(data.path());
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let message = text(&refused.stderr);
-    assert!(
-        message.contains("holds the lock of the data directory"),
-        "{message}"
-    );
+    assert!(message.contains("holds the lock of the data directory"), "{message}");
     assert!(agent.stop().success());
     let before = key();
     let rotated = rotate(data.path());

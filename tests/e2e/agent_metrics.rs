@@ -22,10 +22,7 @@ fn calls_requests_and_writes_are_measured() {
     let read = |path| agent.address.ask("GET", path, None).unwrap();
     let prometheus = read("/v1/metrics?format=prometheus");
     let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
-    assert!(
-        prometheus.head.to_lowercase().contains(kind),
-        "{prometheus:?}"
-    );
+    assert!(prometheus.head.to_lowercase().contains(kind), "{prometheus:?}");
     let text = prometheus.text();
     let created = [
         "csi_sidecar_operations_seconds_count",
@@ -34,11 +31,7 @@ fn calls_requests_and_writes_are_measured() {
         "grpc_status_code=\"OK\"",
     ];
     assert_eq!(value(&text, &created), Some(1.0), "{text}");
-    let asked = [
-        "nomad_csi_http_request_seconds_count",
-        "operation=\"Create\"",
-        "code=\"200\"",
-    ];
+    let asked = ["nomad_csi_http_request_seconds_count", "operation=\"Create\"", "code=\"200\""];
     assert_eq!(value(&text, &asked), Some(1.0), "{text}");
     let written = value(&text, &["nomad_csi_journal_events_total"]).unwrap();
     assert!(written >= 2.0, "an intent and its result: {text}");
@@ -62,20 +55,14 @@ fn the_health_of_volumes_is_a_metric_and_a_field() {
     let shown =
         |health: &str| format!("nomad_csi_volumes{{plugin=\"hostpath\",health=\"{health}\"}}");
     until("the volume is counted", || {
-        let text = agent
-            .address
-            .ask("GET", "/v1/metrics?format=prometheus", None);
+        let text = agent.address.ask("GET", "/v1/metrics?format=prometheus", None);
         let text = text.unwrap().text();
         match value(&text, &[&shown("ok")]) {
             Some(1.0) => Ok(()),
             other => Err(format!("{other:?}")),
         }
     });
-    let summary = agent
-        .address
-        .ask("GET", "/v1/metrics", None)
-        .unwrap()
-        .json();
+    let summary = agent.address.ask("GET", "/v1/metrics", None).unwrap().json();
     let gauges = summary["Gauges"].as_array().unwrap();
     let volumes = gauges.iter().find(|one| one["Name"] == "nomad_csi_volumes");
     let labels = serde_json::json!({"plugin": "hostpath", "health": "ok"});

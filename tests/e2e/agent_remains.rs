@@ -48,11 +48,7 @@ fn a_journal_that_is_gone_is_not_replaced() {
     assert!(!journal.exists(), "nothing was created");
     std::fs::write(&journal, bytes).unwrap();
     let agent = AgentProcess::start(data.path());
-    assert_eq!(
-        list(&agent.address).len(),
-        1,
-        "the restored journal has the volume"
-    );
+    assert_eq!(list(&agent.address).len(), 1, "the restored journal has the volume");
 }
 
 /// Starts an agent of another user. Returns the owners of its process and of its plugin's process: a
@@ -108,10 +104,7 @@ fn refusals(file: &str, seeds: u64, run: impl Fn(&Path) -> Output) -> Vec<String
 fn a_damaged_journal_is_refused_in_words() {
     let run = |data: &Path| {
         let mut command = program(["volume", "status"]);
-        command
-            .arg(format!("--embedded={}", data.display()))
-            .output()
-            .unwrap()
+        command.arg(format!("--embedded={}", data.display())).output().unwrap()
     };
     let refused = refusals("journal.redb", 60, run);
     let is_named = |message: &String| message.contains("error[journal/damaged]");
@@ -124,10 +117,7 @@ fn a_damaged_catalogue_is_refused_in_words() {
         let state = data.join("plugins/hostpath");
         let mut command = program(["plugin", "serve", "--exit-on-stdin-eof", "--state-dir"]);
         command.arg(state).arg("--endpoint");
-        command
-            .arg(format!("unix://{}/p.sock", data.display()))
-            .output()
-            .unwrap()
+        command.arg(format!("unix://{}/p.sock", data.display())).output().unwrap()
     };
     let refused = refusals("plugins/hostpath/catalog.redb", 40, run);
     assert!(!refused.is_empty());

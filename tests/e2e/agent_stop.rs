@@ -19,10 +19,7 @@ fn a_stopped_agent_leaves_no_process_and_no_socket() {
     let state = data.path().to_string_lossy().into_owned();
     assert_eq!(processes_with(&["plugin", "serve", &state]).len(), 1);
     assert!(agent.stop().success());
-    assert_eq!(
-        processes_with(&["plugin", "serve", &state]),
-        Vec::<u32>::new()
-    );
+    assert_eq!(processes_with(&["plugin", "serve", &state]), Vec::<u32>::new());
     assert!(!socket.exists());
     assert!(data.path().join("journal.redb").exists());
 }
@@ -44,14 +41,9 @@ fn a_temporary_directory_is_removed_with_the_agent() {
 fn a_blocking_read_ends_when_the_agent_stops() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
-    let first = agent
-        .address
-        .ask("GET", "/v1/volumes?type=csi", None)
-        .unwrap();
+    let first = agent.address.ask("GET", "/v1/volumes?type=csi", None).unwrap();
     let index = first.head.lines().find_map(|line| {
-        line.to_ascii_lowercase()
-            .strip_prefix("x-nomad-index: ")
-            .map(str::to_owned)
+        line.to_ascii_lowercase().strip_prefix("x-nomad-index: ").map(str::to_owned)
     });
     let path = format!("/v1/volumes?type=csi&index={}&wait=10m", index.unwrap());
     let address = agent.address.clone();
@@ -118,10 +110,6 @@ fn until_connected(agent: &AgentProcess, number: usize) {
                 && columns[9] != "0"
         });
         let found = established.count();
-        if found >= number {
-            Ok(())
-        } else {
-            Err(format!("{found} of {number}"))
-        }
+        if found >= number { Ok(()) } else { Err(format!("{found} of {number}")) }
     });
 }

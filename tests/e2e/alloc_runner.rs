@@ -46,11 +46,8 @@ pub(crate) fn drivers() -> BTreeMap<String, Arc<dyn RunDriver>> {
 
 impl Node {
     pub(crate) fn new() -> Self {
-        let mut node = Self {
-            control: Arc::default(),
-            data: tempfile::tempdir().unwrap(),
-            running: None,
-        };
+        let mut node =
+            Self { control: Arc::default(), data: tempfile::tempdir().unwrap(), running: None };
         node.start_agent();
         node
     }
@@ -101,13 +98,7 @@ impl Node {
         std::fs::create_dir_all(&directory).unwrap();
         let record = r#"{"plugin_id":"p","external_id":"vol-1","namespace":"default","id":"db"}"#;
         std::fs::write(target.record(), record).unwrap();
-        run_command(&[
-            "mount",
-            "-t",
-            "tmpfs",
-            "volume",
-            directory.to_str().unwrap(),
-        ]);
+        run_command(&["mount", "-t", "tmpfs", "volume", directory.to_str().unwrap()]);
         self.control.provide("data", target.on_host().to_owned());
         directory
     }
@@ -173,11 +164,8 @@ pub(crate) fn mount(destination: &str, read_only: bool) -> VolumeMount {
 pub(crate) fn alloc(task: Task) -> AssignedAlloc {
     let mut group = TaskGroup::new("g", JobType::Batch);
     if !task.volume_mounts.is_empty() {
-        let kind = JobVolumeKind::Csi {
-            access_mode: None,
-            attachment_mode: None,
-            mount_options: None,
-        };
+        let kind =
+            JobVolumeKind::Csi { access_mode: None, attachment_mode: None, mount_options: None };
         let volume = JobVolume {
             source: "db".to_owned(),
             read_only: false,
@@ -232,11 +220,7 @@ fn a_task_with_a_volume_survives_the_agent_and_leaves_nothing_after_its_stop() {
         node.control.stop(&ID.into());
         let report = node.status("complete").await;
         assert_eq!(report.tasks["web"].restarts, 0);
-        assert_eq!(
-            lines(&starts),
-            ["shop.g[7] /local", "stopped"],
-            "it started once"
-        );
+        assert_eq!(lines(&starts), ["shop.g[7] /local", "stopped"], "it started once");
         until_true("the processes to end", || node.shims().is_empty());
         run_command(&["umount", volume.to_str().unwrap()]);
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -318,37 +302,18 @@ async fn the_output_of_a_task_is_read_across_its_runs() {
     let script = "echo run >&2; echo one; echo two; exit 1";
     node.control.assign(alloc(shell("web", "raw_exec", script)));
     let logs = NodeTaskLogs::new(node.data.path().to_owned(), drivers());
-    let output = TaskOutput {
-        alloc: ID.into(),
-        task: "web".to_owned(),
-        stream: LogStream::Stdout,
-    };
+    let output = TaskOutput { alloc: ID.into(), task: "web".to_owned(), stream: LogStream::Stdout };
     let begin = logs.locate(&output, LogOrigin::Start, 0).await.unwrap();
     let waited = tokio::time::timeout(LONG, logs.wait_for_more(&output, begin)).await;
     waited.unwrap().unwrap();
     let report = node.status("failed").await;
     assert_eq!(report.tasks["web"].restarts, 1);
     let expected = "one\ntwo\none\ntwo\n";
-    assert_eq!(
-        read_all(&logs, &output, LogOrigin::Start, 0).await,
-        expected
-    );
-    assert_eq!(
-        read_all(&logs, &output, LogOrigin::Start, 5).await,
-        expected[5..]
-    );
-    assert_eq!(
-        read_all(&logs, &output, LogOrigin::End, 10).await,
-        expected[6..]
-    );
-    let errors = TaskOutput {
-        stream: LogStream::Stderr,
-        ..output
-    };
-    assert_eq!(
-        read_all(&logs, &errors, LogOrigin::End, 99).await,
-        "run\nrun\n"
-    );
+    assert_eq!(read_all(&logs, &output, LogOrigin::Start, 0).await, expected);
+    assert_eq!(read_all(&logs, &output, LogOrigin::Start, 5).await, expected[5..]);
+    assert_eq!(read_all(&logs, &output, LogOrigin::End, 10).await, expected[6..]);
+    let errors = TaskOutput { stream: LogStream::Stderr, ..output };
+    assert_eq!(read_all(&logs, &errors, LogOrigin::End, 99).await, "run\nrun\n");
 }
 
 /// Reads an output in small parts until there is no more.
@@ -394,9 +359,7 @@ fn a_task_starts_once_whenever_the_agent_is_killed() {
             let starts = volume.join("starts");
             until_async("the task to write", async || {
                 let found = lines(&starts);
-                (!found.is_empty())
-                    .then_some(())
-                    .ok_or(format!("{found:?}"))
+                (!found.is_empty()).then_some(()).ok_or(format!("{found:?}"))
             })
             .await;
             node.control.stop(&ID.into());

@@ -10,10 +10,7 @@ use crate::volumes::{assert_volumes, create};
 
 fn send(agent: &Address, line: &str, headers: &[&str], body: &str) -> Answer {
     let length = body.len();
-    let headers: String = headers
-        .iter()
-        .map(|header| format!("{header}\r\n"))
-        .collect();
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let head = format!(
         "{line} HTTP/1.1\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n"
     );
@@ -82,10 +79,7 @@ fn a_page_of_a_stranger_reaches_no_route_over_tcp_or_the_socket() {
             // DNS rebinding, and a page of another origin.
             for headers in [
                 vec!["host: evil.example"],
-                vec![
-                    "host: evil.example:4646",
-                    "origin: http://evil.example:4646",
-                ],
+                vec!["host: evil.example:4646", "origin: http://evil.example:4646"],
                 vec![local, "origin: http://evil.example"],
                 vec![local, "origin: null"],
                 vec![local, "origin: http://localhost:3000"],
@@ -100,28 +94,17 @@ fn a_page_of_a_stranger_reaches_no_route_over_tcp_or_the_socket() {
                 assert!(!head.contains("access-control-"), "{head}");
             }
             // A form, which a page can send without asking.
-            for content_type in [
-                "text/plain",
-                "application/x-www-form-urlencoded",
-                "multipart/form-data",
-            ] {
+            for content_type in
+                ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
+            {
                 let content_type = format!("content-type: {content_type}");
                 let answer = send(address, line, &[local, &content_type], &body);
-                assert_eq!(
-                    answer.status == 415,
-                    is_write(line),
-                    "{line}: {}",
-                    answer.text()
-                );
+                assert_eq!(answer.status == 415, is_write(line), "{line}: {}", answer.text());
             }
         }
     }
     assert_volumes(&agent.address, &BTreeSet::from(["db".to_owned()]));
-    let kept = agent
-        .address
-        .ask("GET", "/v1/var/app", None)
-        .unwrap()
-        .json();
+    let kept = agent.address.ask("GET", "/v1/var/app", None).unwrap().json();
     assert_eq!(kept["Items"]["password"], "hunter2");
 }
 
@@ -145,11 +128,7 @@ fn programs_of_this_machine_are_answered_under_every_own_name() {
         ] {
             let host = format!("host: {host}");
             let answer = send(address, "GET /v1/volumes?type=csi", &[&host], "");
-            assert_eq!(
-                (answer.status, answer.text().as_str()),
-                (200, "[]"),
-                "{host}"
-            );
+            assert_eq!((answer.status, answer.text().as_str()), (200, "[]"), "{host}");
             for content_type in [
                 "",
                 "content-type: application/json",
@@ -172,8 +151,5 @@ fn a_name_that_is_no_host_is_refused_at_the_start() {
     let output = command.output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(
-        message.contains("cannot allow the host `http://nas`"),
-        "{message}"
-    );
+    assert!(message.contains("cannot allow the host `http://nas`"), "{message}");
 }

@@ -259,13 +259,9 @@ fn kill_plugin(
         spin(pause);
         signal_process(plugin, Signal::KILL);
         seen.lose_mount(kill, losses, data);
-        until("another plugin", || {
-            crate::volumes::is_healthy(&agent.address)
-        });
+        until("another plugin", || crate::volumes::is_healthy(&agent.address));
         let before = requests.load(Ordering::Relaxed);
-        until_true("the clients to go on", || {
-            requests.load(Ordering::Relaxed) > before + 2
-        });
+        until_true("the clients to go on", || requests.load(Ordering::Relaxed) > before + 2);
     });
     let has_failed = |line: &String| {
         line.contains("a step of a claim failed and is repeated") && line.contains(aim.rpc)
@@ -294,10 +290,7 @@ async fn kill(victim: Victim, kills: usize, least: impl Fn(Moment) -> usize) {
         // Each aim loses a mount in every second round, and in turn one of each kind.
         let loses = (round + place) % 2 == 0;
         let kind = MOUNTS[(round / 2 + place / 2) % MOUNTS.len()];
-        let kill = Kill {
-            aim: aims[place],
-            loses: loses.then_some(kind),
-        };
+        let kill = Kill { aim: aims[place], loses: loses.then_some(kind) };
         let is_hit = match victim {
             Victim::Agent => kill_agent(&mut load, &data, kill, &mut random, &mut seen).await,
             Victim::Plugin => kill_plugin(&mut load, &data, kill, &mut random, &mut seen),
@@ -313,12 +306,7 @@ async fn kill(victim: Victim, kills: usize, least: impl Fn(Moment) -> usize) {
         }
     }
     report(kills, &seen);
-    let Seen {
-        hits,
-        held,
-        lost,
-        noticed,
-    } = seen;
+    let Seen { hits, held, lost, noticed } = seen;
     assert!(held >= kills / 2, "hardly a claim was held");
     for (aim, hits) in hits {
         assert!(hits >= least(aim.moment), "{aim:?} was hit {hits} times");
@@ -335,17 +323,11 @@ async fn kill(victim: Victim, kills: usize, least: impl Fn(Moment) -> usize) {
 }
 
 fn report(kills: usize, seen: &Seen) {
-    eprintln!(
-        "{kills} kills, {} claims were held at them; hits:",
-        seen.held
-    );
+    eprintln!("{kills} kills, {} claims were held at them; hits:", seen.held);
     for (aim, hits) in &seen.hits {
         eprintln!("  {:26} {:?}: {hits}", aim.rpc, aim.moment);
     }
-    eprintln!(
-        "mounts that vanished: {:?}; noticed: {}",
-        seen.lost, seen.noticed
-    );
+    eprintln!("mounts that vanished: {:?}; noticed: {}", seen.lost, seen.noticed);
 }
 
 /// Calls are held long enough before and after their work that each kill hits; the work itself is short.

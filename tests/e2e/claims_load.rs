@@ -36,11 +36,7 @@ pub(crate) struct Volume {
 }
 
 const fn volume(id: &'static str, has_one_writer: bool, is_image: bool) -> Volume {
-    Volume {
-        id,
-        has_one_writer,
-        is_image,
-    }
+    Volume { id, has_one_writer, is_image }
 }
 
 const VOLUMES: [Volume; 6] = [
@@ -129,11 +125,7 @@ impl Claim {
     /// The path is mounted, and no one else wrote the data.
     fn check_data(&self, target: &Path) {
         let path = target.display();
-        assert!(
-            is_mounted(target),
-            "{path} of {} is not mounted",
-            self.alloc
-        );
+        assert!(is_mounted(target), "{path} of {} is not mounted", self.alloc);
         let found = std::fs::read_to_string(self.file(target)).unwrap();
         assert_eq!(found, self.alloc, "{path}");
     }

@@ -46,10 +46,7 @@ pub(crate) fn connect_from(client: u8, agent: SocketAddr) -> TcpStream {
 /// Allows this process to open many connections.
 pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).unwrap();
 }
 
@@ -97,19 +94,14 @@ fn one_address_has_a_hundred_connections() {
     until("a place for the address", || {
         let mut again = connect_from(1, address);
         let answer = ask(&mut again, READ);
-        answer
-            .starts_with("HTTP/1.1 200")
-            .then_some(())
-            .ok_or(answer)
+        answer.starts_with("HTTP/1.1 200").then_some(()).ok_or(answer)
     });
 }
 
 #[test]
 fn the_limit_of_an_address_can_be_changed_and_removed() {
-    for (limit, accepted) in [
-        ("connections-per-address=3", 3),
-        ("connections-per-address=0", 300),
-    ] {
+    for (limit, accepted) in [("connections-per-address=3", 3), ("connections-per-address=0", 300)]
+    {
         let data = tempfile::tempdir().unwrap();
         let agent = limited(data.path(), &[limit]);
         let address = tcp(&agent);
@@ -118,11 +110,7 @@ fn the_limit_of_an_address_can_be_changed_and_removed() {
             assert!(ask(stream, READ).starts_with("HTTP/1.1 200"));
         }
         let mut next = connect_from(1, address);
-        let expected = if accepted == 3 {
-            "HTTP/1.1 429"
-        } else {
-            "HTTP/1.1 200"
-        };
+        let expected = if accepted == 3 { "HTTP/1.1 429" } else { "HTTP/1.1 200" };
         assert!(ask(&mut next, READ).starts_with(expected), "{limit}");
     }
 }
@@ -130,11 +118,7 @@ fn the_limit_of_an_address_can_be_changed_and_removed() {
 #[test]
 fn waiting_queries_leave_the_places_of_working_ones() {
     let data = tempfile::tempdir().unwrap();
-    let limits = [
-        "connections=5",
-        "waiting-queries=20",
-        "connections-per-address=0",
-    ];
+    let limits = ["connections=5", "waiting-queries=20", "connections-per-address=0"];
     let agent = limited(data.path(), &limits);
     let address = tcp(&agent);
     // Each connection gives its working place back before the next ones need it.
@@ -154,9 +138,7 @@ fn waiting_queries_leave_the_places_of_working_ones() {
     assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
     assert!(refused.contains("(limit `waiting-queries`)"), "{refused}");
     drop(waiting.remove(at));
-    let others = waiting
-        .iter()
-        .filter(|stream| stream.peek(&mut [0]).is_ok());
+    let others = waiting.iter().filter(|stream| stream.peek(&mut [0]).is_ok());
     assert_eq!(others.count(), 0, "the others wait");
     let mut working: Vec<TcpStream> = (0..5).map(|_| connect_from(1, address)).collect();
     for stream in &mut working {

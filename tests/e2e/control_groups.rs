@@ -18,10 +18,7 @@ use crate::task_fixture::{TestRun, exec, exited, was_killed};
 use crate::task_root::exec_request;
 use crate::wait::{until, until_true, until_within};
 
-const NOBODY: TaskUser = TaskUser {
-    uid: 65534,
-    gid: 65534,
-};
+const NOBODY: TaskUser = TaskUser { uid: 65534, gid: 65534 };
 /// Asks for this number of MiB.
 const EAT: &str = "perl -e '$x = \"a\" x (shift() << 20); print length($x) >> 20, \"\\n\"'";
 
@@ -38,10 +35,7 @@ fn limited_run(base: &Path) -> TestRun {
 fn request(script: &str, memory_mb: i64) -> RunRequest {
     RunRequest {
         user: Some(NOBODY),
-        resources: Resources {
-            memory_mb,
-            ..Resources::default()
-        },
+        resources: Resources { memory_mb, ..Resources::default() },
         ..exec_request(script, vec![])
     }
 }
@@ -84,10 +78,7 @@ async fn a_task_gets_no_more_memory_than_its_resources_allow() {
     let run = limited_run(base.path());
     let script = format!("{EAT} 100; echo survived; exit 3");
     let end = run.end_of(request(&script, 32)).await;
-    assert!(
-        matches!(end, RunEnd::Exited { code: Some(3), .. }),
-        "{end:?}"
-    );
+    assert!(matches!(end, RunEnd::Exited { code: Some(3), .. }), "{end:?}");
     assert!(reached(&end).memory.is_some());
     assert_eq!(run.lines(LogStream::Stdout).await, ["survived"]);
     // `memory_max` is the limit, and `memory` what is reserved.
@@ -140,16 +131,7 @@ async fn a_task_sees_its_own_group_and_cannot_leave_or_change_it() {
     let end = run.end_of(request).await;
     let errors = run.lines(LogStream::Stderr).await;
     let lines = run.lines(LogStream::Stdout).await;
-    let mut expected = vec![
-        "0::/",
-        "67108864",
-        "0",
-        "4096",
-        "79",
-        "200000 100000",
-        "0::/",
-        "0",
-    ];
+    let mut expected = vec!["0::/", "67108864", "0", "4096", "79", "200000 100000", "0::/", "0"];
     expected.extend(["1"; 6]);
     assert_eq!(lines, expected, "{end:?} {errors:?}");
 }
@@ -232,15 +214,7 @@ fn an_agent_limits_tasks_and_says_which_limit_ended_one() {
     machine.kill();
     machine.start();
     let says = |line: &str| line.contains("tasks of `exec` are limited to their `resources`");
-    assert_eq!(
-        machine
-            .agent()
-            .log()
-            .iter()
-            .filter(|line| says(line))
-            .count(),
-        1
-    );
+    assert_eq!(machine.agent().log().iter().filter(|line| says(line)).count(), 1);
     let alloc = machine.wait_for("eater", "running", 1).remove(0);
     let id = alloc["ID"].as_str().unwrap();
     let shared = machine.data().join("allocs").join(id).join("alloc/data");

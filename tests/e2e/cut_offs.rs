@@ -40,9 +40,7 @@ fn a_volume_is_cut_off_by_killing_its_tasks() {
             let first = writing(&machine, "a");
             if stops {
                 machine.stop("a");
-                until_true("the task to be asked to stop", || {
-                    was_asked_to_stop(&machine, "a")
-                });
+                until_true("the task to be asked to stop", || was_asked_to_stop(&machine, "a"));
             }
             if crashes {
                 cut_off(&machine, &id(&first), "0s");
@@ -53,9 +51,7 @@ fn a_volume_is_cut_off_by_killing_its_tasks() {
             }
             until("the claim to be gone", || {
                 let claims = machine.claims();
-                let own = claims
-                    .iter()
-                    .filter(|claim| claim["AllocID"] == first["ID"]);
+                let own = claims.iter().filter(|claim| claim["AllocID"] == first["ID"]);
                 match own.count() {
                     0 => Ok(()),
                     _ => Err(format!("{claims:#?}")),
@@ -76,11 +72,7 @@ fn a_volume_is_cut_off_by_killing_its_tasks() {
             machine.stop("b");
             machine.wait_for("b", "complete", 1);
             let expected = [id(&first), id(&second)];
-            assert_eq!(
-                writers_of(&machine, "data"),
-                expected,
-                "two writers at once"
-            );
+            assert_eq!(writers_of(&machine, "data"), expected, "two writers at once");
             machine.end();
         }
     });

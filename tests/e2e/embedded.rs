@@ -19,9 +19,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self {
-            base: tempfile::tempdir().unwrap(),
-        }
+        Self { base: tempfile::tempdir().unwrap() }
     }
 
     fn data(&self) -> PathBuf {
@@ -57,17 +55,12 @@ impl Bench {
 
     /// Waits until the plugin of a running command has this many volumes.
     fn wait_for_volumes(&self, count: usize) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(until_async("some volumes", async || {
             let process = *self.plugins().first().ok_or("no plugin runs")?;
             let arguments = std::fs::read_to_string(format!("/proc/{process}/cmdline"));
             let arguments = arguments.map_err(|error| error.to_string())?;
-            let socket = arguments
-                .split('\0')
-                .find_map(|word| word.strip_prefix("unix://"));
+            let socket = arguments.split('\0').find_map(|word| word.strip_prefix("unix://"));
             let socket = Path::new(socket.ok_or("the plugin has no socket")?);
             let answer = Client::over(channel(socket)).list(0, "").await;
             let (volumes, _) = answer.map_err(|status| status.to_string())?;
@@ -86,12 +79,7 @@ fn stderr(output: &Output) -> String {
 }
 
 fn succeeded(output: Output) -> Output {
-    assert!(
-        output.status.success(),
-        "{}: {}",
-        output.status,
-        stderr(&output)
-    );
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
     output
 }
 
@@ -111,12 +99,7 @@ fn a_command_needs_no_agent_and_leaves_nothing_running() {
     assert!(bench.plugins().is_empty());
     let sockets = std::fs::read_dir(bench.data().join("run"));
     assert!(sockets.is_err(), "sockets still exist");
-    let status = succeeded(
-        bench
-            .command(&["volume", "status", "-o", "name"])
-            .output()
-            .unwrap(),
-    );
+    let status = succeeded(bench.command(&["volume", "status", "-o", "name"]).output().unwrap());
     assert_eq!(String::from_utf8(status.stdout).unwrap().lines().count(), 3);
 }
 
@@ -134,10 +117,7 @@ fn an_apply_restores_the_data_of_a_registration_that_was_removed() {
     let apply = ["apply", "-f", &specification, "--set", "prod", "--yes"];
     let apply = [&apply[..], &["-o", "jsonpath=$.ExternalID"]].concat();
     let external = run(&apply);
-    let data = bench
-        .data()
-        .join("plugins/hostpath/volumes")
-        .join(&external);
+    let data = bench.data().join("plugins/hostpath/volumes").join(&external);
     std::fs::create_dir(&data).unwrap();
     let written = data.join("written-before");
     std::fs::write(&written, "data").unwrap();
@@ -151,14 +131,8 @@ fn an_apply_restores_the_data_of_a_registration_that_was_removed() {
 #[test]
 fn concurrent_commands_on_one_directory_wait_for_each_other() {
     let bench = Bench::new();
-    let running: Vec<Child> = (0..4)
-        .map(|at| {
-            bench
-                .creation(&names(&format!("c{at}-"), 5))
-                .spawn()
-                .unwrap()
-        })
-        .collect();
+    let running: Vec<Child> =
+        (0..4).map(|at| bench.creation(&names(&format!("c{at}-"), 5)).spawn().unwrap()).collect();
     for child in running {
         succeeded(child.wait_with_output().unwrap());
     }
@@ -230,8 +204,5 @@ fn a_plugin_that_cannot_start_is_reported_with_its_reason() {
     assert_eq!(output.status.code(), Some(1));
     let stderr = stderr(&output);
     assert!(stderr.contains("did not become healthy"), "{stderr}");
-    assert!(
-        stderr.contains("another plugin uses the state directory"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("another plugin uses the state directory"), "{stderr}");
 }

@@ -35,12 +35,7 @@ pub(crate) fn writing(machine: &Machine, job: &str) -> Value {
 /// The allocations that wrote to a volume, in the order of their writes; one that wrote again after another one appears
 /// twice.
 pub(crate) fn writers_of(machine: &Machine, source: &str) -> Vec<String> {
-    let job = machine.job(
-        "reader",
-        "batch",
-        &volume(source, WRITER),
-        "uniq /data/lines",
-    );
+    let job = machine.job("reader", "batch", &volume(source, WRITER), "uniq /data/lines");
     machine.run(&job);
     let reader = machine.wait_for("reader", "complete", 1).remove(0);
     let lines = machine.output(&reader);
@@ -85,8 +80,7 @@ fn unfence(machine: &Machine) {
 fn targets(machine: &Machine) -> Vec<String> {
     let data = machine.data();
     let all = mounts().into_iter();
-    all.filter(|path| Path::new(path).starts_with(&data) && path.contains("/targets/"))
-        .collect()
+    all.filter(|path| Path::new(path).starts_with(&data) && path.contains("/targets/")).collect()
 }
 
 /// Two writers: the second one starts after the first one has ended, and until then nothing is unmounted. Once with a plugin
@@ -131,20 +125,14 @@ fn a_returned_node_is_not_swept_under_a_task_that_still_runs() {
                 let new = new.filter(|alloc| alloc["ID"] != first["ID"]).cloned();
                 new.ok_or_else(|| format!("{allocs:#?}"))
             });
-            until("the next allocation to write", || {
-                match machine.output(&second) {
-                    output if output.contains("ready") => Ok(()),
-                    output => Err(output),
-                }
+            until("the next allocation to write", || match machine.output(&second) {
+                output if output.contains("ready") => Ok(()),
+                output => Err(output),
             });
             machine.stop("a");
             all_ended(&machine, "a");
             let expected = [id(&first), id(&second)];
-            assert_eq!(
-                writers_of(&machine, "data"),
-                expected,
-                "two writers at once"
-            );
+            assert_eq!(writers_of(&machine, "data"), expected, "two writers at once");
             machine.end();
             drop(running);
         }

@@ -15,11 +15,8 @@ fn serve(body: String, lists_one: bool) -> String {
             let mut request = [0; 4096];
             let read = stream.read(&mut request).unwrap_or_default();
             let is_list = request[..read].starts_with(b"GET /v1/volumes");
-            let body = if lists_one && is_list {
-                r#"[{"ID":"db","Namespace":"default"}]"#
-            } else {
-                &body
-            };
+            let body =
+                if lists_one && is_list { r#"[{"ID":"db","Namespace":"default"}]"# } else { &body };
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                 body.len()
@@ -50,11 +47,7 @@ fn run(address: &str, memory: usize, arguments: &[&str]) -> Output {
 /// Returns what the kernel may count for this much memory: the allocator of packages reserves address space in
 /// advance, which counts too.
 const fn allowance(memory: usize) -> usize {
-    if cfg!(feature = "jemalloc") {
-        2 * memory
-    } else {
-        memory
-    }
+    if cfg!(feature = "jemalloc") { 2 * memory } else { memory }
 }
 
 const SIZE: usize = 14 << 20;
@@ -85,10 +78,7 @@ fn a_list_of_14_mb_of_nothing_is_refused_with_less_than_ten_times_its_size() {
 
 #[test]
 fn a_document_of_14_mb_of_numbers_is_refused_with_less_than_ten_times_its_size() {
-    let address = serve(
-        format!(r#"{{"ID":"db","X":[{}0]}}"#, "0,".repeat(SIZE / 2)),
-        true,
-    );
+    let address = serve(format!(r#"{{"ID":"db","X":[{}0]}}"#, "0,".repeat(SIZE / 2)), true);
     let read = run(&address, 140 << 20, &["volume", "status", "db"]);
     let errors = String::from_utf8_lossy(&read.stderr);
     assert_eq!(read.status.code(), Some(1), "{}: {errors}", read.status);

@@ -26,9 +26,7 @@ async fn run_lifecycle(
         fixture.create_dir(&format!("staging-{caller}")),
         fixture.path(&format!("target-{caller}")),
     );
-    let id = client
-        .try_create(sized(&format!("volume-{caller}"), 8 * MIB))
-        .await?;
+    let id = client.try_create(sized(&format!("volume-{caller}"), 8 * MIB)).await?;
     let request = Publish {
         id: &id,
         staging: &staging,
@@ -39,10 +37,7 @@ async fn run_lifecycle(
     stage_and_publish(&mut client, request).await?;
     std::fs::write(target.join("mine"), caller.to_string()).unwrap();
     let snapshot = client.snapshot(&format!("snapshot-{caller}"), &id).await?;
-    assert_eq!(
-        std::fs::read_to_string(target.join("mine")).unwrap(),
-        caller.to_string()
-    );
+    assert_eq!(std::fs::read_to_string(target.join("mine")).unwrap(), caller.to_string());
     unpublish_and_unstage(&mut client, &id, &staging, &target).await?;
     client.delete_snapshot(&snapshot.snapshot_id).await?;
     client.delete(&id).await
@@ -57,10 +52,8 @@ fn sixty_four_callers_each_have_their_volume() {
             let mut fixture = ProcessFixture::new(&["--overcommit"]);
             let client = fixture.start().await;
             let lives = (0..CALLERS).map(|caller| run_lifecycle(client.clone(), &fixture, caller));
-            for (caller, lived) in futures_util::future::join_all(lives)
-                .await
-                .into_iter()
-                .enumerate()
+            for (caller, lived) in
+                futures_util::future::join_all(lives).await.into_iter().enumerate()
             {
                 lived.unwrap_or_else(|error| panic!("caller {caller}: {error}"));
             }
@@ -109,10 +102,7 @@ struct Known {
 /// Creates volumes and deletes every second one, until the plugin is gone.
 async fn create_and_delete(mut client: Client, prefix: String, known: Arc<Mutex<Known>>) {
     for number in 0.. {
-        let Ok(id) = client
-            .try_create(named(&format!("{prefix}-{number}")))
-            .await
-        else {
+        let Ok(id) = client.try_create(named(&format!("{prefix}-{number}"))).await else {
             return;
         };
         known.lock().unwrap().created.insert(id.clone());
@@ -131,51 +121,48 @@ async fn create_and_delete(mut client: Client, prefix: String, known: Arc<Mutex<
 /// have directories.
 #[test]
 fn a_kill_during_shared_writes_loses_no_answer() {
-    run_in_namespace(
-        "hostpath_concurrency::a_kill_during_shared_writes_loses_no_answer",
-        async {
-            let mut fixture = ProcessFixture::new(&[]);
-            let mut client = fixture.start().await;
-            for round in 0..20 {
-                let known = Arc::new(Mutex::new(Known::default()));
-                let callers: Vec<_> = (0..32)
-                    .map(|caller| {
-                        let prefix = format!("{round}-{caller}");
-                        tokio::spawn(create_and_delete(client.clone(), prefix, known.clone()))
-                    })
-                    .collect();
-                let some = 10 + 7 * round;
-                until_async("some answers", async || {
-                    let created = known.lock().unwrap().created.len();
-                    let message = || format!("{created} of {some}");
-                    (created >= some).then_some(()).ok_or_else(message)
+    run_in_namespace("hostpath_concurrency::a_kill_during_shared_writes_loses_no_answer", async {
+        let mut fixture = ProcessFixture::new(&[]);
+        let mut client = fixture.start().await;
+        for round in 0..20 {
+            let known = Arc::new(Mutex::new(Known::default()));
+            let callers: Vec<_> = (0..32)
+                .map(|caller| {
+                    let prefix = format!("{round}-{caller}");
+                    tokio::spawn(create_and_delete(client.clone(), prefix, known.clone()))
                 })
-                .await;
-                fixture.kill();
-                for caller in callers {
-                    caller.await.unwrap();
-                }
-                client = fixture.start().await;
-                let known = std::mem::take(&mut *known.lock().unwrap());
-                let (listed, _) = client.list(0, "").await.unwrap();
-                let listed: BTreeSet<_> = listed.into_iter().collect();
-                for id in known.created.difference(&known.deleting) {
-                    assert!(listed.contains(id), "round {round}: volume {id} is lost");
-                }
-                for id in &known.deleted {
-                    assert!(!listed.contains(id), "round {round}: volume {id} is back");
-                }
-                until_async("the end of the removals", async || {
-                    let found = std::fs::read_dir(fixture.path("state/volumes")).unwrap();
-                    let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
-                    let found: BTreeSet<_> = found.map(|entry| name(entry.unwrap())).collect();
-                    found
-                        .is_subset(&listed)
-                        .then_some(())
-                        .ok_or_else(|| format!("{} of {}", found.len(), listed.len()))
-                })
-                .await;
+                .collect();
+            let some = 10 + 7 * round;
+            until_async("some answers", async || {
+                let created = known.lock().unwrap().created.len();
+                let message = || format!("{created} of {some}");
+                (created >= some).then_some(()).ok_or_else(message)
+            })
+            .await;
+            fixture.kill();
+            for caller in callers {
+                caller.await.unwrap();
             }
-        },
-    );
+            client = fixture.start().await;
+            let known = std::mem::take(&mut *known.lock().unwrap());
+            let (listed, _) = client.list(0, "").await.unwrap();
+            let listed: BTreeSet<_> = listed.into_iter().collect();
+            for id in known.created.difference(&known.deleting) {
+                assert!(listed.contains(id), "round {round}: volume {id} is lost");
+            }
+            for id in &known.deleted {
+                assert!(!listed.contains(id), "round {round}: volume {id} is back");
+            }
+            until_async("the end of the removals", async || {
+                let found = std::fs::read_dir(fixture.path("state/volumes")).unwrap();
+                let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
+                let found: BTreeSet<_> = found.map(|entry| name(entry.unwrap())).collect();
+                found
+                    .is_subset(&listed)
+                    .then_some(())
+                    .ok_or_else(|| format!("{} of {}", found.len(), listed.len()))
+            })
+            .await;
+        }
+    });
 }

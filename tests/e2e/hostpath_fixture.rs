@@ -109,10 +109,7 @@ impl ProcessFixture {
     pub(crate) async fn wait_for_exit(&mut self) -> ExitStatus {
         let process = self.process.as_mut().expect("the process was started");
         let status = until_async("the end of the plugin", async || {
-            process
-                .try_wait()
-                .unwrap()
-                .ok_or_else(|| "it is still running".to_owned())
+            process.try_wait().unwrap().ok_or_else(|| "it is still running".to_owned())
         })
         .await;
         self.process = None;
@@ -130,11 +127,9 @@ impl ProcessFixture {
 
     /// Waits for the kernel to detach devices after their last unmount.
     pub(crate) async fn wait_until_no_devices(&self) {
-        until_async("all devices to be detached", async || {
-            match self.devices() {
-                0 => Ok(()),
-                left => Err(format!("{left} devices are left")),
-            }
+        until_async("all devices to be detached", async || match self.devices() {
+            0 => Ok(()),
+            left => Err(format!("{left} devices are left")),
         })
         .await;
     }
@@ -175,9 +170,7 @@ pub(crate) async fn stage_and_publish(
     request: Publish<'_>,
 ) -> Result<(), Status> {
     let capability = request.capability.clone();
-    client
-        .stage(request.id, request.staging, capability)
-        .await?;
+    client.stage(request.id, request.staging, capability).await?;
     client.publish(request).await
 }
 

@@ -44,13 +44,7 @@ async fn stage_and_publish(
     capability: proto::VolumeCapability,
     read_only: bool,
 ) -> Result<(), Status> {
-    let request = Publish {
-        id,
-        staging,
-        target,
-        capability,
-        read_only,
-    };
+    let request = Publish { id, staging, target, capability, read_only };
     hostpath_fixture::stage_and_publish(client, request).await
 }
 
@@ -94,10 +88,7 @@ fn errors_and_a_full_file_system_are_reported() {
             drop(file);
             let reasons = async |client: &mut Client| -> Vec<String> {
                 let health = client.node_health(&id).await.unwrap();
-                assert!(
-                    health.iter().all(|(kind, _)| *kind == Degraded),
-                    "{health:?}"
-                );
+                assert!(health.iter().all(|(kind, _)| *kind == Degraded), "{health:?}");
                 health.into_iter().map(|(_, reason)| reason).collect()
             };
             assert_eq!(reasons(&mut client).await, ["VolumeFull"]);
@@ -139,10 +130,7 @@ fn a_volume_has_its_own_file_system() {
         let offers = LinuxBlockStorage::default().features();
         for kind in FileSystem::ALL {
             if !offers.file_systems.contains(&kind) {
-                eprintln!(
-                    "SKIPPED {}: it cannot be created or mounted here",
-                    kind.name()
-                );
+                eprintln!("SKIPPED {}: it cannot be created or mounted here", kind.name());
                 continue;
             }
             let name = kind.name();
@@ -153,33 +141,19 @@ fn a_volume_has_its_own_file_system() {
                 ..sized(name, bytes)
             };
             let id = client.try_create(request).await.unwrap();
-            let (staging, target) = (
-                fixture.create_dir(name),
-                fixture.path(&format!("{name}-target")),
-            );
-            stage_and_publish(
-                &mut client,
-                &id,
-                &staging,
-                &target,
-                capability.clone(),
-                false,
-            )
-            .await
-            .unwrap();
+            let (staging, target) =
+                (fixture.create_dir(name), fixture.path(&format!("{name}-target")));
+            stage_and_publish(&mut client, &id, &staging, &target, capability.clone(), false)
+                .await
+                .unwrap();
             let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-            let line = table
-                .lines()
-                .find(|line| line.contains(target.to_str().unwrap()));
+            let line = table.lines().find(|line| line.contains(target.to_str().unwrap()));
             let line = line.unwrap();
             for word in [name, "noatime", "nodev", "sync"] {
                 assert!(line.contains(word), "{line}: {word}");
             }
             let size = total(&mut client, &id, &target).await;
-            assert!(
-                size <= bytes && size > bytes / 8,
-                "{name}: {size} of {bytes}"
-            );
+            assert!(size <= bytes && size > bytes / 8, "{name}: {size} of {bytes}");
             let about = target.metadata().unwrap();
             assert_eq!(about.gid(), 4242);
             assert_eq!(about.permissions().mode() & 0o2777, 0o2777);
@@ -189,33 +163,21 @@ fn a_volume_has_its_own_file_system() {
             let mut file = std::fs::File::create(target.join("large")).unwrap();
             let chunk = vec![1; 1 << 20];
             let filled = (0..=bytes / MIB).try_for_each(|_| file.write_all(&chunk));
-            assert_eq!(
-                filled.unwrap_err().kind(),
-                std::io::ErrorKind::StorageFull,
-                "{name}"
-            );
+            assert_eq!(filled.unwrap_err().kind(), std::io::ErrorKind::StorageFull, "{name}");
             drop(file);
             std::fs::remove_file(target.join("large")).unwrap();
             unpublish_and_unstage(&mut client, &id, &staging, &target).await;
             assert!(!target.exists());
             fixture.wait_until_no_devices().await;
-            stage_and_publish(&mut client, &id, &staging, &target, capability, true)
-                .await
-                .unwrap();
+            stage_and_publish(&mut client, &id, &staging, &target, capability, true).await.unwrap();
             assert_eq!(std::fs::read(target.join("kept")).unwrap(), b"data");
             let refused = std::fs::write(target.join("other"), "");
-            assert_eq!(
-                refused.unwrap_err().kind(),
-                std::io::ErrorKind::ReadOnlyFilesystem
-            );
+            assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
             let wrong = formatted(if name == "xfs" { "ext4" } else { "xfs" }, &[], "");
             let elsewhere = fixture.create_dir("elsewhere");
             let wrong = client.stage(&id, &elsewhere, wrong).await.unwrap_err();
             assert_eq!(wrong.code(), Code::FailedPrecondition, "{wrong}");
-            assert_eq!(
-                client.delete(&id).await.unwrap_err().code(),
-                Code::FailedPrecondition
-            );
+            assert_eq!(client.delete(&id).await.unwrap_err().code(), Code::FailedPrecondition);
             unpublish_and_unstage(&mut client, &id, &staging, &target).await;
             client.delete(&id).await.unwrap();
         }
@@ -234,9 +196,7 @@ fn a_copy_has_the_data_and_the_requested_size() {
             let mut client = fixture.start().await;
             let id = client.try_create(sized("a", 32 * MIB)).await.unwrap();
             let (staging, target) = (fixture.create_dir("staging"), fixture.path("target"));
-            stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
-                .await
-                .unwrap();
+            stage_and_publish(&mut client, &id, &staging, &target, writer(), false).await.unwrap();
             std::fs::write(target.join("file"), "before").unwrap();
             // The snapshot is created while the volume is in use.
             let snapshot = client.snapshot("s", &id).await.unwrap();
@@ -251,20 +211,10 @@ fn a_copy_has_the_data_and_the_requested_size() {
                 };
                 let copy = client.try_create(request).await.unwrap();
                 let (copy_staging, copy_target) = (fixture.create_dir(name), fixture.path("copy"));
-                stage_and_publish(
-                    &mut client,
-                    &copy,
-                    &copy_staging,
-                    &copy_target,
-                    writer(),
-                    false,
-                )
-                .await
-                .unwrap();
-                assert_eq!(
-                    std::fs::read_to_string(copy_target.join("file")).unwrap(),
-                    expected
-                );
+                stage_and_publish(&mut client, &copy, &copy_staging, &copy_target, writer(), false)
+                    .await
+                    .unwrap();
+                assert_eq!(std::fs::read_to_string(copy_target.join("file")).unwrap(), expected);
                 let size = total(&mut client, &copy, &copy_target).await;
                 assert!(size > 40 * MIB, "the file system grew: {size}");
                 unpublish_and_unstage(&mut client, &copy, &copy_staging, &copy_target).await;
@@ -274,25 +224,14 @@ fn a_copy_has_the_data_and_the_requested_size() {
             // staging.
             unpublish_and_unstage(&mut client, &id, &staging, &target).await;
             fixture.wait_until_no_devices().await;
-            assert_eq!(
-                client.expand(&id, 96 * MIB).await.unwrap(),
-                (96 * MIB, false)
-            );
-            stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
-                .await
-                .unwrap();
+            assert_eq!(client.expand(&id, 96 * MIB).await.unwrap(), (96 * MIB, false));
+            stage_and_publish(&mut client, &id, &staging, &target, writer(), false).await.unwrap();
             assert!(total(&mut client, &id, &target).await > 64 * MIB);
             assert_eq!(std::fs::read(target.join("file")).unwrap(), b"after");
             // The volume grows while it is in use, if the kernel allows it to this process;
             // otherwise the call fails.
-            if LinuxBlockStorage::default()
-                .features()
-                .supports_online_expansion()
-            {
-                assert_eq!(
-                    client.expand(&id, 128 * MIB).await.unwrap(),
-                    (128 * MIB, true)
-                );
+            if LinuxBlockStorage::default().features().supports_online_expansion() {
+                assert_eq!(client.expand(&id, 128 * MIB).await.unwrap(), (128 * MIB, true));
                 let grown = client.node_expand(&id, &target).await;
                 assert_eq!(grown.unwrap(), 128 * MIB);
                 assert!(total(&mut client, &id, &target).await > 100 * MIB);
@@ -325,37 +264,16 @@ fn a_block_device_has_its_exact_size_and_can_be_read_only() {
                 ..sized("a", MIB + 1)
             };
             let id = client.try_create(request).await.unwrap();
-            let (staging, target, reading) = (
-                fixture.create_dir("staging"),
-                fixture.path("target"),
-                fixture.path("reading"),
-            );
-            stage_and_publish(
-                &mut client,
-                &id,
-                &staging,
-                &target,
-                capability.clone(),
-                false,
-            )
-            .await
-            .unwrap();
-            stage_and_publish(
-                &mut client,
-                &id,
-                &staging,
-                &reading,
-                capability.clone(),
-                true,
-            )
-            .await
-            .unwrap();
-            assert!(target.metadata().unwrap().file_type().is_block_device());
-            let mut device = std::fs::File::options()
-                .read(true)
-                .write(true)
-                .open(&target)
+            let (staging, target, reading) =
+                (fixture.create_dir("staging"), fixture.path("target"), fixture.path("reading"));
+            stage_and_publish(&mut client, &id, &staging, &target, capability.clone(), false)
+                .await
                 .unwrap();
+            stage_and_publish(&mut client, &id, &staging, &reading, capability.clone(), true)
+                .await
+                .unwrap();
+            assert!(target.metadata().unwrap().file_type().is_block_device());
+            let mut device = std::fs::File::options().read(true).write(true).open(&target).unwrap();
             assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), (1 << 20) + 512);
             device.rewind().unwrap();
             device.write_all(b"data").unwrap();
@@ -363,10 +281,7 @@ fn a_block_device_has_its_exact_size_and_can_be_read_only() {
             let refused = std::fs::File::options().write(true).open(&reading);
             assert!(refused.is_err() || refused.unwrap().write_all(b"x").is_err());
             let mut read = [0; 4];
-            std::fs::File::open(&reading)
-                .unwrap()
-                .read_exact(&mut read)
-                .unwrap();
+            std::fs::File::open(&reading).unwrap().read_exact(&mut read).unwrap();
             assert_eq!(&read, b"data");
             assert_eq!(fixture.devices(), 2);
             // After a kill everything continues.
@@ -375,11 +290,7 @@ fn a_block_device_has_its_exact_size_and_can_be_read_only() {
             client.node_expand(&id, &target).await.unwrap();
             assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 2 << 20);
             client.unpublish(&id, &reading).await.unwrap();
-            assert_eq!(
-                fixture.devices(),
-                1,
-                "the unused read-only device is detached"
-            );
+            assert_eq!(fixture.devices(), 1, "the unused read-only device is detached");
             // The device stays while a process has it open.
             let busy = client.unpublish(&id, &target).await.unwrap_err();
             assert_eq!(busy.code(), Code::FailedPrecondition, "{busy}");
@@ -431,20 +342,13 @@ fn a_target_whose_device_was_taken_away_is_published_again_and_given_back() {
             stage_and_publish(&mut client, &id, &staging, &target, capability, false)
                 .await
                 .unwrap();
-            let mut device = std::fs::File::options()
-                .read(true)
-                .write(true)
-                .open(&target)
-                .unwrap();
+            let mut device = std::fs::File::options().read(true).write(true).open(&target).unwrap();
             assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 1 << 20);
             if taken {
                 let mut read = [0; 4];
                 device.rewind().unwrap();
                 device.read_exact(&mut read).unwrap();
-                assert_eq!(
-                    &read, b"data",
-                    "the volume again, and not what has its old number"
-                );
+                assert_eq!(&read, b"data", "the volume again, and not what has its old number");
             }
             device.rewind().unwrap();
             device.write_all(b"data").unwrap();
@@ -519,19 +423,13 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                                 .unwrap(),
                         ),
                         2 => snapshot = client.snapshot("s", &id).await.unwrap().snapshot_id,
-                        3 => client
-                            .stage(&id, &staging, capability.clone())
-                            .await
-                            .unwrap(),
+                        3 => client.stage(&id, &staging, capability.clone()).await.unwrap(),
                         _ => client.publish(publish.clone()).await.unwrap(),
                     }
                 }
                 assert_eq!(fixture.devices(), 1);
                 client = fixture.restart().await;
-                assert_eq!(
-                    client.delete(&id).await.unwrap_err().code(),
-                    Code::FailedPrecondition
-                );
+                assert_eq!(client.delete(&id).await.unwrap_err().code(), Code::FailedPrecondition);
                 for step in 0..2 * 5 {
                     client = fixture.restart().await;
                     match step / 2 {
@@ -542,11 +440,7 @@ fn a_kill_between_any_two_calls_changes_nothing() {
                                 volume_id: id.clone(),
                                 ..Default::default()
                             };
-                            client
-                                .controller
-                                .controller_unpublish_volume(request)
-                                .await
-                                .unwrap();
+                            client.controller.controller_unpublish_volume(request).await.unwrap();
                         }
                         3 => client.delete_snapshot(&snapshot).await.unwrap(),
                         _ => client.delete(&id).await.unwrap(),
@@ -591,10 +485,8 @@ fn repeating_a_lifecycle_completes_it_after_a_kill_during_a_call() {
             let mut fixture = ProcessFixture::new(&[]);
             for round in 0..30_u64 {
                 let name = format!("volume-{round}");
-                let (staging, target) = (
-                    fixture.create_dir(&name),
-                    fixture.path(&format!("target-{round}")),
-                );
+                let (staging, target) =
+                    (fixture.create_dir(&name), fixture.path(&format!("target-{round}")));
                 let mut client = fixture.start().await;
                 let task = {
                     let (name, staging, target) = (name.clone(), staging.clone(), target.clone());
@@ -663,10 +555,8 @@ fn the_snapshots_of_a_group_are_of_the_same_moment() {
             let mut ids = vec![];
             for name in ["a", "b"] {
                 let id = client.try_create(sized(name, 16 * MIB)).await.unwrap();
-                let (staging, target) = (
-                    fixture.create_dir(name),
-                    fixture.path(&format!("{name}-target")),
-                );
+                let (staging, target) =
+                    (fixture.create_dir(name), fixture.path(&format!("{name}-target")));
                 stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
                     .await
                     .unwrap();
@@ -676,9 +566,7 @@ fn the_snapshots_of_a_group_are_of_the_same_moment() {
             let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
             let writing = write_numbers(stop.clone(), targets.clone());
             until_async("the first numbers", async || {
-                let is_there = targets
-                    .iter()
-                    .all(|(_, target)| target.join("number").exists());
+                let is_there = targets.iter().all(|(_, target)| target.join("number").exists());
                 is_there.then_some(()).ok_or_else(|| "none".to_owned())
             })
             .await;
@@ -697,10 +585,8 @@ fn the_snapshots_of_a_group_are_of_the_same_moment() {
                         ..named(&format!("{round} of {}", member.source_volume_id))
                     };
                     let id = client.try_create(request).await.unwrap();
-                    let (staging, target) = (
-                        fixture.create_dir("restored"),
-                        fixture.path("restored-target"),
-                    );
+                    let (staging, target) =
+                        (fixture.create_dir("restored"), fixture.path("restored-target"));
                     stage_and_publish(&mut client, &id, &staging, &target, writer(), false)
                         .await
                         .unwrap();
@@ -717,23 +603,13 @@ fn the_snapshots_of_a_group_are_of_the_same_moment() {
                     ..Default::default()
                 };
                 let stream = client.metadata.get_metadata_allocated(request).await;
-                let first = stream
-                    .unwrap()
-                    .into_inner()
-                    .message()
-                    .await
-                    .unwrap()
-                    .unwrap();
+                let first = stream.unwrap().into_inner().message().await.unwrap().unwrap();
                 assert!(!first.block_metadata.is_empty());
                 let request = proto::DeleteVolumeGroupSnapshotRequest {
                     group_snapshot_id: group.group_snapshot_id,
                     ..Default::default()
                 };
-                client
-                    .group
-                    .delete_volume_group_snapshot(request)
-                    .await
-                    .unwrap();
+                client.group.delete_volume_group_snapshot(request).await.unwrap();
             }
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             assert!(writing.join().unwrap() > 1, "the writers continued");

@@ -22,10 +22,7 @@ const WRITTEN: usize = 32 << 20;
 fn mounted(directory: &Path, kind: FileSystem) -> PathBuf {
     let storage = LinuxBlockStorage::default();
     let (image, target) = (directory.join("image"), directory.join("mounted"));
-    std::fs::File::create(&image)
-        .unwrap()
-        .set_len(1 << 30)
-        .unwrap();
+    std::fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
     storage.make_file_system(&image, kind).unwrap();
     std::fs::create_dir(&target).unwrap();
     let device = storage.attach(&image, AttachOptions::default(), &DeviceTuning::default());
@@ -80,10 +77,7 @@ async fn copies_share(base: &Path) {
     let clone = device_of(&mut client, "clone", clone_of(&id)).await;
     let restored = device_of(&mut client, "restored", restore_of(&snapshot.snapshot_id)).await;
     let taken = before.saturating_sub(free(base));
-    assert!(
-        taken < WRITTEN as u64 / 2,
-        "three copies took {taken} bytes"
-    );
+    assert!(taken < WRITTEN as u64 / 2, "three copies took {taken} bytes");
     for copy in [&clone, &restored] {
         assert!(std::fs::read(image(copy)).unwrap().starts_with(&data));
     }
@@ -115,10 +109,7 @@ fn copies_share_blocks_where_the_file_system_supports_reflinks() {
             let offers = LinuxBlockStorage::default().features();
             for kind in [FileSystem::Xfs, FileSystem::Btrfs] {
                 if !offers.file_systems.contains(&kind) {
-                    eprintln!(
-                        "SKIPPED copies on {}: it is not available here",
-                        kind.name()
-                    );
+                    eprintln!("SKIPPED copies on {}: it is not available here", kind.name());
                     continue;
                 }
                 let directory = tempfile::tempdir().unwrap();

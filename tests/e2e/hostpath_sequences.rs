@@ -48,10 +48,7 @@ async fn send(mut client: Client, message: Message) -> Result<CallResult, Status
             client.controller.controller_publish_volume(request).await?;
         }
         Message::Detach(request) => {
-            client
-                .controller
-                .controller_unpublish_volume(request)
-                .await?;
+            client.controller.controller_unpublish_volume(request).await?;
         }
         Message::Expand(request) => {
             let answer = client.controller.controller_expand_volume(request).await?;
@@ -130,10 +127,7 @@ impl Sequence {
             if code == expected {
                 return Ok(answer);
             }
-            Err(format!(
-                "{call:?}: {answer:?} instead of {expected:?}\n{:#?}",
-                self.model
-            ))
+            Err(format!("{call:?}: {answer:?} instead of {expected:?}\n{:#?}", self.model))
         };
         if is_killed {
             return until_async("the expected answer", once).await;
@@ -148,15 +142,12 @@ impl Sequence {
         let volumes = client.controller.list_volumes(request).await.unwrap();
         let request = proto::ListSnapshotsRequest::default();
         let snapshots = client.controller.list_snapshots(request).await.unwrap();
-        self.model
-            .assert_lists(volumes.into_inner(), snapshots.into_inner());
+        self.model.assert_lists(volumes.into_inner(), snapshots.into_inner());
         let expected = self.model.mounts();
         let below = self.fixture.path("");
         let below = below.canonicalize().unwrap();
         let below = below.to_str().unwrap();
-        let mounted = mounts()
-            .into_iter()
-            .filter(|target| target.starts_with(below));
+        let mounted = mounts().into_iter().filter(|target| target.starts_with(below));
         assert_eq!(mounted.count(), expected, "{:#?}", self.model);
     }
 
@@ -191,11 +182,7 @@ async fn sequences(requires_attachment: bool, seeds: impl Iterator<Item = u64>) 
         offline_growth_only: !storage.features().supports_online_expansion(),
         supports_reflink: storage.supports_reflink(&fixture.path("state")),
     });
-    let mut sequence = Sequence {
-        fixture,
-        client,
-        model,
-    };
+    let mut sequence = Sequence { fixture, client, model };
     for seed in seeds {
         let mut rng = SeededRng(seed);
         for _ in 0..STEPS {

@@ -29,40 +29,20 @@ const SERVER_ERRORS: &[(&str, &str, &str)] = &[
     ("api/bad-request", "context must be one of", LIKE_NOMAD),
     ("api/bad-request", "missing volume definition", LIKE_NOMAD),
     ("api/bad-request", "missing volume ID", LIKE_NOMAD),
-    (
-        "api/bad-request",
-        "CSI.ControllerListSnapshots: invalid starting token",
-        PLUGIN,
-    ),
-    (
-        "api/bad-request",
-        "CSI.ControllerListVolumes: invalid starting token",
-        PLUGIN,
-    ),
+    ("api/bad-request", "CSI.ControllerListSnapshots: invalid starting token", PLUGIN),
+    ("api/bad-request", "CSI.ControllerListVolumes: invalid starting token", PLUGIN),
     ("api/unknown-region", "No path to region", LIKE_NOMAD),
     ("job/conflict", "Enforcing job modify index", LIKE_NOMAD),
     ("job/invalid", "", LIKE_NOMAD),
     // A request has drained the node, which stops the job of the plugin.
     ("plugin/unknown", "no CSI plugin named", LIKE_NOMAD),
-    (
-        "api/bad-request",
-        "can not delete default namespace",
-        LIKE_NOMAD,
-    ),
+    ("api/bad-request", "can not delete default namespace", LIKE_NOMAD),
     ("namespace/in-use", "", LIKE_NOMAD),
     ("namespace/unknown", "namespace not found", LIKE_NOMAD),
-    (
-        "volume/unknown-namespace",
-        "nonexistent namespace",
-        LIKE_NOMAD,
-    ),
+    ("volume/unknown-namespace", "nonexistent namespace", LIKE_NOMAD),
     ("plugin/refused", "CSI.ControllerCreateVolume", PLUGIN),
     ("plugin/unknown", "no such plugin", LIKE_NOMAD),
-    (
-        "plugin/volume-not-found",
-        "CSI.ControllerValidateVolume",
-        PLUGIN,
-    ),
+    ("plugin/volume-not-found", "CSI.ControllerValidateVolume", PLUGIN),
     ("snapshot/invalid", "missing SnapshotID", LIKE_NOMAD),
     ("volume/invalid", "validation: ", LIKE_NOMAD),
     ("volume/not-found", "no such volume", LIKE_NOMAD),
@@ -362,11 +342,7 @@ fn request(random: &mut Random, ids: &[String], bodies: &[Value]) -> Request {
             body[at] = u8::try_from(random.below(256)).unwrap();
         }
     }
-    Request {
-        line: format!("{method} {path}"),
-        typed: random.below(4) > 0,
-        body,
-    }
+    Request { line: format!("{method} {path}"), typed: random.below(4) > 0, body }
 }
 
 impl Request {
@@ -415,19 +391,14 @@ impl Seen {
         }
         let ErrorBody { code, text, .. } = serde_json::from_slice(&answer.body).unwrap();
         let example = || format!("{}: {}: {text}", answer.status, request.line);
-        if !SERVER_ERRORS
-            .iter()
-            .any(|(known, part, _)| *known == code && text.contains(part))
-        {
+        if !SERVER_ERRORS.iter().any(|(known, part, _)| *known == code && text.contains(part)) {
             let start: String = text.chars().take(40).collect();
-            self.unclassified
-                .insert(format!("{code}: {start}"), example());
+            self.unclassified.insert(format!("{code}: {start}"), example());
         }
         // Nomad has no such path, so it is no reason for 500.
         let path = request.line.split('?').next().unwrap_or_default();
         if path.ends_with("/claim") && code != "api/unknown-region" {
-            self.unclassified
-                .insert(format!("{code} of a claim"), example());
+            self.unclassified.insert(format!("{code} of a claim"), example());
         }
         self.errors.entry(code).or_insert_with(|| (0, example())).0 += 1;
     }
@@ -478,31 +449,20 @@ fn no_request_stops_the_agent_or_is_a_server_error_without_a_reason() {
     let mut seen = Seen::default();
     std::thread::scope(|scope| {
         let client = &client;
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|number| scope.spawn(move || client(number)))
-            .collect();
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
         for client in clients {
             seen.merge(client.join().unwrap());
         }
     });
     eprintln!("{seen:#?}");
     assert!(seen.unclassified.is_empty(), "{:#?}", seen.unclassified);
-    let panics: Vec<_> = agent
-        .log()
-        .into_iter()
-        .filter(|line| line.contains("panicked"))
-        .collect();
+    let panics: Vec<_> = agent.log().into_iter().filter(|line| line.contains("panicked")).collect();
     assert!(panics.is_empty(), "{panics:#?}");
     let found = list(&socket);
-    assert!(
-        kept.iter().all(|volume| found.contains(volume)),
-        "{found:?}"
-    );
+    assert!(kept.iter().all(|volume| found.contains(volume)), "{found:?}");
     assert!(agent.stop().success());
-    let checked = program(["agent", "check", "--data-dir"])
-        .arg(data.path())
-        .output()
-        .unwrap();
+    let checked = program(["agent", "check", "--data-dir"]).arg(data.path()).output().unwrap();
     let text = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success(), "{text}");
 }

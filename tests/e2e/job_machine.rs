@@ -66,11 +66,7 @@ impl Machine {
 
     /// The same, in this directory.
     pub(crate) fn in_directory(directory: tempfile::TempDir) -> Self {
-        Self {
-            directory,
-            agent: None,
-            data: "agent",
-        }
+        Self { directory, agent: None, data: "agent" }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -159,10 +155,7 @@ impl Machine {
             "RequestedCapabilities": [{"AccessMode": access, "AttachmentMode": attachment}],
             "RequestedCapacityMin": size,
         });
-        self.put(
-            &format!("/v1/volume/csi/{id}/create"),
-            &json!({ "Volumes": [document] }),
-        );
+        self.put(&format!("/v1/volume/csi/{id}/create"), &json!({ "Volumes": [document] }));
     }
 
     pub(crate) fn run(&self, job: &Value) {
@@ -181,20 +174,12 @@ impl Machine {
 
     /// Waits until as many allocations of the job have this status, and returns them.
     pub(crate) fn wait_for(&self, job: &str, status: &str, count: usize) -> Vec<Value> {
-        until(
-            &format!("{count} allocations of {job} to be {status}"),
-            || {
-                let all = self.allocs(job);
-                let found: Vec<_> = all
-                    .iter()
-                    .filter(|alloc| alloc["ClientStatus"] == status)
-                    .cloned()
-                    .collect();
-                (found.len() == count)
-                    .then_some(found)
-                    .ok_or_else(|| format!("{all:#?}"))
-            },
-        )
+        until(&format!("{count} allocations of {job} to be {status}"), || {
+            let all = self.allocs(job);
+            let found: Vec<_> =
+                all.iter().filter(|alloc| alloc["ClientStatus"] == status).cloned().collect();
+            (found.len() == count).then_some(found).ok_or_else(|| format!("{all:#?}"))
+        })
     }
 
     pub(crate) fn output(&self, alloc: &Value) -> String {

@@ -105,10 +105,7 @@ fn two_jobs_share_a_volume_with_one_staging() {
             let data = machine.data();
             let below = |mounted: &&String| Path::new(mounted).starts_with(&data);
             let all = mounts();
-            all.iter()
-                .filter(below)
-                .filter(|path| path.contains(part))
-                .count()
+            all.iter().filter(below).filter(|path| path.contains(part)).count()
         };
         assert_eq!((count("/staging/"), count("/targets/")), (1, 2));
         machine.stop("one");
@@ -161,9 +158,7 @@ fn a_block_volume_is_a_device_in_the_task() {
             assert_eq!(machine.output(&done), "kept\n");
             let purge = "/v1/job/disk?purge=true";
             machine.address().ask("DELETE", purge, None).unwrap().json();
-            until_true("the job to be forgotten", || {
-                machine.allocs("disk").is_empty()
-            });
+            until_true("the job to be forgotten", || machine.allocs("disk").is_empty());
         }
         machine.end();
     });
@@ -222,12 +217,7 @@ fn an_agent_killed_at_every_step_of_a_job_completes_it() {
             }
         }
         machine.start();
-        machine.run(&machine.job(
-            "reader",
-            "batch",
-            &volume("data", WRITER),
-            "wc -l < /data/jobs",
-        ));
+        machine.run(&machine.job("reader", "batch", &volume("data", WRITER), "wc -l < /data/jobs"));
         let reader = machine.wait_for("reader", "complete", 1).remove(0);
         assert_eq!(machine.output(&reader), "12\n", "each job wrote once");
         machine.end();
@@ -249,9 +239,7 @@ fn a_killed_plugin_costs_no_job_its_volume() {
             panic!("there is no plugin, or several");
         };
         signal_process(plugin, Signal::KILL);
-        until("another plugin", || {
-            crate::volumes::is_healthy(machine.address())
-        });
+        until("another plugin", || crate::volumes::is_healthy(machine.address()));
         let alloc = machine.wait_for("writer", "running", 1).remove(0);
         assert_eq!(alloc["TaskStates"]["t"]["Restarts"], 0);
         machine.stop("writer");
@@ -304,18 +292,10 @@ fn another_user_of_the_machine_runs_no_job() {
             let mut command = program(["job", "run", "-"]);
             command.env("NOMAD_ADDR", format!("http://{address}"));
             command.uid(user).current_dir("/").stdin(Stdio::piped());
-            let child = command
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn();
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
             let mut child = child.unwrap();
             let text = json!({ "Job": job }).to_string();
-            child
-                .stdin
-                .take()
-                .unwrap()
-                .write_all(text.as_bytes())
-                .unwrap();
+            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
             child.wait_with_output().unwrap()
         };
         let refused = run(STRANGER);
@@ -436,13 +416,7 @@ fn an_agent_that_ignores_signals_starts_tasks_that_do_not() {
         let mask = output.trim().trim_start_matches("SigIgn:").trim();
         let mask = u64::from_str_radix(mask, 16).unwrap();
         let bit = |signal: Signal| 1 << (signal.as_raw() - 1);
-        for signal in [
-            Signal::INT,
-            Signal::QUIT,
-            Signal::HUP,
-            Signal::USR1,
-            Signal::USR2,
-        ] {
+        for signal in [Signal::INT, Signal::QUIT, Signal::HUP, Signal::USR1, Signal::USR2] {
             assert_eq!(mask & bit(signal), 0, "{signal:?} is ignored: {output}");
         }
         machine.end();

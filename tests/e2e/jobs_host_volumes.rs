@@ -37,12 +37,7 @@ impl HostDirectories {
     fn offered(&self) -> [String; 4] {
         let volume = |name: &str, mode: &str| format!("{name}={}{mode}", self.path(name).display());
         let option = || "--host-volume".to_owned();
-        [
-            option(),
-            volume("shared", ""),
-            option(),
-            volume("logs", ":ro"),
-        ]
+        [option(), volume("shared", ""), option(), volume("logs", ":ro")]
     }
 }
 
@@ -100,10 +95,7 @@ fn a_task_has_host_and_csi_volumes_and_writes_where_it_may() {
         let data = volume("data", WRITER);
         machine.run(&machine.job("reader", "batch", &data, "cat /data/copy"));
         let reader = machine.wait_for("reader", "complete", 1).remove(0);
-        assert_eq!(
-            machine.output(&reader),
-            "shared of the host\nlogs of the host\n"
-        );
+        assert_eq!(machine.output(&reader), "shared of the host\nlogs of the host\n");
         machine.end();
     });
 }

@@ -39,10 +39,7 @@ fn a_parameterized_job_removes_only_what_its_dispatch_names() {
         // "hello", as a payload is sent.
         let payload = "aGVsbG8K";
         for (body, expected) in [
-            (
-                json!({"Payload": payload}),
-                "Dispatch did not provide required meta keys: [set]",
-            ),
+            (json!({"Payload": payload}), "Dispatch did not provide required meta keys: [set]"),
             (
                 json!({"Meta": {"set": "a"}}),
                 "Payload is not provided but required by parameterized job",
@@ -73,10 +70,7 @@ fn a_parameterized_job_removes_only_what_its_dispatch_names() {
         let text = String::from_utf8_lossy(&status.stdout);
         assert!(status.status.success() && text.contains(id), "{status:?}");
         let shown = machine.get(&format!("/v1/job/{id}")).to_string();
-        assert!(
-            !shown.contains(payload) && !shown.contains("hello"),
-            "{shown}"
-        );
+        assert!(!shown.contains(payload) && !shown.contains("hello"), "{shown}");
         machine.end();
     });
 }
@@ -114,10 +108,7 @@ fn a_periodic_job_starts_at_its_times_across_kills_of_the_agent() {
             (dead == all.len()).then_some(all).ok_or(format!("{dead}"))
         };
         let all = until("the launches to end", || ended(&machine));
-        assert!(
-            all.iter().all(|child| child["ParentID"] == "tick"),
-            "{all:#?}"
-        );
+        assert!(all.iter().all(|child| child["ParentID"] == "tick"), "{all:#?}");
         let mut expected: Vec<String> = vec![];
         for child in &all {
             let id = child["ID"].as_str().unwrap();

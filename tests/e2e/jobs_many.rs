@@ -28,22 +28,14 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// The processor time of a process in clock ticks of 10 ms.
 fn ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = text
-        .rsplit(')')
-        .next()
-        .unwrap()
-        .split_whitespace()
-        .collect();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 /// The resident memory of a process in MiB.
 fn memory(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib >> 10
 }
@@ -51,9 +43,7 @@ fn memory(pid: u32) -> u64 {
 fn count(machine: &Machine, part: &str) -> usize {
     let all = mounts();
     let data = machine.data();
-    let below = all
-        .iter()
-        .filter(|path| path.starts_with(data.to_str().unwrap()));
+    let below = all.iter().filter(|path| path.starts_with(data.to_str().unwrap()));
     below.filter(|path| path.contains(part)).count()
 }
 
@@ -68,9 +58,7 @@ fn wait_for(machine: &Machine, what: &str, done: impl Fn(&Machine) -> bool) -> D
 
 fn has_status(machine: &Machine, status: &str) -> bool {
     let allocs = machine.allocs("many");
-    let found = allocs
-        .iter()
-        .filter(|alloc| alloc["ClientStatus"] == status);
+    let found = allocs.iter().filter(|alloc| alloc["ClientStatus"] == status);
     found.count() == ALLOCS
 }
 
@@ -90,28 +78,17 @@ fn five_hundred_allocations_use_five_hundred_volumes() {
         many["Count"] = json!(ALLOCS);
         let job = machine.job("many", "service", &many, "exec sleep 3600");
         machine.run(&job);
-        let up = wait_for(&machine, "all to run", |machine| {
-            has_status(machine, "running")
-        });
-        assert_eq!(
-            (count(&machine, "/staging/"), count(&machine, "/targets/")),
-            (ALLOCS, ALLOCS)
-        );
+        let up = wait_for(&machine, "all to run", |machine| has_status(machine, "running"));
+        assert_eq!((count(&machine, "/staging/"), count(&machine, "/targets/")), (ALLOCS, ALLOCS));
         let used = memory(pid);
         let idle_from = ticks(pid);
         let watched = Instant::now();
-        wait_for(&machine, "the idle time to pass", |_| {
-            watched.elapsed() >= IDLE
-        });
+        wait_for(&machine, "the idle time to pass", |_| watched.elapsed() >= IDLE);
         let idle = ticks(pid) - idle_from;
         let begun = Instant::now();
         machine.stop("many");
-        wait_for(&machine, "all to end", |machine| {
-            has_status(machine, "complete")
-        });
-        wait_for(&machine, "all claims to be gone", |machine| {
-            machine.claims().is_empty()
-        });
+        wait_for(&machine, "all to end", |machine| has_status(machine, "complete"));
+        wait_for(&machine, "all claims to be gone", |machine| machine.claims().is_empty());
         let down = begun.elapsed();
         // One answered call for each volume is the minimum.
         let log = machine.agent().log();

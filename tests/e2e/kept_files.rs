@@ -48,12 +48,7 @@ fn a_volume_is_released_when_its_last_file_is_closed() {
             own.cloned().ok_or_else(|| format!("{claims:#?}"))
         });
         assert_ne!(waits["State"], "published", "{waits:#}");
-        assert!(
-            machine
-                .allocs("b")
-                .iter()
-                .all(|alloc| alloc["ClientStatus"] != "complete")
-        );
+        assert!(machine.allocs("b").iter().all(|alloc| alloc["ClientStatus"] != "complete"));
         drop(file);
         machine.wait_for("b", "complete", 1);
         machine.end();

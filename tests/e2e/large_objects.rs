@@ -20,11 +20,7 @@ const ROOM: u64 = 200 << 20;
 fn memory(agent: &AgentProcess, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line
-        .unwrap()
-        .trim_start_matches(':')
-        .trim()
-        .trim_end_matches(" kB");
+    let kib = line.unwrap().trim_start_matches(':').trim().trim_end_matches(" kB");
     kib.parse::<u64>().unwrap() << 10
 }
 
@@ -39,14 +35,8 @@ impl Measured {
     fn start(limits: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let agent = limited(data.path(), limits);
-        crate::volumes::create(&agent.address, "first")
-            .unwrap()
-            .json();
-        Self {
-            before: memory(&agent, "VmHWM"),
-            agent,
-            _data: data,
-        }
+        crate::volumes::create(&agent.address, "first").unwrap().json();
+        Self { before: memory(&agent, "VmHWM"), agent, _data: data }
     }
 
     /// Asserts that the agent works, and that its memory never grew too much.
@@ -67,9 +57,7 @@ impl Measured {
         until("the memory to be returned", || {
             let now = memory(&self.agent, "VmRSS");
             let left = now.saturating_sub(self.before);
-            (left < 40 << 20)
-                .then_some(())
-                .ok_or(format!("{} MB are left", left >> 20))
+            (left < 40 << 20).then_some(()).ok_or(format!("{} MB are left", left >> 20))
         });
     }
 }
@@ -102,11 +90,7 @@ fn millions_of_empty_volumes_are_refused_while_they_are_decoded() {
     for path in ["/v1/volumes", "/v1/volume/csi/x", "/v1/volume/csi/x/create"] {
         let answer = put(&measured.agent.address, path, &body);
         assert_eq!(answer.status, 400, "{path}");
-        assert!(
-            answer.text().contains("(limit `list-elements`)"),
-            "{}",
-            answer.text()
-        );
+        assert!(answer.text().contains("(limit `list-elements`)"), "{}", answer.text());
     }
     measured.assert_small();
     measured.assert_returned();
@@ -115,16 +99,9 @@ fn millions_of_empty_volumes_are_refused_while_they_are_decoded() {
 #[test]
 fn by_default_a_body_of_that_size_is_not_read() {
     let measured = Measured::start(&[]);
-    let answer = put(
-        &measured.agent.address,
-        "/v1/volumes",
-        &vec![b' '; (8 << 20) + 1],
-    );
+    let answer = put(&measured.agent.address, "/v1/volumes", &vec![b' '; (8 << 20) + 1]);
     assert_eq!(answer.status, 413);
-    assert_eq!(
-        answer.text(),
-        "the request body is larger than 8 MiB (limit `body-bytes`)"
-    );
+    assert_eq!(answer.text(), "the request body is larger than 8 MiB (limit `body-bytes`)");
     let answer = put(&measured.agent.address, "/v1/volumes", &vec![b' '; 8 << 20]);
     assert_eq!((answer.status, answer.text().as_str()), (400, "EOF"));
     measured.assert_small();
@@ -138,31 +115,15 @@ fn an_error_lists_the_first_problems_and_counts_the_rest() {
             r#"{"Volumes":[{"ID":"x","Name":"x","PluginID":"hostpath","RequestedCapabilities":["#;
         repeated(before, "{}", number, "]}]}")
     };
-    let answer = put(
-        &measured.agent.address,
-        "/v1/volumes",
-        &capabilities(1_300_000),
-    );
+    let answer = put(&measured.agent.address, "/v1/volumes", &capabilities(1_300_000));
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("list-elements"), "{}", answer.text());
-    let answer = put(
-        &measured.agent.address,
-        "/v1/volumes",
-        &capabilities(10_001),
-    );
+    let answer = put(&measured.agent.address, "/v1/volumes", &capabilities(10_001));
     assert!(answer.text().contains("list-elements"), "{}", answer.text());
     // Within the limits, each has two problems.
-    let answer = put(
-        &measured.agent.address,
-        "/v1/volumes",
-        &capabilities(10_000),
-    );
+    let answer = put(&measured.agent.address, "/v1/volumes", &capabilities(10_000));
     assert_eq!(answer.status, 500);
-    assert!(
-        answer.text().contains("and 19900 more"),
-        "{}",
-        answer.text()
-    );
+    assert!(answer.text().contains("and 19900 more"), "{}", answer.text());
     assert!(answer.body.len() < 16 << 10, "{} bytes", answer.body.len());
     measured.assert_small();
 }
@@ -176,11 +137,7 @@ fn a_body_has_at_most_its_limit_of_values() {
     };
     // The document, two keys and two objects; then two values per key.
     for (keys, is_accepted) in [(49_997, true), (49_998, false)] {
-        let answer = put(
-            &measured.agent.address,
-            "/v1/var/x",
-            document(keys).as_bytes(),
-        );
+        let answer = put(&measured.agent.address, "/v1/var/x", document(keys).as_bytes());
         assert_eq!(
             answer.text().contains("(limit `json-values`)"),
             !is_accepted,
@@ -200,12 +157,7 @@ fn large_requests_at_the_same_time_stay_within_the_budget() {
     let body = json!({"Volumes": [{"ID": "x", "Name": "x", "PluginID": "hostpath",
         "RequestedCapabilities": [{"AccessMode": word}]}]});
     let body = body.to_string().into_bytes();
-    let full = repeated(
-        r#"{"Volumes":["#,
-        r#"{"Parameters":{"a":"b"}}"#,
-        10_000,
-        "]}",
-    );
+    let full = repeated(r#"{"Volumes":["#, r#"{"Parameters":{"a":"b"}}"#, 10_000, "]}");
     std::thread::scope(|scope| {
         for at in 0..16 {
             let (agent, body, full) = (&measured.agent.address, &body, &full);
@@ -245,9 +197,7 @@ fn until_read(address: SocketAddr) {
     let port = format!(":{:04X}", address.port());
     until("the agent to read everything", || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let columns = table
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let columns = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let of_agent = columns.filter(|columns| columns.len() > 9 && columns[1].ends_with(&port));
         // Column 3 is the state (01: established), column 4 the queues, column 9 the inode.
         let open = of_agent.filter(|columns| columns[3] == "01");
@@ -262,17 +212,12 @@ fn until_read(address: SocketAddr) {
 
 #[test]
 fn forty_unfinished_bodies_hold_no_more_than_the_budget() {
-    let measured = Measured::start(&[
-        "body-bytes=64MiB",
-        "total-body-bytes=64MiB",
-        "body-seconds=5",
-    ]);
+    let measured =
+        Measured::start(&["body-bytes=64MiB", "total-body-bytes=64MiB", "body-seconds=5"]);
     let (address, part) = (tcp(&measured.agent), vec![b' '; 60 << 20]);
     let unfinished = || {
         let mut stream = connect_from(1, address);
-        stream
-            .write_all(head(&measured.agent, 64 << 20).as_bytes())
-            .unwrap();
+        stream.write_all(head(&measured.agent, 64 << 20).as_bytes()).unwrap();
         // The agent may refuse it before everything is sent.
         drop(stream.write_all(&part));
         read_answer(stream).map(|answer| answer.status)
@@ -281,9 +226,7 @@ fn forty_unfinished_bodies_hold_no_more_than_the_budget() {
         let clients: Vec<_> = (0..40).map(|_| scope.spawn(unfinished)).collect();
         until("a body to arrive", || {
             let now = memory(&measured.agent, "VmRSS");
-            (now > measured.before + (30 << 20))
-                .then_some(())
-                .ok_or(format!("{now} bytes"))
+            (now > measured.before + (30 << 20)).then_some(()).ok_or(format!("{now} bytes"))
         });
         // A small request needs no part of the budget.
         let small = json!({"Items": {"a": "b"}});
@@ -293,10 +236,7 @@ fn forty_unfinished_bodies_hold_no_more_than_the_budget() {
         ended.filter_map(Result::ok).collect()
     });
     assert!(!statuses.is_empty(), "no client got an answer");
-    assert!(
-        statuses.iter().all(|status| [408, 429].contains(status)),
-        "{statuses:?}"
-    );
+    assert!(statuses.iter().all(|status| [408, 429].contains(status)), "{statuses:?}");
     measured.assert_small();
     measured.assert_returned();
 }
@@ -312,9 +252,7 @@ fn four_thousand_slow_bodies_stay_within_the_room() {
     for client in 1..=40 {
         for _ in 0..100 {
             let mut stream = connect_from(client, address);
-            stream
-                .write_all(head(&measured.agent, 8 << 20).as_bytes())
-                .unwrap();
+            stream.write_all(head(&measured.agent, 8 << 20).as_bytes()).unwrap();
             stream.write_all(&free).unwrap();
             connections.push(stream);
         }
@@ -354,12 +292,7 @@ fn a_head_has_at_most_its_limit_of_bytes() {
         let path = "a".repeat(length);
         let request =
             format!("GET /{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        measured
-            .agent
-            .address
-            .send(&[request.as_bytes()])
-            .unwrap()
-            .status
+        measured.agent.address.send(&[request.as_bytes()]).unwrap().status
     };
     assert_eq!(ask(15 << 10), 404);
     assert!([414, 431].contains(&ask(17 << 10)));
@@ -409,16 +342,10 @@ fn lists_that_no_client_reads_take_a_bounded_memory() {
         };
         until("many clients to be answered", || {
             let answered = connections.iter().filter(is_answered).count();
-            (answered > 300)
-                .then_some(())
-                .ok_or(format!("{answered} are answered"))
+            (answered > 300).then_some(()).ok_or(format!("{answered} are answered"))
         });
         let added = memory(&agent, "VmHWM") - before;
-        eprintln!(
-            "{number} volumes: {} MB before, {} MB added",
-            before >> 20,
-            added >> 20
-        );
+        eprintln!("{number} volumes: {} MB before, {} MB added", before >> 20, added >> 20);
         assert!(added < ROOM, "{} MB were added", added >> 20);
         drop(connections);
         until("the list to be answered", || {

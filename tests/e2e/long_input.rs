@@ -10,11 +10,7 @@ use std::process::{Command, Output};
 /// Returns what the kernel may count for this much memory: the allocator of packages reserves address space in
 /// advance, which counts too.
 const fn allowance(memory: usize) -> usize {
-    if cfg!(feature = "jemalloc") {
-        2 * memory
-    } else {
-        memory
-    }
+    if cfg!(feature = "jemalloc") { 2 * memory } else { memory }
 }
 
 const SIZE: usize = 1 << 20;
@@ -63,10 +59,7 @@ fn equal_lines_are_counted() {
         ("a.yaml", repeated("", "id: a\n", "")),
         ("a.json", repeated("{", "\"id\":\"a\",\n", "\"x\":1}")),
         ("line.json", repeated("{", "\"id\":\"a\",", "\"x\":1}")),
-        (
-            "capabilities.hcl",
-            repeated("type=\"csi\"\n", "capability {}\n", ""),
-        ),
+        ("capabilities.hcl", repeated("type=\"csi\"\n", "capability {}\n", "")),
     ] {
         let output = problems(name, &text);
         assert!(output.contains(" errors (1000 shown)"), "{name}: {output}");
@@ -76,20 +69,11 @@ fn equal_lines_are_counted() {
 #[test]
 fn a_text_after_a_syntax_error_is_masked_once() {
     for (name, text) in [
-        (
-            "a.hcl",
-            repeated("a = {\n}}\n", "secrets = \"token\"\n", ""),
-        ),
-        (
-            "fields.hcl",
-            repeated("}\n", "secrets {}\nid = \"a\"\n", ""),
-        ),
+        ("a.hcl", repeated("a = {\n}}\n", "secrets = \"token\"\n", "")),
+        ("fields.hcl", repeated("}\n", "secrets {}\nid = \"a\"\n", "")),
         ("line.hcl", repeated("}\n", "secret ", "")),
         ("a.yaml", repeated("a: {\n}}\n", "secrets: \"token\"\n", "")),
-        (
-            "a.json",
-            repeated("{\"a\":}", "\"secrets\": \"token\",", ""),
-        ),
+        ("a.json", repeated("{\"a\":}", "\"secrets\": \"token\",", "")),
         ("here.hcl", repeated("a = (\n", "<<B\n", "")),
         ("comment.hcl", repeated("a = (\n", "<<B /*\n", "")),
     ] {
@@ -107,10 +91,7 @@ fn unknown_and_misspelt_keys_are_counted() {
         ("a.json", numbered("{", "\"k#\":1,", "\"x\":1}")),
         ("near.hcl", repeated("", "nme=1\nname=1\n", "")),
         ("long.hcl", repeated("", "a", "=1\n")),
-        (
-            "parameters.hcl",
-            repeated("type=\"csi\"\nparameters {\n", "a=1\n", "}\n"),
-        ),
+        ("parameters.hcl", repeated("type=\"csi\"\nparameters {\n", "a=1\n", "}\n")),
     ] {
         let output = problems(name, &text);
         assert!(output.contains("error[spec/"), "{name}: {output}");
@@ -126,10 +107,7 @@ fn invalid_values_are_counted() {
         ("brackets.hcl", repeated("a = ", "[]", "")),
         ("spaces.json", repeated("{\"a\":[", "1 ", "]}")),
         ("commas.json", repeated("{\"a\":[", ",", "]}")),
-        (
-            "merge.yaml",
-            repeated("a: &a {x: 1}\nb:\n  <<: [", "*a,", "]"),
-        ),
+        ("merge.yaml", repeated("a: &a {x: 1}\nb:\n  <<: [", "*a,", "]")),
         ("anchors.yaml", numbered("b: [", "&a# x,", "]")),
         ("documents.yaml", repeated("", "id: a\n---\n", "")),
     ] {
@@ -143,10 +121,7 @@ fn empty_volumes_cost_little() {
     for (name, text) in [
         ("a.hcl", numbered("", "volume \"#\" {}\n", "")),
         ("a.yaml", numbered("volume:\n", "  #: {}\n", "")),
-        (
-            "a.json",
-            numbered("{\"volume\":{", "\"#\":{},", "\"x\":{}}}"),
-        ),
+        ("a.json", numbered("{\"volume\":{", "\"#\":{},", "\"x\":{}}}")),
     ] {
         let output = problems(name, &text);
         assert!(output.contains(" errors (1000 shown)"), "{name}: {output}");

@@ -25,8 +25,7 @@ fn run(arguments: &[&str]) {
 fn mounted(machine: &Machine, part: &str) -> Vec<String> {
     let data = machine.data();
     let all = mounts().into_iter();
-    all.filter(|mounted| Path::new(mounted).starts_with(&data) && mounted.contains(part))
-        .collect()
+    all.filter(|mounted| Path::new(mounted).starts_with(&data) && mounted.contains(part)).collect()
 }
 
 fn unmount(machine: &Machine, part: &str) -> PathBuf {
@@ -85,9 +84,7 @@ fn a_restarted_task_does_not_write_beside_a_volume_that_was_unmounted() {
             kill_tasks(&machine);
             let paths: Vec<_> = lost.iter().map(|part| unmount(&machine, part)).collect();
             machine.start();
-            until_true("the task to run again", || {
-                machine.output(&alloc) == "ready\nready\n"
-            });
+            until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
             for part in lost {
                 assert_eq!(mounted(&machine, part).len(), 1, "{part}");
             }
@@ -131,9 +128,7 @@ fn a_task_that_runs_on_a_lost_mount_is_restarted_on_its_volume() {
             for part in lost {
                 unmount(&machine, part);
             }
-            until_true("the task to run again", || {
-                machine.output(&alloc) == "ready\nready\n"
-            });
+            until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
             let again = machine.wait_for("writer", "running", 1).remove(0);
             assert_eq!(again["ID"], alloc["ID"]);
             assert_eq!(again["TaskStates"]["t"]["Restarts"], 1);
@@ -183,9 +178,7 @@ fn cover_target(cover: impl Fn(&Path)) {
     assert_eq!(machine.output(&alloc), "ready\n");
     assert!(!target.join("lines").exists(), "nothing was written there");
     run(&["umount", path]);
-    until_true("the task to run again", || {
-        machine.output(&alloc) == "ready\nready\n"
-    });
+    until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
     machine.stop("writer");
     machine.wait_for("writer", "complete", 1);
     machine.assert_clean();
@@ -236,9 +229,7 @@ fn another_allocation_of_the_volume_goes_on() {
             allocs.push(alloc);
         }
         unmount(&machine, allocs[0]["ID"].as_str().unwrap());
-        until_true("the task to run again", || {
-            machine.output(&allocs[0]) == "ready\nready\n"
-        });
+        until_true("the task to run again", || machine.output(&allocs[0]) == "ready\nready\n");
         let other = machine.wait_for("two", "running", 1).remove(0);
         assert_eq!(other["TaskStates"]["t"]["Restarts"], 0, "{other:#}");
         for id in ["one", "two"] {
@@ -269,9 +260,7 @@ fn a_task_does_not_write_to_the_file_below_a_block_volume() {
         let refused = std::fs::write(&target, "x").unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
         machine.start();
-        until_true("the task to run again", || {
-            machine.output(&alloc) == "ready\nready\n"
-        });
+        until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
         assert_eq!(target_of(&machine), target);
         machine.stop("writer");
         machine.wait_for("writer", "complete", 1);
@@ -306,10 +295,7 @@ fn files_beside_a_volume_are_kept_and_the_release_goes_on() {
             kept.push(std::fs::read_to_string(file).unwrap());
             let directory = file.ancestors().nth(2).unwrap().display().to_string();
             let log = machine.agent().log();
-            assert!(
-                log.iter().any(|line| line.contains(&directory)),
-                "{directory}: {log:#?}"
-            );
+            assert!(log.iter().any(|line| line.contains(&directory)), "{directory}: {log:#?}");
         }
         kept.sort();
         assert_eq!(kept, ["/staging/", "/targets/"]);
@@ -333,10 +319,8 @@ fn files_below(directory: &Path, name: &str) -> Vec<PathBuf> {
 
 /// A task without a root of its own, which appends to a file of the host until it cannot.
 fn appending_to_host(machine: &Machine, id: &str, file: &Path) -> Value {
-    let script = format!(
-        "while echo line >> {}; do sleep 0.02; done 2>&1; sleep 600",
-        file.display()
-    );
+    let script =
+        format!("while echo line >> {}; do sleep 0.02; done 2>&1; sleep 600", file.display());
     let mut job = machine.job(id, "service", &json!({}), &script);
     let task = &mut job["TaskGroups"][0]["Tasks"][0];
     task["Driver"] = json!("raw_exec");
@@ -423,9 +407,7 @@ fn a_seal_that_others_set_or_removed_stops_nothing() {
             assert!(std::fs::remove_dir(&target).is_err(), "it is sealed");
             run(&["chattr", flag, target.to_str().unwrap()]);
             machine.start();
-            until_true("the task to run again", || {
-                machine.output(&alloc) == "ready\nready\n"
-            });
+            until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
             machine.stop("writer");
             machine.wait_for("writer", "complete", 1);
             machine.assert_clean();
@@ -453,11 +435,7 @@ fn no_task_writes_beside_a_host_volume_whose_mount_vanished() {
     let test = "lost_mounts::no_task_writes_beside_a_host_volume_whose_mount_vanished";
     run_in_namespace(test, async {
         for below in ["", "sub"] {
-            for loss in [
-                HostLoss::BeforeStart,
-                HostLoss::WhileRunning,
-                HostLoss::DeadFuse,
-            ] {
+            for loss in [HostLoss::BeforeStart, HostLoss::WhileRunning, HostLoss::DeadFuse] {
                 lose_host_volume(below, loss);
             }
         }
@@ -480,10 +458,7 @@ fn lose_host_volume(below: &str, loss: HostLoss) {
     make();
     mount_memory(&disk);
     make();
-    let offered = [
-        "--host-volume".to_owned(),
-        format!("disk={}", path.display()),
-    ];
+    let offered = ["--host-volume".to_owned(), format!("disk={}", path.display())];
     let mut machine = Machine::with_options(&offered);
     let mut job = appending(&machine, "writer", "disk");
     job["TaskGroups"][0]["Volumes"]["v"] = json!({"Name": "v", "Type": "host", "Source": "disk"});
@@ -520,16 +495,11 @@ fn lose_host_volume(below: &str, loss: HostLoss) {
     assert!(!path.join("lines").exists(), "{loss:?} {below}");
     mount_memory(&disk);
     make();
-    until_true("the task to run again", || {
-        machine.output(&alloc) == "ready\nready\n"
-    });
+    until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
     let again = machine.wait_for("writer", "running", 1).remove(0);
     let restarts = &again["TaskStates"]["t"]["Restarts"];
     assert_eq!(restarts, 1, "only the task that was killed was restarted");
-    assert_eq!(
-        std::fs::read_to_string(path.join("lines")).unwrap(),
-        "line\n"
-    );
+    assert_eq!(std::fs::read_to_string(path.join("lines")).unwrap(), "line\n");
     machine.stop("writer");
     machine.wait_for("writer", "complete", 1);
     machine.end();

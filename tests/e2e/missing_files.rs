@@ -85,21 +85,14 @@ fn kill_shim(machine: &Machine, alloc: &str) {
 fn a_task_whose_files_are_missing_is_not_started_beside_itself() {
     let test = "missing_files::a_task_whose_files_are_missing_is_not_started_beside_itself";
     run_in_namespace(test, async {
-        for damage in [
-            Damage::NoAllocation,
-            Damage::NoRuns,
-            Damage::NoState,
-            Damage::BadState,
-        ] {
+        for damage in [Damage::NoAllocation, Damage::NoRuns, Damage::NoState, Damage::BadState] {
             for is_shim_killed in [false, true] {
                 let what = format!("{damage:?}, shim killed: {is_shim_killed}");
                 let mut machine = Machine::new();
                 machine.create_volume("data", WRITER, "file-system");
                 machine.run(&machine.job("a", "service", &volume("data", WRITER), LONELY));
                 let first = machine.wait_for("a", "running", 1).remove(0);
-                until_true("the task to write", || {
-                    machine.output(&first).contains("ready")
-                });
+                until_true("the task to write", || machine.output(&first).contains("ready"));
                 let id = first["ID"].as_str().unwrap();
                 let tasks = machine.tasks();
                 machine.kill();
@@ -114,9 +107,7 @@ fn a_task_whose_files_are_missing_is_not_started_beside_itself() {
                         assert!(is_held || !live(&tasks, &machine), "{what}: no claim");
                         let found = status_of(&machine, "a", &first);
                         let is_over = found["ClientStatus"] == "failed";
-                        is_over
-                            .then_some(())
-                            .ok_or_else(|| format!("{what}: {found:#}"))
+                        is_over.then_some(()).ok_or_else(|| format!("{what}: {found:#}"))
                     });
                     assert!(!live(&tasks, &machine), "{what}: the first task still runs");
                     if damage.is_the_end() {
@@ -138,9 +129,7 @@ fn a_task_whose_files_are_missing_is_not_started_beside_itself() {
                         ["complete", "failed"].contains(&one["ClientStatus"].as_str().unwrap())
                     };
                     let all_over = allocs.iter().all(is_over);
-                    all_over
-                        .then_some(())
-                        .ok_or_else(|| format!("{what}: {allocs:#?}"))
+                    all_over.then_some(()).ok_or_else(|| format!("{what}: {allocs:#?}"))
                 });
                 let script = "cat /data/second-writers; echo read";
                 machine.run(&machine.job("r", "batch", &volume("data", WRITER), script));
@@ -166,15 +155,7 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
         let script = "mount --bind \"$1\" \"$2\" || exit 1; data=$2; program=$3; shift 3; \
             exec \"$program\" agent --dev --http 127.0.0.1:0 --data-dir \"$data\" \"$@\"";
         let mut command = Command::new("unshare");
-        command.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            script,
-            "sh",
-        ]);
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
         command.arg(other.path()).arg(machine.data()).arg(PROGRAM);
         command.env("XDG_RUNTIME_DIR", runtime_directory());
         let agent = AgentProcess::run_with_its_log(command);
@@ -191,9 +172,7 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
         until("the other agent's job to complete", || {
             let allocs = ask("GET", "/v1/job/b/allocations", None);
             let is_complete = allocs[0]["ClientStatus"] == "complete";
-            is_complete
-                .then_some(())
-                .ok_or_else(|| format!("{allocs:#}"))
+            is_complete.then_some(()).ok_or_else(|| format!("{allocs:#}"))
         });
         assert_eq!(shims(), before, "{:#?}", agent.log());
         assert!(agent.stop().success());
@@ -209,11 +188,9 @@ fn an_agent_elsewhere_with_the_same_path_touches_none_of_our_tasks() {
 fn a_renamed_directory_gives_its_volumes_back() {
     let test = "missing_files::a_renamed_directory_gives_its_volumes_back";
     run_in_namespace(test, async {
-        for (attachment, size) in [
-            ("file-system", 0),
-            ("file-system", 32 << 20),
-            ("block-device", 16 << 20),
-        ] {
+        for (attachment, size) in
+            [("file-system", 0), ("file-system", 32 << 20), ("block-device", 16 << 20)]
+        {
             let mut machine = Machine::new();
             machine.create_sized_volume("data", WRITER, attachment, size);
             let (script, mut claimed) = match attachment {
@@ -223,9 +200,7 @@ fn a_renamed_directory_gives_its_volumes_back() {
             claimed["AttachmentMode"] = json!(attachment);
             machine.run(&machine.job("a", "service", &claimed, script));
             let alloc = machine.wait_for("a", "running", 1).remove(0);
-            until_true("the task to use the volume", || {
-                machine.output(&alloc).contains("ready")
-            });
+            until_true("the task to use the volume", || machine.output(&alloc).contains("ready"));
             assert!(machine.agent.take().unwrap().stop().success());
             machine.rename_data("moved");
             machine.start();
@@ -237,12 +212,7 @@ fn a_renamed_directory_gives_its_volumes_back() {
             machine.assert_clean();
             let path = "/v1/volume/csi/data/delete";
             let deleted = machine.address().ask("DELETE", path, None).unwrap();
-            assert_eq!(
-                deleted.status,
-                200,
-                "{attachment} {size}: {}",
-                deleted.text()
-            );
+            assert_eq!(deleted.status, 200, "{attachment} {size}: {}", deleted.text());
             machine.end();
         }
     });
@@ -292,10 +262,8 @@ fn what_an_older_state_does_not_know_is_given_back_as_doctor_says() {
         let mut machine = Machine::new();
         machine.create_volume("data", WRITER, "file-system");
         assert!(machine.agent.take().unwrap().stop().success());
-        let (journal, older) = (
-            machine.data().join("journal.redb"),
-            machine.directory.path().join("older"),
-        );
+        let (journal, older) =
+            (machine.data().join("journal.redb"), machine.directory.path().join("older"));
         std::fs::copy(&journal, &older).unwrap();
         machine.start();
         let job = |id: &str| machine.job(id, "service", &volume("data", WRITER), LONELY);
@@ -324,16 +292,11 @@ fn what_an_older_state_does_not_know_is_given_back_as_doctor_says() {
             let (_, found, problems) = run(&machine, &format!("{PROGRAM} volume doctor data"));
             let mut lines = found.lines().map(str::trim);
             let proposed = lines.find(|line| line.starts_with("nomad-csi node fence"));
-            proposed
-                .map(str::to_owned)
-                .ok_or_else(|| format!("{found}{problems}"))
+            proposed.map(str::to_owned).ok_or_else(|| format!("{found}{problems}"))
         });
         machine.stop("b");
         machine.wait_for("b", "complete", 1);
-        let done = run(
-            &machine,
-            &fence.replace("nomad-csi ", &format!("{PROGRAM} ")),
-        );
+        let done = run(&machine, &fence.replace("nomad-csi ", &format!("{PROGRAM} ")));
         assert_eq!(done.0, Some(0), "{fence}: {done:?}");
         machine.assert_no_claims();
         machine.run(&third);

@@ -35,9 +35,7 @@ impl OtherProgram {
 impl Drop for OtherProgram {
     fn drop(&mut self) {
         for name in ["removed", "moved/at"] {
-            let unmount = Command::new("umount")
-                .arg(self.0.path().join(name))
-                .output();
+            let unmount = Command::new("umount").arg(self.0.path().join(name)).output();
             let _was_unmounted_before = unmount.is_ok();
         }
     }
@@ -72,11 +70,7 @@ fn what_others_unmount_remove_and_rename_is_no_mount_of_the_test() {
             format!("umount {removed} {moved} && rmdir {removed} && mv {base}/moved {base}/new");
         let namespace = format!("--mount=/proc/{parent}/ns/mnt");
         run(&["nsenter", &namespace, "sh", "-c", &script]);
-        assert_eq!(
-            copies(&prefix),
-            [format!("{base}/new/at")],
-            "the kernel detached one"
-        );
+        assert_eq!(copies(&prefix), [format!("{base}/new/at")], "the kernel detached one");
         assert_eq!(mounts(), [""; 0]);
         let own = tempfile::tempdir().unwrap();
         let own = own.path().to_str().unwrap();

@@ -29,8 +29,7 @@ fn run(arguments: &[&str]) {
 fn mounts_of(machine: &Machine) -> Vec<String> {
     let data = machine.data();
     let all = mounts().into_iter().rev();
-    all.filter(|mounted| Path::new(mounted).starts_with(&data))
-        .collect()
+    all.filter(|mounted| Path::new(mounted).starts_with(&data)).collect()
 }
 
 fn sorted(mut mounts: Vec<String>) -> Vec<String> {
@@ -100,9 +99,7 @@ fn a_job_goes_on_after_a_reboot() {
         let boot_id = BootId;
         reboot(&mut machine);
         machine.start();
-        until_true("the task to run again", || {
-            machine.output(&alloc) == "ready\nready\n"
-        });
+        until_true("the task to run again", || machine.output(&alloc) == "ready\nready\n");
         let again = machine.wait_for("writer", "running", 1).remove(0);
         assert_eq!(again["ID"], alloc["ID"]);
         assert_eq!(again["TaskStates"]["t"]["Restarts"], 1);
@@ -111,12 +108,7 @@ fn a_job_goes_on_after_a_reboot() {
         machine.stop("writer");
         machine.wait_for("writer", "complete", 1);
         machine.assert_clean();
-        let reader = machine.job(
-            "reader",
-            "batch",
-            &volume("data", WRITER),
-            "wc -l < /data/lines",
-        );
+        let reader = machine.job("reader", "batch", &volume("data", WRITER), "wc -l < /data/lines");
         machine.run(&reader);
         let reader = machine.wait_for("reader", "complete", 1).remove(0);
         assert_eq!(machine.output(&reader), "2\n");
@@ -232,17 +224,10 @@ fn another_user_reaches_the_directories_of_its_task() {
         machine.run(&job);
         let done = machine.wait_for("other", "complete", 1).remove(0);
         assert_eq!(machine.output(&done), "65534\nlocal\nhidden\n");
-        let alloc = machine
-            .data()
-            .join("allocs")
-            .join(done["ID"].as_str().unwrap());
+        let alloc = machine.data().join("allocs").join(done["ID"].as_str().unwrap());
         let shared = alloc.join("alloc/data/file");
         assert_eq!(std::fs::read_to_string(&shared).unwrap(), "shared\n");
-        let stranger = Command::new("cat")
-            .arg(&shared)
-            .uid(65_533)
-            .output()
-            .unwrap();
+        let stranger = Command::new("cat").arg(&shared).uid(65_533).output().unwrap();
         assert!(!stranger.status.success(), "{stranger:?}");
         machine.end();
     });

@@ -39,10 +39,7 @@ fn start(directory: &Path, flags: &[&str]) -> Plugin {
         .spawn()
         .unwrap();
     let plugin = Plugin(child);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::over(channel(&directory.join("s/csi.sock")));
         until_async("the plugin", async || {
@@ -163,11 +160,7 @@ fn the_embedded_plugin_advertises_the_expansion_that_works_here() {
     assert_eq!(probe["volume_expansion"], Value::Array(expected));
     let log = std::fs::read_to_string(directory.join("plugin.log")).unwrap();
     let is_logged = log.contains("CAP_SYS_RESOURCE");
-    assert_eq!(
-        is_logged,
-        offers.supports_sizes() && !offers.supports_online_expansion(),
-        "{log}"
-    );
+    assert_eq!(is_logged, offers.supports_sizes() && !offers.supports_online_expansion(), "{log}");
 }
 
 /// The faults that crash the process. `tests/suite/hostpath_check.rs` has the others. The plugin counts
@@ -184,24 +177,13 @@ fn an_injected_crash_is_found_by_the_check_in_which_it_occurs() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         let _plugin = start(directory, &["--backing", "directory", "--fault", fault]);
-        let arguments = [
-            "plugin",
-            "check",
-            "--destructive",
-            "-o",
-            "json",
-            "--only",
-            id,
-        ];
+        let arguments = ["plugin", "check", "--destructive", "-o", "json", "--only", id];
         let output = nomad_csi(directory, &arguments);
         let report = document(&output);
         let check = &report["checks"][0];
         assert_eq!(check["verdict"], "failed", "{fault}: {check:#}");
         let findings = check["findings"].to_string();
-        assert!(
-            findings.contains("accepts no connection any more"),
-            "{fault}: {findings}"
-        );
+        assert!(findings.contains("accepts no connection any more"), "{fault}: {findings}");
         assert_ne!(output.status.code(), Some(0));
     }
 }

@@ -29,14 +29,7 @@ pub(crate) struct RunningPlugin(Child);
 impl RunningPlugin {
     pub(crate) fn start(directory: &Path) -> Self {
         let child = Command::new(PROGRAM)
-            .args([
-                "plugin",
-                "serve",
-                "--node-id",
-                "n",
-                "--backing",
-                "directory",
-            ])
+            .args(["plugin", "serve", "--node-id", "n", "--backing", "directory"])
             .args(["--endpoint", &endpoint(directory), "--state-dir"])
             .arg(directory.join("state"))
             .stdin(Stdio::null())

@@ -131,10 +131,7 @@ fn the_plugin_of_a_killed_command_is_forgotten() {
     command.wait().unwrap();
 
     let agent = AgentProcess::start(&data);
-    assert_eq!(
-        instances(&agent.address),
-        [alloc(&agent.address)["ID"].as_str().unwrap()]
-    );
+    assert_eq!(instances(&agent.address), [alloc(&agent.address)["ID"].as_str().unwrap()]);
     assert!(agent.stop().success());
 }
 
@@ -170,10 +167,7 @@ fn a_stopped_job_runs_again_when_the_agent_starts() {
     }
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
-    let stopped = agent
-        .address
-        .ask("DELETE", &format!("/v1/job/{JOB}"), None)
-        .unwrap();
+    let stopped = agent.address.ask("DELETE", &format!("/v1/job/{JOB}"), None).unwrap();
     assert_eq!(stopped.status, 200);
     until("the plugin to be gone", || {
         let answer = agent.address.ask("GET", "/v1/plugin/csi/hostpath", None);

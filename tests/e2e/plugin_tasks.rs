@@ -31,13 +31,7 @@ fn stop_job(agent: &Address, id: &str) {
 
 /// A system job whose task runs the embedded plugin as any other plugin.
 fn plugin_job(id: &str, state: &Path) -> Value {
-    let arguments = [
-        "plugin",
-        "serve",
-        "--endpoint",
-        "${CSI_ENDPOINT}",
-        "--state-dir",
-    ];
+    let arguments = ["plugin", "serve", "--endpoint", "${CSI_ENDPOINT}", "--state-dir"];
     let arguments = arguments.into_iter().chain([state.to_str().unwrap()]);
     json!({
         "ID": id,
@@ -127,9 +121,7 @@ fn wait_for_plugin(agent: &Address, healthy: u64) {
 fn wait_for_release(agent: &Address) {
     until("the volume to be free", || {
         let volume = ask(agent, "GET", "/v1/volume/csi/db", None);
-        let is_free = volume["WriteAllocs"]
-            .as_object()
-            .is_none_or(serde_json::Map::is_empty);
+        let is_free = volume["WriteAllocs"].as_object().is_none_or(serde_json::Map::is_empty);
         is_free.then_some(()).ok_or_else(|| format!("{volume:#}"))
     });
 }
@@ -199,10 +191,7 @@ fn a_job_uses_a_volume_of_a_plugin_that_is_a_task() {
             run_job(address, &plugin_job("storage", &state_of(data)));
             wait_for_plugin(address, 1);
             create_volume(address);
-            run_job(
-                address,
-                &script_job("writer", "batch", "echo written > /data/file"),
-            );
+            run_job(address, &script_job("writer", "batch", "echo written > /data/file"));
             wait_for_job(address, "writer", "complete");
             wait_for_release(address);
             let script = "test \"$(cat /data/file)\" = written";
@@ -249,10 +238,7 @@ fn a_plugin_is_restarted_when_its_agent_was_killed_and_its_volumes_stay() {
             signal_process(after, rustix::process::Signal::KILL);
             plugin_process(&state, Some(after));
             wait_for_plugin(&agent.address, 1);
-            run_job(
-                &agent.address,
-                &script_job("reader", "batch", "test -e /data/file"),
-            );
+            run_job(&agent.address, &script_job("reader", "batch", "test -e /data/file"));
             wait_for_job(&agent.address, "reader", "complete");
             wait_for_release(&agent.address);
             stop_job(&agent.address, "storage");
@@ -288,59 +274,52 @@ fn allocs_of(agent: &Address, id: &str) -> Vec<Value> {
 /// The job writes on, whatever happens to the plugin, and no mount changes.
 #[test]
 fn a_plugin_is_upgraded_under_a_writer() {
-    run_with_agent(
-        "plugin_tasks::a_plugin_is_upgraded_under_a_writer",
-        |agent, data| {
-            let address = &agent.address;
-            let state = data.join("plugin-state");
-            run_job(address, &host_plugin_job("storage", &state, "1"));
-            wait_for_plugin(address, 1);
-            create_volume(address);
-            let script = "i=0; while [ ! -e /data/stop ]; do i=$((i+1)); echo $i >> /data/lines || exit 1; \
+    run_with_agent("plugin_tasks::a_plugin_is_upgraded_under_a_writer", |agent, data| {
+        let address = &agent.address;
+        let state = data.join("plugin-state");
+        run_job(address, &host_plugin_job("storage", &state, "1"));
+        wait_for_plugin(address, 1);
+        create_volume(address);
+        let script = "i=0; while [ ! -e /data/stop ]; do i=$((i+1)); echo $i >> /data/lines || exit 1; \
                           sleep 0.01; done";
-            run_job(address, &script_job("writer", "service", script));
-            wait_for_job(address, "writer", "running");
-            let mounted = mounts();
-            for (count, version) in [(2, "2"), (3, "1")] {
-                run_job(address, &host_plugin_job("storage", &state, version));
-                until("the next allocation of the plugin to serve", || {
-                    let allocs = allocs_of(address, "storage");
-                    let statuses: Vec<_> = allocs.iter().map(|one| &one["ClientStatus"]).collect();
-                    let (last, earlier) = statuses.split_last().unwrap();
-                    let is_done = statuses.len() == count
-                        && *last == "running"
-                        && earlier.iter().all(|status| *status == "complete");
-                    is_done.then_some(()).ok_or_else(|| format!("{statuses:?}"))
-                });
-                wait_for_plugin(address, 1);
-                assert_eq!(mounts(), mounted);
-            }
-            let writers = allocs_of(address, "writer");
-            assert_eq!(writers.len(), 1);
-            assert_eq!(writers[0]["ClientStatus"], "running");
-            assert_eq!(writers[0]["TaskStates"]["script"]["Restarts"], 0);
-            stop_job(address, "writer");
-            wait_for_job(address, "writer", "complete");
-            wait_for_release(address);
-            // Every line is there once, in order.
-            let script = "test -s /data/lines && seq $(wc -l < /data/lines) | cmp - /data/lines";
-            run_job(address, &script_job("reader", "batch", script));
-            wait_for_job(address, "reader", "complete");
-            wait_for_release(address);
-            stop_job(address, "storage");
-            wait_for_plugin(address, 0);
-            until("the plugin to end", || {
+        run_job(address, &script_job("writer", "service", script));
+        wait_for_job(address, "writer", "running");
+        let mounted = mounts();
+        for (count, version) in [(2, "2"), (3, "1")] {
+            run_job(address, &host_plugin_job("storage", &state, version));
+            until("the next allocation of the plugin to serve", || {
                 let allocs = allocs_of(address, "storage");
-                let has_ended = allocs
-                    .iter()
-                    .all(|alloc| alloc["ClientStatus"] == "complete");
-                has_ended
-                    .then_some(())
-                    .ok_or_else(|| format!("{allocs:#?}"))
+                let statuses: Vec<_> = allocs.iter().map(|one| &one["ClientStatus"]).collect();
+                let (last, earlier) = statuses.split_last().unwrap();
+                let is_done = statuses.len() == count
+                    && *last == "running"
+                    && earlier.iter().all(|status| *status == "complete");
+                is_done.then_some(()).ok_or_else(|| format!("{statuses:?}"))
             });
-            agent
-        },
-    );
+            wait_for_plugin(address, 1);
+            assert_eq!(mounts(), mounted);
+        }
+        let writers = allocs_of(address, "writer");
+        assert_eq!(writers.len(), 1);
+        assert_eq!(writers[0]["ClientStatus"], "running");
+        assert_eq!(writers[0]["TaskStates"]["script"]["Restarts"], 0);
+        stop_job(address, "writer");
+        wait_for_job(address, "writer", "complete");
+        wait_for_release(address);
+        // Every line is there once, in order.
+        let script = "test -s /data/lines && seq $(wc -l < /data/lines) | cmp - /data/lines";
+        run_job(address, &script_job("reader", "batch", script));
+        wait_for_job(address, "reader", "complete");
+        wait_for_release(address);
+        stop_job(address, "storage");
+        wait_for_plugin(address, 0);
+        until("the plugin to end", || {
+            let allocs = allocs_of(address, "storage");
+            let has_ended = allocs.iter().all(|alloc| alloc["ClientStatus"] == "complete");
+            has_ended.then_some(()).ok_or_else(|| format!("{allocs:#?}"))
+        });
+        agent
+    });
 }
 
 /// An agent that stops in order leaves a plugin without a call, which the next one uses as it is. B66, W41: the plugin

@@ -213,18 +213,11 @@ fn the_session_of_jobs_in_the_readme_matches_the_program() {
     run_in_namespace(test, async {
         let path = root().join("README.md");
         let document = std::fs::read_to_string(&path).expect("a readable document");
-        let start = document
-            .find("## A job that uses a volume")
-            .expect("the section");
-        let end = start
-            + document[start..]
-                .find("\n## The embedded agent")
-                .expect("its end");
+        let start = document.find("## A job that uses a volume").expect("the section");
+        let end = start + document[start..].find("\n## The embedded agent").expect("its end");
         let section = &document[start..end];
-        let mut session = Session {
-            home: tempfile::tempdir().expect("a new home directory"),
-            agent: None,
-        };
+        let mut session =
+            Session { home: tempfile::tempdir().expect("a new home directory"), agent: None };
         let mut found = String::new();
         let mut is_session = false;
         for line in section.split_inclusive('\n') {
@@ -271,9 +264,6 @@ fn assert_sessions_match(document: &str) {
     }
     let plain = |text: &str| without_sizes(&without_ids(text));
     let (expected, found) = (plain(&document), plain(&replayed));
-    let differing = expected
-        .lines()
-        .zip(found.lines())
-        .find(|(left, right)| left != right);
+    let differing = expected.lines().zip(found.lines()).find(|(left, right)| left != right);
     assert_eq!(expected, found, "first difference: {differing:#?}");
 }

@@ -64,24 +64,14 @@ fn start(agent: &AgentProcess, folder: &Path) -> ReconcileProcess {
     // Drains the pipe: the process would block on a full one.
     let log = std::thread::spawn(move || lines.map_while(Result::ok).collect());
     let metrics = Address::without_token(metrics.parse().unwrap());
-    ReconcileProcess {
-        child,
-        metrics,
-        log,
-    }
+    ReconcileProcess { child, metrics, log }
 }
 
 fn wait_for_metric(metrics: &Address, line: &str) {
     until(line, || {
-        let reply = metrics
-            .ask("GET", "/metrics", None)
-            .map_err(|error| error.to_string())?;
+        let reply = metrics.ask("GET", "/metrics", None).map_err(|error| error.to_string())?;
         let text = reply.text();
-        if text.lines().any(|one| one == line) {
-            Ok(())
-        } else {
-            Err(text)
-        }
+        if text.lines().any(|one| one == line) { Ok(()) } else { Err(text) }
     });
 }
 
@@ -90,32 +80,13 @@ fn a_missing_volume_is_restored_until_the_process_is_stopped() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(folder.path().join("db.hcl"), VOLUME).unwrap();
     let agent = AgentProcess::start(data.path());
-    let ReconcileProcess {
-        mut child,
-        metrics,
-        log,
-    } = start(&agent, folder.path());
-    wait_for_metric(
-        &metrics,
-        r#"nomad_csi_drift_volumes{set="web",state="unchanged"} 1"#,
-    );
-    wait_for_metric(
-        &metrics,
-        r#"nomad_csi_reconcile_changes_total{result="done"} 1"#,
-    );
-    let removed = agent
-        .address
-        .ask("DELETE", "/v1/volume/csi/db", None)
-        .unwrap();
+    let ReconcileProcess { mut child, metrics, log } = start(&agent, folder.path());
+    wait_for_metric(&metrics, r#"nomad_csi_drift_volumes{set="web",state="unchanged"} 1"#);
+    wait_for_metric(&metrics, r#"nomad_csi_reconcile_changes_total{result="done"} 1"#);
+    let removed = agent.address.ask("DELETE", "/v1/volume/csi/db", None).unwrap();
     assert_eq!(removed.status, 200, "{}", removed.text());
-    wait_for_metric(
-        &metrics,
-        r#"nomad_csi_reconcile_changes_total{result="done"} 2"#,
-    );
-    wait_for_metric(
-        &metrics,
-        r#"nomad_csi_drift_volumes{set="web",state="unchanged"} 1"#,
-    );
+    wait_for_metric(&metrics, r#"nomad_csi_reconcile_changes_total{result="done"} 2"#);
+    wait_for_metric(&metrics, r#"nomad_csi_drift_volumes{set="web",state="unchanged"} 1"#);
     let counted = metrics.ask("GET", "/metrics", None).unwrap().text();
     signal_process(child.id(), Signal::TERM);
     let ended = until("the loop to end", || {

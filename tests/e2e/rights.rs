@@ -190,17 +190,12 @@ fn a_token_that_was_received_during_the_stop_runs_no_job() {
     let address = agent.address.tcp();
     let token = operator_token(&data.to_string_lossy());
     let body = planted_job("planted", &base.path().join("witness")).to_string();
-    let head = format!(
-        "PUT /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n",
-        body.len()
-    );
+    let head =
+        format!("PUT /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", body.len());
     let mut held = TcpStream::connect(address).unwrap();
     held.write_all(head.as_bytes()).unwrap();
     // Connections are accepted in their order.
-    assert_eq!(
-        agent.address.ask("GET", "/v1/jobs", None).unwrap().status,
-        200
-    );
+    assert_eq!(agent.address.ask("GET", "/v1/jobs", None).unwrap().status, 200);
     agent.signal(rustix::process::Signal::TERM);
     until_true("the address is free", || TcpListener::bind(address).is_ok());
     let rest = format!("x-nomad-token: {token}\r\n\r\n{body}");
@@ -231,17 +226,8 @@ fn a_client_at_another_address_runs_no_job() {
             assert_refused(&send(&anonymous, line, &[], "{}"), line);
         }
         let jobs = send(&anonymous, "GET /v1/jobs", &[], "").json();
-        let ids: Vec<_> = jobs
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|job| &job["ID"])
-            .collect();
-        assert_eq!(
-            ids,
-            ["nomad-csi-hostpath"],
-            "only what the agent runs by itself"
-        );
+        let ids: Vec<_> = jobs.as_array().unwrap().iter().map(|job| &job["ID"]).collect();
+        assert_eq!(ids, ["nomad-csi-hostpath"], "only what the agent runs by itself");
         let token = operator_token(&data.to_string_lossy());
         let known = Address::Tcp(SocketAddr::new(own, port), Some(token));
         create(&known, "db").unwrap().json();
@@ -261,15 +247,10 @@ fn run_in_network_namespace(test: &str, body: impl FnOnce()) {
         format!("ip link set lo up && ip address add {OWN_ADDRESS}/32 dev lo && exec \"$@\"");
     let unshare = |program: &Path| {
         let mut command = std::process::Command::new("unshare");
-        command
-            .args(["--net", "sh", "-c", &script, "sh"])
-            .arg(program);
+        command.args(["--net", "sh", "-c", &script, "sh"]).arg(program);
         command
     };
-    if !unshare(Path::new("true"))
-        .output()
-        .is_ok_and(|output| output.status.success())
-    {
+    if !unshare(Path::new("true")).output().is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED {test}: it needs a network namespace and `ip`");
         return;
     }
@@ -281,10 +262,7 @@ fn run_in_network_namespace(test: &str, body: impl FnOnce()) {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let problems = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}{problems}"
-    );
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{problems}");
 }
 
 /// Root in a task is not the operator, and finds no token.
@@ -429,10 +407,8 @@ fn nothing_but_the_whole_token_of_this_agent_is_accepted() {
     let search = json!({"Prefix": "", "Context": "vars"}).to_string();
     assert_refused(&send(&anonymous, "POST /v1/search", &[], &search), "vars");
 
-    for accepted in [
-        format!("X-NOMAD-TOKEN:  {token}  "),
-        format!("authorization: Bearer {token}"),
-    ] {
+    for accepted in [format!("X-NOMAD-TOKEN:  {token}  "), format!("authorization: Bearer {token}")]
+    {
         assert_eq!(attempt(line, &[&accepted]).status, 200, "{accepted}");
     }
     let log = agent.log().join("\n");
@@ -467,9 +443,7 @@ fn the_ways_that_a_refusal_names_work() {
             let line = format!("{way} \"$0\" namespace create way-{at}");
             let mut shell = Command::new("/bin/sh");
             shell.env_clear().args(["-c", &line, PROGRAM]);
-            shell
-                .env("PATH", "/usr/bin:/bin")
-                .env("NOMAD_ADDR", &address);
+            shell.env("PATH", "/usr/bin:/bin").env("NOMAD_ADDR", &address);
             let (succeeded, text) = run_without_token(&mut shell);
             assert!(succeeded, "{line}: {text}");
         }
@@ -487,13 +461,7 @@ const DOCUMENTED: [&str; 2] = [
 #[test]
 fn the_documented_lines_admit_the_operator() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for document in [
-        "README.md",
-        "agent.md",
-        "jobs.md",
-        "security.md",
-        "access.md",
-    ] {
+    for document in ["README.md", "agent.md", "jobs.md", "security.md", "access.md"] {
         let folder = if document == "README.md" { "." } else { "docs" };
         let text = std::fs::read_to_string(root.join(folder).join(document)).unwrap();
         for line in DOCUMENTED {

@@ -28,10 +28,7 @@ fn a_task_of_root_is_refused_and_never_runs_beside_another_user_of_the_host() {
     run_in_namespace(test, async {
         let machine = Machine::new();
         let job = json!({ "Job": pair(&machine, "root", "") });
-        let answer = machine
-            .address()
-            .ask("PUT", "/v1/jobs", Some(&job))
-            .unwrap();
+        let answer = machine.address().ask("PUT", "/v1/jobs", Some(&job)).unwrap();
         assert_ne!(answer.status, 200);
         let text = answer.text();
         assert!(text.contains("Task t validation failed"), "{text}");

@@ -24,11 +24,7 @@ fn a_saved_plan_is_applied_in_another_checkout() {
     let data = tempfile::tempdir().unwrap();
     let agent = AgentProcess::start(data.path());
     let first = checkout();
-    let planned = run(
-        &agent,
-        first.path(),
-        &["plan", "volumes", "--out", "web.plan"],
-    );
+    let planned = run(&agent, first.path(), &["plan", "volumes", "--out", "web.plan"]);
     assert_eq!(planned.status.code(), Some(2), "{planned:?}");
     let second = checkout();
     let plan = "web.plan";

@@ -32,12 +32,7 @@ fn assert_hidden(what: &str, text: &str) {
     let payload = PAYLOAD.to_lowercase();
     let secrets = ["canary-", "canary_name", &payload];
     let at = secrets.iter().find_map(|secret| text.find(*secret));
-    let around = at.map(|at| {
-        text[at.saturating_sub(200)..]
-            .chars()
-            .take(300)
-            .collect::<String>()
-    });
+    let around = at.map(|at| text[at.saturating_sub(200)..].chars().take(300).collect::<String>());
     assert_eq!(around, None, "{what}");
 }
 
@@ -65,10 +60,7 @@ fn no_answer_and_no_byte_of_the_journal_has_a_secret_of_a_job() {
         let alloc = failed["ID"].as_str().unwrap().to_owned();
         until("the volume's problem", || {
             let claims = machine.claims();
-            match claims
-                .iter()
-                .any(|claim| claim.to_string().contains("password"))
-            {
+            match claims.iter().any(|claim| claim.to_string().contains("password")) {
                 true => Err(format!("{claims:?}")),
                 false => Ok(()),
             }

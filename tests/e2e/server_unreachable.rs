@@ -39,13 +39,7 @@ impl Fixture {
         std::fs::write(folder.path().join("volumes.hcl"), text).unwrap();
         let agent = AgentProcess::start(data.path());
         let address = agent.address.tcp().to_string();
-        Self {
-            data,
-            folder,
-            ids,
-            agent: Some(agent),
-            address,
-        }
+        Self { data, folder, ids, agent: Some(agent), address }
     }
 
     /// Starts the agent again at its address.
@@ -56,16 +50,7 @@ impl Fixture {
     }
 
     fn apply(&self, arguments: &[&str]) -> RunningCommand {
-        let apply = [
-            "apply",
-            "-f",
-            "volumes.hcl",
-            "--set",
-            "fleet",
-            "--yes",
-            "-o",
-            "name",
-        ];
+        let apply = ["apply", "-f", "volumes.hcl", "--set", "fleet", "--yes", "-o", "name"];
         self.start_command(&[&apply[..], arguments].concat())
     }
 
@@ -125,11 +110,7 @@ impl RunningCommand {
                 sink.lock().unwrap().push(line);
             }
         });
-        Self {
-            child,
-            lines,
-            reader,
-        }
+        Self { child, lines, reader }
     }
 
     fn count(&self, word: &str) -> usize {
@@ -184,15 +165,8 @@ fn an_apply_stops_once_when_its_server_stays_away() {
     assert_eq!(code, Some(1), "{lines:#?}");
     let errors: Vec<_> = lines.iter().filter(is_error).collect();
     assert_eq!(errors.len(), 1, "{lines:#?}");
-    assert!(
-        errors[0].starts_with("error[apply/server-away]"),
-        "{lines:#?}"
-    );
-    assert_eq!(
-        count(&lines, "does not respond"),
-        2,
-        "it begins and ends: {lines:#?}"
-    );
+    assert!(errors[0].starts_with("error[apply/server-away]"), "{lines:#?}");
+    assert_eq!(count(&lines, "does not respond"), 2, "it begins and ends: {lines:#?}");
     assert!(count(&lines, "not begun") > 0, "{lines:#?}");
     fixture.restart();
     fixture.assert_complete();
@@ -237,9 +211,7 @@ fn a_delete_goes_on_when_its_server_is_back() {
     assert!(unknown <= 1, "{lines:#?}");
     assert_eq!(code, Some(i32::from(unknown > 0)), "{lines:#?}");
     let again = ["volume", "delete", "--yes", "--if-exists"];
-    let (code, lines) = fixture
-        .start_command(&[&again[..], &ids[..]].concat())
-        .end();
+    let (code, lines) = fixture.start_command(&[&again[..], &ids[..]].concat()).end();
     assert_eq!(code, Some(0), "{lines:#?}");
     let agent = fixture.agent.as_ref().unwrap();
     assert_volumes(&agent.address, &BTreeSet::new());

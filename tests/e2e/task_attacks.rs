@@ -143,28 +143,20 @@ fn a_volume_that_a_task_replaced_by_a_link_is_not_mounted() {
         std::fs::create_dir_all(host.join("deep")).unwrap();
         std::fs::write(host.join("file"), "of the host\n").unwrap();
         let run = TestRun::new(exec(), base.path());
-        let script = format!(
-            "mv /outer/inner /outer/old && ln -s {} /outer/inner",
-            host.display()
-        );
+        let script = format!("mv /outer/inner /outer/old && ln -s {} /outer/inner", host.display());
         output_of_root(&run, &script, vec![mount_at(&outer, "/outer")]).await;
         for source in ["inner", "inner/deep"] {
             let run = TestRun::new(exec(), base.path());
             let source = outer.join(source);
             let mounts = vec![mount_at(&source, "/inner")];
-            let end = run
-                .end_of(exec_request("echo x > /inner/file", mounts))
-                .await;
+            let end = run.end_of(exec_request("echo x > /inner/file", mounts)).await;
             let reason = format!(
                 "cannot mount `{}`: a symbolic link is on the way, and a mount follows none",
                 source.display()
             );
             assert_eq!(end, RunEnd::Failed { reason });
         }
-        assert_eq!(
-            std::fs::read_to_string(host.join("file")).unwrap(),
-            "of the host\n"
-        );
+        assert_eq!(std::fs::read_to_string(host.join("file")).unwrap(), "of the host\n");
     });
 }
 
@@ -243,11 +235,7 @@ async fn a_task_has_ipc_names_and_keys_of_its_own() {
     let script = "ipcs -m | grep -c 0x; readlink /proc/self/ns/ipc /proc/self/ns/uts; cat /proc/keys | wc -l";
     let lines = output_of_root(&run, script, vec![]).await;
     run_command(&["ipcrm", "-m", id]);
-    assert_eq!(
-        (lines[0].as_str(), lines[3].as_str()),
-        ("0", "0"),
-        "{lines:?}"
-    );
+    assert_eq!((lines[0].as_str(), lines[3].as_str()), ("0", "0"), "{lines:?}");
     for (line, name) in [(1, "ipc"), (2, "uts")] {
         let of_host = std::fs::read_link(Path::new("/proc/self/ns").join(name)).unwrap();
         assert_ne!(Path::new(&lines[line]), of_host);
@@ -283,10 +271,7 @@ fn a_task_cannot_detach_its_block_device() {
     run_isolated(test, || async {
         let base = tempfile::tempdir().unwrap();
         let image = base.path().join("image");
-        std::fs::File::create(&image)
-            .unwrap()
-            .set_len(1 << 20)
-            .unwrap();
+        std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
         let device = run_command(&["losetup", "--find", "--show", image.to_str().unwrap()]);
         let run = TestRun::new(exec(), base.path());
         let script = "perl -e 'open(F, \"+<\", \"/blk\") or die; \
@@ -335,39 +320,26 @@ fn the_node_of_a_device_is_private_before_it_shows_a_volume() {
     run_isolated(test, || async {
         let base = tempfile::tempdir().unwrap();
         let image = base.path().join("image");
-        std::fs::File::create(&image)
-            .unwrap()
-            .set_len(1 << 20)
-            .unwrap();
+        std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
         // Which of the free devices it gets is not known.
         let free = |number: &u32| {
             std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).is_err()
         };
-        let nodes = (0..16)
-            .filter(free)
-            .map(|number| format!("/dev/loop{number}"));
+        let nodes = (0..16).filter(free).map(|number| format!("/dev/loop{number}"));
         let nodes = nodes.filter_map(|node| Some((std::fs::metadata(&node).ok()?, node)));
         let nodes: Vec<_> = nodes.collect();
         for (_, node) in &nodes {
             let open = std::fs::Permissions::from_mode(0o666);
             std::fs::set_permissions(node, open).unwrap();
         }
-        let how = AttachOptions {
-            read_only: false,
-            persistent: false,
-        };
+        let how = AttachOptions { read_only: false, persistent: false };
         let storage = LinuxBlockStorage::default();
-        let device = storage
-            .attach(&image, how, &DeviceTuning::default())
-            .unwrap();
+        let device = storage.attach(&image, how, &DeviceTuning::default()).unwrap();
         let found = std::fs::metadata(&device.path).unwrap();
         for (before, node) in &nodes {
             std::fs::set_permissions(node, before.permissions()).unwrap();
         }
-        assert_eq!(
-            (found.mode() & 0o777, found.uid(), found.gid()),
-            (0o600, 0, 0)
-        );
+        assert_eq!((found.mode() & 0o777, found.uid(), found.gid()), (0o600, 0, 0));
     });
 }
 
@@ -453,26 +425,17 @@ async fn restarts_and_their_output_have_one_limit() {
     const FILE: u64 = 10 << 20;
     let node = Node::new();
     let directory = node.data.path().join("allocs").join(ID).join("tasks/loud");
-    let mut task = shell(
-        "loud",
-        "raw_exec",
-        "echo first; head -c 15000000 /dev/zero; echo last; exit 1",
-    );
+    let mut task =
+        shell("loud", "raw_exec", "echo first; head -c 15000000 /dev/zero; echo last; exit 1");
     task.restart.attempts = 14;
     node.control.assign(alloc(task));
     let kept = || {
-        let runs = std::fs::read_dir(directory.join("runs"))
-            .into_iter()
-            .flatten();
+        let runs = std::fs::read_dir(directory.join("runs")).into_iter().flatten();
         let runs: Vec<_> = runs.map(|run| run.unwrap().path()).collect();
-        let files = runs
-            .iter()
-            .flat_map(|run| std::fs::read_dir(run).into_iter().flatten());
+        let files = runs.iter().flat_map(|run| std::fs::read_dir(run).into_iter().flatten());
         let files = files.filter_map(Result::ok);
         let output = files.filter(|file| file.file_name().to_string_lossy().starts_with("stdout."));
-        let sizes: Vec<_> = output
-            .filter_map(|file| Some(file.metadata().ok()?.len()))
-            .collect();
+        let sizes: Vec<_> = output.filter_map(|file| Some(file.metadata().ok()?.len())).collect();
         (runs.len(), sizes)
     };
     let ended = node.status("failed");
@@ -492,11 +455,8 @@ async fn restarts_and_their_output_have_one_limit() {
     assert_eq!((runs, sizes.len()), (10, 10), "{sizes:?}");
     // The newest five runs have two files each, and are read as one output.
     let logs = NodeTaskLogs::new(node.data.path().to_owned(), drivers());
-    let output = TaskOutput {
-        alloc: ID.into(),
-        task: "loud".to_owned(),
-        stream: LogStream::Stdout,
-    };
+    let output =
+        TaskOutput { alloc: ID.into(), task: "loud".to_owned(), stream: LogStream::Stdout };
     let begin = logs.locate(&output, LogOrigin::Start, 0).await.unwrap();
     assert_eq!((begin.run, begin.file, begin.offset), (11, 0, 0));
     let first = logs.read(&output, begin, 6).await.unwrap();

@@ -41,10 +41,7 @@ fn agent_of_one_run() {
         return;
     };
     let stop_after = std::env::var(STOP_AFTER).map(|text| text.parse().unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let plan = TaskPlan::read(&run);
         let driver = if plan.has_root { exec() } else { raw_exec() };
@@ -79,19 +76,12 @@ impl TaskPlan {
     fn read(run: &Path) -> Self {
         let text = std::fs::read_to_string(run.join("plan")).unwrap();
         let (has_root, seconds) = text.split_once(' ').unwrap();
-        Self {
-            has_root: has_root == "true",
-            seconds: seconds.to_owned(),
-        }
+        Self { has_root: has_root == "true", seconds: seconds.to_owned() }
     }
 
     fn request(&self, run: &Path) -> RunRequest {
         let work = run.join("work");
-        let marks = if self.has_root {
-            "/work".to_owned()
-        } else {
-            work.display().to_string()
-        };
+        let marks = if self.has_root { "/work".to_owned() } else { work.display().to_string() };
         let seconds = &self.seconds;
         let script = format!(
             "echo started >> {marks}/marks; setsid sleep {seconds} & (sleep {seconds} &) ; sleep 0.02; \
@@ -99,10 +89,7 @@ impl TaskPlan {
         );
         if self.has_root {
             let config = DriverConfig::Exec(shell(&script));
-            RunRequest {
-                mounts: vec![mount(&work, "/work")],
-                ..request(config)
-            }
+            RunRequest { mounts: vec![mount(&work, "/work")], ..request(config) }
         } else {
             request(DriverConfig::RawExec(shell(&script)))
         }
@@ -141,20 +128,12 @@ impl Disturbance {
 
 /// Runs one task under one or two agents and kills something several times. Panics if a rule is broken.
 fn disturb_one(run: &Path, random: &mut Random) -> (Disturbance, String) {
-    let plan = TaskPlan {
-        has_root: random.below(2) == 0,
-        seconds: unique_seconds(),
-    };
+    let plan = TaskPlan { has_root: random.below(2) == 0, seconds: unique_seconds() };
     plan.write(run);
     let stop_after = (random.below(3) == 0).then(|| random.below(30_000));
-    let mut disturbance = Disturbance {
-        stopped: stop_after.is_some(),
-        ..Disturbance::default()
-    };
+    let mut disturbance = Disturbance { stopped: stop_after.is_some(), ..Disturbance::default() };
     let number_of_agents = if random.below(10) < 3 { 2 } else { 1 };
-    let mut agents: Vec<_> = (0..number_of_agents)
-        .map(|_| start_agent(run, stop_after))
-        .collect();
+    let mut agents: Vec<_> = (0..number_of_agents).map(|_| start_agent(run, stop_after)).collect();
     for _ in 0..random.below(4) {
         let moment = Duration::from_micros(random.below(60_000));
         match random.below(8) {
@@ -187,10 +166,7 @@ fn disturb_one(run: &Path, random: &mut Random) -> (Disturbance, String) {
                 break;
             }
             // An agent whose shims are killed three times in a row reports that, and tries again later.
-            assert!(
-                errors.contains("ended 3 times"),
-                "{disturbance:?}: {errors}"
-            );
+            assert!(errors.contains("ended 3 times"), "{disturbance:?}: {errors}");
             agent = start_agent(run, stop_after);
         }
     }
@@ -201,12 +177,8 @@ fn disturb_one(run: &Path, random: &mut Random) -> (Disturbance, String) {
 /// Kills the processes of the run in this role. Returns how many.
 fn kill_now(run: &Path, role: &str) -> u32 {
     let found = processes_with(&["task-process", role, run.to_str().unwrap()]);
-    let kill = |pid: u32| {
-        kill_process(
-            Pid::from_raw(pid.try_into().unwrap()).unwrap(),
-            Signal::KILL,
-        )
-    };
+    let kill =
+        |pid: u32| kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL);
     let killed = found.into_iter().filter(|pid| kill(*pid).is_ok()).count();
     u32::try_from(killed).unwrap()
 }
@@ -228,17 +200,11 @@ fn assert_rules(run: &Path, plan: &TaskPlan, disturbance: &Disturbance) -> Strin
     let marks = std::fs::read_to_string(run.join("work/marks")).unwrap_or_default();
     let answers = answers(run);
     let all = format!("{} {disturbance:?} {answers:?} {marks:?}", run.display());
-    assert!(
-        marks.matches("started").count() <= 1,
-        "started twice: {all}"
-    );
+    assert!(marks.matches("started").count() <= 1, "started twice: {all}");
     let Some((answer, others)) = answers.split_first() else {
         panic!("no answer: {all}");
     };
-    assert!(
-        others.iter().all(|other| other == answer),
-        "they differ: {all}"
-    );
+    assert!(others.iter().all(|other| other == answer), "they differ: {all}");
     let has_ended = marks.contains("ended");
     match answer.as_str() {
         "exited with status 7" => assert!(has_ended, "{all}"),
@@ -255,13 +221,8 @@ fn assert_rules(run: &Path, plan: &TaskPlan, disturbance: &Disturbance) -> Strin
     // The final state is known, so nothing of the task may exist.
     assert_eq!(processes_with(&[&plan.seconds]), [] as [u32; 0], "{all}");
     let path = run.to_str().unwrap();
-    assert!(
-        mounts().iter().all(|mount| !mount.starts_with(path)),
-        "{all}"
-    );
-    until_true("the shim to end", || {
-        processes_with(&["task-process", path]).is_empty()
-    });
+    assert!(mounts().iter().all(|mount| !mount.starts_with(path)), "{all}");
+    until_true("the shim to end", || processes_with(&["task-process", path]).is_empty());
     answer.clone()
 }
 
@@ -269,9 +230,7 @@ fn answers(run: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(run).unwrap().map(Result::unwrap);
     let answers =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("answer-"));
-    answers
-        .map(|entry| std::fs::read_to_string(entry.path()).unwrap())
-        .collect()
+    answers.map(|entry| std::fs::read_to_string(entry.path()).unwrap()).collect()
 }
 
 fn disturb(tasks: u64, seed: u64) {
@@ -288,15 +247,11 @@ fn disturb(tasks: u64, seed: u64) {
                     let mut random = Random(seed * LANES + call_lock);
                     let runs =
                         (0..tasks / LANES).map(|task| base.join(format!("{call_lock}-{task}")));
-                    runs.map(|run| disturb_one(&run, &mut random))
-                        .collect::<Vec<_>>()
+                    runs.map(|run| disturb_one(&run, &mut random)).collect::<Vec<_>>()
                 })
             })
             .collect();
-        call_locks
-            .into_iter()
-            .flat_map(|call_lock| call_lock.join().unwrap())
-            .collect()
+        call_locks.into_iter().flat_map(|call_lock| call_lock.join().unwrap()).collect()
     });
     let sum = |count: fn(&Disturbance) -> u32| -> u32 {
         results.iter().map(|(done, _)| count(done)).sum()

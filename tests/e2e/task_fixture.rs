@@ -117,9 +117,7 @@ impl TestRun {
             let lines = self.lines(LogStream::Stdout).await;
             let errors = self.lines(LogStream::Stderr).await;
             let is_there = lines.iter().any(|found| found == line);
-            is_there
-                .then_some(())
-                .ok_or_else(|| format!("{lines:?} {errors:?}"))
+            is_there.then_some(()).ok_or_else(|| format!("{lines:?} {errors:?}"))
         })
         .await;
     }
@@ -156,30 +154,16 @@ impl Drop for TestRun {
 }
 
 pub(crate) const fn exited(code: i32) -> RunEnd {
-    RunEnd::Exited {
-        code: Some(code),
-        signal: None,
-        limits: LimitsReached::NONE,
-    }
+    RunEnd::Exited { code: Some(code), signal: None, limits: LimitsReached::NONE }
 }
 
 pub(crate) const fn killed_by(signal: i32) -> RunEnd {
-    RunEnd::Exited {
-        code: None,
-        signal: Some(signal),
-        limits: LimitsReached::NONE,
-    }
+    RunEnd::Exited { code: None, signal: Some(signal), limits: LimitsReached::NONE }
 }
 
 /// Returns whether SIGKILL ended a task, whatever limits it reached.
 pub(crate) const fn was_killed(end: &RunEnd) -> bool {
-    matches!(
-        end,
-        RunEnd::Exited {
-            signal: Some(9),
-            ..
-        }
-    )
+    matches!(end, RunEnd::Exited { signal: Some(9), .. })
 }
 
 /// A number that is the argument of `sleep` in one test only, so that its processes are found.

@@ -16,10 +16,7 @@ use crate::task_root::{exec_request, run_isolated};
 use crate::wait::{until, until_true};
 use nomad_csi_testing::namespace::run_in_mount_namespace;
 
-const NOBODY: TaskUser = TaskUser {
-    uid: 65534,
-    gid: 65534,
-};
+const NOBODY: TaskUser = TaskUser { uid: 65534, gid: 65534 };
 const MIB: u64 = 1 << 20;
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 
@@ -89,9 +86,7 @@ fn a_bomb_of_processes_is_bounded_and_ends_with_its_job() {
     let forked = until("the bomb to be full", || {
         let output = output_so_far(&machine, &alloc);
         let number = output.strip_prefix("forked ").map(str::trim);
-        number
-            .and_then(|number| number.parse::<u32>().ok())
-            .ok_or(output)
+        number.and_then(|number| number.parse::<u32>().ok()).ok_or(output)
     });
     let limits = TaskLimits::prepare();
     let is_limited = |what: &str| !what.contains("processes");
@@ -103,11 +98,9 @@ fn a_bomb_of_processes_is_bounded_and_ends_with_its_job() {
     assert_eq!(machine.get("/v1/nodes")[0]["Status"], "ready");
     machine.run(&machine.job("other", "batch", &volume("v2", WRITER), "true"));
     machine.wait_for("other", "complete", 1);
-    until("the claim of the other to be released", || {
-        match machine.claims() {
-            left if left.len() == 1 => Ok(()),
-            left => Err(format!("{left:#?}")),
-        }
+    until("the claim of the other to be released", || match machine.claims() {
+        left if left.len() == 1 => Ok(()),
+        left => Err(format!("{left:#?}")),
     });
     machine.stop("bomb");
     machine.wait_for("bomb", "complete", 1);
@@ -166,11 +159,9 @@ fn a_disk_that_a_task_fills_stops_no_release() {
         until_true("the disk to be full", || free() == 0);
         machine.stop("other");
         machine.wait_for("other", "complete", 1);
-        until("the claim of the other to be released", || {
-            match machine.claims() {
-                left if left.len() == 1 => Ok(()),
-                left => Err(format!("{left:#?}")),
-            }
+        until("the claim of the other to be released", || match machine.claims() {
+            left if left.len() == 1 => Ok(()),
+            left => Err(format!("{left:#?}")),
         });
         assert_eq!(machine.get("/v1/nodes")[0]["Status"], "ready");
         machine.stop("fill");
@@ -191,9 +182,7 @@ fn a_disk_that_a_task_fills_stops_no_release() {
 fn output_size(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let output = entries.filter(|it| it.file_name().to_string_lossy().starts_with("stdout."));
-    output
-        .filter_map(|it| Some(it.metadata().ok()?.len()))
-        .sum()
+    output.filter_map(|it| Some(it.metadata().ok()?.len())).sum()
 }
 
 /// 64 MiB of output, of which 4 are kept.
@@ -206,10 +195,7 @@ async fn output_without_end_stays_in_its_limit_and_blocks_nothing() {
     let run = TestRun::new(exec(), base.path());
     let mut request = exec_request("head -c 64M /dev/zero; echo; echo done >&2", vec![]);
     request.user = Some(NOBODY);
-    request.logs = LogLimits {
-        file_bytes: MIB,
-        files: 4,
-    };
+    request.logs = LogLimits { file_bytes: MIB, files: 4 };
     run.start(request).await;
     let mut ended = std::pin::pin!(run.wait());
     let end = loop {

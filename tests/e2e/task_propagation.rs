@@ -12,10 +12,7 @@ use crate::wait::until_true;
 use nomad_csi_testing::namespace::mounts;
 
 fn travelling(source: &Path, propagation: PropagationMode) -> TaskMount {
-    TaskMount {
-        propagation,
-        ..mount(source, source.to_str().unwrap())
-    }
+    TaskMount { propagation, ..mount(source, source.to_str().unwrap()) }
 }
 
 /// A plugin whose directory is bidirectional, at the same path as on the host.
@@ -142,8 +139,5 @@ fn a_volume_of_a_plugin_is_used_by_a_task_and_free_afterwards() {
 fn mounts_of(device: &str) -> Vec<String> {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let lines = table.lines().filter(|line| line.starts_with(device));
-    lines
-        .filter_map(|line| line.split(' ').nth(1))
-        .map(ToOwned::to_owned)
-        .collect()
+    lines.filter_map(|line| line.split(' ').nth(1)).map(ToOwned::to_owned).collect()
 }

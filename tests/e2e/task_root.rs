@@ -58,10 +58,8 @@ impl DeviceVolume {
         let exclusive = (rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC).bits();
         until("the device to be free", || {
             let mut options = std::fs::File::options();
-            let opened = options
-                .read(true)
-                .custom_flags(exclusive.cast_signed())
-                .open(&self.device);
+            let opened =
+                options.read(true).custom_flags(exclusive.cast_signed()).open(&self.device);
             opened.map(drop).map_err(|error| error.to_string())
         });
         run_command(&["losetup", "--detach", &self.device]);
@@ -69,17 +67,11 @@ impl DeviceVolume {
 }
 
 pub(crate) fn exec_request(script: &str, mounts: Vec<TaskMount>) -> RunRequest {
-    RunRequest {
-        mounts,
-        ..request(DriverConfig::Exec(shell(script)))
-    }
+    RunRequest { mounts, ..request(DriverConfig::Exec(shell(script))) }
 }
 
 fn read_only(mount: TaskMount) -> TaskMount {
-    TaskMount {
-        read_only: true,
-        ..mount
-    }
+    TaskMount { read_only: true, ..mount }
 }
 
 /// Runs a script and returns what it wrote.
@@ -115,129 +107,110 @@ fn a_volume_is_written_where_it_may_be_and_is_free_after_the_end() {
 
 #[test]
 fn a_task_sees_programs_of_the_host_and_nothing_else() {
-    run_isolated(
-        "task_root::a_task_sees_programs_of_the_host_and_nothing_else",
-        || async {
-            let base = tempfile::tempdir().unwrap();
-            // The agent's data lies below a directory that tasks see.
-            run_command(&["mount", "-t", "tmpfs", "tmpfs", "/usr/local"]);
-            // Another task's mount, which the supervisor sees.
-            let other = base.path().join("other");
-            std::fs::create_dir(&other).unwrap();
-            run_command(&["mount", "-t", "tmpfs", "tmpfs", other.to_str().unwrap()]);
-            let data = Path::new("/usr/local/agent");
-            std::fs::create_dir(data).unwrap();
-            std::fs::write(data.join("secrets.key"), "secret").unwrap();
-            let script = format!(
-                "ls / | tr '\\n' ' '; echo; ls /usr/local/agent | wc -l; ls -d {} 2>&1 | grep -c 'No such file'; \
+    run_isolated("task_root::a_task_sees_programs_of_the_host_and_nothing_else", || async {
+        let base = tempfile::tempdir().unwrap();
+        // The agent's data lies below a directory that tasks see.
+        run_command(&["mount", "-t", "tmpfs", "tmpfs", "/usr/local"]);
+        // Another task's mount, which the supervisor sees.
+        let other = base.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        run_command(&["mount", "-t", "tmpfs", "tmpfs", other.to_str().unwrap()]);
+        let data = Path::new("/usr/local/agent");
+        std::fs::create_dir(data).unwrap();
+        std::fs::write(data.join("secrets.key"), "secret").unwrap();
+        let script = format!(
+            "ls / | tr '\\n' ' '; echo; ls /usr/local/agent | wc -l; ls -d {} 2>&1 | grep -c 'No such file'; \
                  ls /proc/1/root/ 2>&1 | sed 's/.*: //'; (echo x > /etc/new) 2>&1 | sed 's/.*: //'; \
                  (echo x > /new) 2>&1 | sed 's/.*: //'; mount -o remount,rw /usr 2>&1 | grep -c -i denied; \
                  cat /proc/[0-9]*/mountinfo | grep -c {}; echo temporary > /tmp/x && cat /tmp/x; tty < /dev/null; \
                  mknod /tmp/disk b 7 0 2>&1 | sed 's/.*: //'",
-                base.path().display(),
-                base.path().display(),
-            );
-            let mut request = exec_request(&format!("{{ {script}; }} 2>&1; true"), vec![]);
-            request.hidden.push(data.to_owned());
-            let run = TestRun::new(exec(), base.path());
-            let lines = output_of(&run, request).await;
-            let first: Vec<_> = lines[0]
-                .split(' ')
-                .filter(|name| !name.is_empty())
-                .collect();
-            for name in &first {
-                let is_expected = [
-                    "bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin",
-                    "sys", "tmp", "usr", "var",
-                ]
-                .contains(name);
-                assert!(is_expected, "{name}");
-            }
-            let expected = [
-                "0",
-                "1",
-                "Operation not permitted",
-                "Read-only file system",
-                "Read-only file system",
-                "1",
-                "0",
-                "temporary",
-                "not a tty",
-                "Operation not permitted",
-            ];
-            assert_eq!(lines[1..], expected);
-            run_command(&["umount", "/usr/local"]);
-            run_command(&["umount", other.to_str().unwrap()]);
-        },
-    );
+            base.path().display(),
+            base.path().display(),
+        );
+        let mut request = exec_request(&format!("{{ {script}; }} 2>&1; true"), vec![]);
+        request.hidden.push(data.to_owned());
+        let run = TestRun::new(exec(), base.path());
+        let lines = output_of(&run, request).await;
+        let first: Vec<_> = lines[0].split(' ').filter(|name| !name.is_empty()).collect();
+        for name in &first {
+            let is_expected = [
+                "bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys",
+                "tmp", "usr", "var",
+            ]
+            .contains(name);
+            assert!(is_expected, "{name}");
+        }
+        let expected = [
+            "0",
+            "1",
+            "Operation not permitted",
+            "Read-only file system",
+            "Read-only file system",
+            "1",
+            "0",
+            "temporary",
+            "not a tty",
+            "Operation not permitted",
+        ];
+        assert_eq!(lines[1..], expected);
+        run_command(&["umount", "/usr/local"]);
+        run_command(&["umount", other.to_str().unwrap()]);
+    });
 }
 
 #[test]
 fn a_file_and_a_block_device_are_mounted_at_a_path() {
-    run_isolated(
-        "task_root::a_file_and_a_block_device_are_mounted_at_a_path",
-        || async {
-            let base = tempfile::tempdir().unwrap();
-            let volume = DeviceVolume::create(base.path());
-            run_command(&["umount", volume.path()]);
-            let file = base.path().join("file");
-            std::fs::write(&file, "content\n").unwrap();
-            let device = Path::new(&volume.device);
-            let mounts = vec![
-                read_only(mount(&file, "/secrets/file")),
-                mount(device, "/dev/volume"),
-            ];
-            let script = "cat /secrets/file; echo to the device | dd of=/dev/volume conv=notrunc,fsync status=none; \
+    run_isolated("task_root::a_file_and_a_block_device_are_mounted_at_a_path", || async {
+        let base = tempfile::tempdir().unwrap();
+        let volume = DeviceVolume::create(base.path());
+        run_command(&["umount", volume.path()]);
+        let file = base.path().join("file");
+        std::fs::write(&file, "content\n").unwrap();
+        let device = Path::new(&volume.device);
+        let mounts = vec![read_only(mount(&file, "/secrets/file")), mount(device, "/dev/volume")];
+        let script = "cat /secrets/file; echo to the device | dd of=/dev/volume conv=notrunc,fsync status=none; \
                           head -c 13 /dev/volume";
-            let run = TestRun::new(exec(), base.path());
-            let lines = output_of(&run, exec_request(script, mounts)).await;
-            assert_eq!(lines, ["content", "to the device"]);
+        let run = TestRun::new(exec(), base.path());
+        let lines = output_of(&run, exec_request(script, mounts)).await;
+        assert_eq!(lines, ["content", "to the device"]);
 
-            let run = TestRun::new(exec(), base.path());
-            let mounts = vec![read_only(mount(device, "/dev/volume"))];
-            let end = run.end_of(exec_request("true", mounts)).await;
-            let reason = format!(
-                "cannot mount `{}` at `/dev/volume`: a block device stays writable on a read-only mount; remove \
+        let run = TestRun::new(exec(), base.path());
+        let mounts = vec![read_only(mount(device, "/dev/volume"))];
+        let end = run.end_of(exec_request("true", mounts)).await;
+        let reason = format!(
+            "cannot mount `{}` at `/dev/volume`: a block device stays writable on a read-only mount; remove \
                  `read_only`",
-                device.display()
-            );
-            assert_eq!(end, RunEnd::Failed { reason });
-            run_command(&["losetup", "--detach", &volume.device]);
-        },
-    );
+            device.display()
+        );
+        assert_eq!(end, RunEnd::Failed { reason });
+        run_command(&["losetup", "--detach", &volume.device]);
+    });
 }
 
 #[test]
 fn a_destination_that_cannot_be_made_is_refused_in_words() {
-    run_isolated(
-        "task_root::a_destination_that_cannot_be_made_is_refused_in_words",
-        || async {
-            let base = tempfile::tempdir().unwrap();
-            let source = base.path().join("volume");
-            std::fs::create_dir(&source).unwrap();
-            for destination in ["/etc/nowhere/data", "/bin/data"] {
-                let run = TestRun::new(exec(), base.path());
-                let mounts = vec![mount(&source, destination)];
-                let end = run.end_of(exec_request("true", mounts)).await;
-                let reason = format!(
-                    "cannot mount `{}` at `{destination}`: the host's directory there is read-only for tasks; \
-                     choose a destination outside of it, or create `{destination}` on the host",
-                    source.display()
-                );
-                assert_eq!(end, RunEnd::Failed { reason });
-            }
+    run_isolated("task_root::a_destination_that_cannot_be_made_is_refused_in_words", || async {
+        let base = tempfile::tempdir().unwrap();
+        let source = base.path().join("volume");
+        std::fs::create_dir(&source).unwrap();
+        for destination in ["/etc/nowhere/data", "/bin/data"] {
             let run = TestRun::new(exec(), base.path());
-            let missing = base.path().join("missing");
-            let end = run
-                .end_of(exec_request("true", vec![mount(&missing, "/data")]))
-                .await;
+            let mounts = vec![mount(&source, destination)];
+            let end = run.end_of(exec_request("true", mounts)).await;
             let reason = format!(
-                "cannot mount `{}`: No such file or directory (os error 2)",
-                missing.display()
+                "cannot mount `{}` at `{destination}`: the host's directory there is read-only for tasks; \
+                     choose a destination outside of it, or create `{destination}` on the host",
+                source.display()
             );
             assert_eq!(end, RunEnd::Failed { reason });
-        },
-    );
+        }
+        let run = TestRun::new(exec(), base.path());
+        let missing = base.path().join("missing");
+        let end = run.end_of(exec_request("true", vec![mount(&missing, "/data")])).await;
+        let reason =
+            format!("cannot mount `{}`: No such file or directory (os error 2)", missing.display());
+        assert_eq!(end, RunEnd::Failed { reason });
+    });
 }
 
 /// An earlier run of the task may have put a link there, to have the volume mounted over something else.
@@ -286,10 +259,8 @@ fn a_link_in_a_destination_is_refused_and_nothing_is_made_behind_it() {
             // A destination below another mount, and one that has to be made, are no links.
             let mounts = vec![mount(&local, "/local"), mount(&volume, "/local/new/inner")];
             let run = TestRun::new(exec(), base.path());
-            let lines = output_of(
-                &run,
-                exec_request("touch /local/new/inner/x; ls /local/new", mounts),
-            );
+            let lines =
+                output_of(&run, exec_request("touch /local/new/inner/x; ls /local/new", mounts));
             assert_eq!(lines.await, ["inner"]);
             assert!(volume.join("x").exists());
         },

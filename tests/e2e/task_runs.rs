@@ -25,17 +25,14 @@ async fn a_task_leaves_its_status_and_its_output() {
         return;
     }
     let base = tempfile::tempdir().unwrap();
-    for (driver, config) in [
-        (raw_exec(), DriverConfig::RawExec as fn(_) -> _),
-        (exec(), DriverConfig::Exec),
-    ] {
+    for (driver, config) in
+        [(raw_exec(), DriverConfig::RawExec as fn(_) -> _), (exec(), DriverConfig::Exec)]
+    {
         let run = TestRun::new(driver, base.path());
         let script =
             "echo out; echo err >&2; exec /usr/bin/env -u PWD -u SHLVL -u _ sh -c 'env; exit 3'";
         let mut request = request(config(shell(script)));
-        request
-            .environment
-            .insert("ONLY".to_owned(), "this".to_owned());
+        request.environment.insert("ONLY".to_owned(), "this".to_owned());
         assert_eq!(run.start(request.clone()).await, RunStart::Started);
         assert_eq!(run.wait().await, exited(3));
         assert_eq!(run.wait().await, exited(3), "waiting again");
@@ -92,10 +89,7 @@ async fn a_stop_ends_the_task_and_every_descendant() {
     );
     run.start(raw(&script)).await;
     run.wait_for_line("ready").await;
-    assert!(matches!(
-        run.status().await,
-        Some(RunStatus::Running { .. })
-    ));
+    assert!(matches!(run.status().await, Some(RunStatus::Running { .. })));
     run.stop().await;
     assert_eq!(run.wait().await, exited(5), "its own answer to the signal");
     assert_eq!(processes_with(&["sleep", &seconds]), [] as [u32; 0]);
@@ -166,10 +160,8 @@ async fn a_shim_without_the_lock_starts_nothing() {
         return;
     }
     let base = tempfile::tempdir().unwrap();
-    let (run, other) = (
-        TestRun::new(raw_exec(), base.path()),
-        TestRun::new(raw_exec(), base.path()),
-    );
+    let (run, other) =
+        (TestRun::new(raw_exec(), base.path()), TestRun::new(raw_exec(), base.path()));
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::create_dir(&run.directory).unwrap();
     std::fs::set_permissions(&run.directory, mode).unwrap();
@@ -203,10 +195,7 @@ async fn a_finished_run_is_not_started_again() {
     let base = tempfile::tempdir().unwrap();
     let run = TestRun::new(raw_exec(), base.path());
     assert_eq!(run.end_of(raw("echo started")).await, exited(0));
-    let launch = program(["task-process", "launch"])
-        .arg(&run.directory)
-        .output()
-        .unwrap();
+    let launch = program(["task-process", "launch"]).arg(&run.directory).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&launch.stdout), "attached\n");
     run.wait_until_gone();
     assert_eq!(run.lines(LogStream::Stdout).await, ["started"]);
@@ -226,10 +215,7 @@ async fn the_end_of_the_shim_is_the_end_of_the_task() {
     run.wait_for_line("ready").await;
     signal_process(run.shim(), Signal::KILL);
     let end = run.wait().await;
-    assert_eq!(
-        end.to_string(),
-        "was lost: its supervisor was killed, and the task with it"
-    );
+    assert_eq!(end.to_string(), "was lost: its supervisor was killed, and the task with it");
     assert_eq!(processes_with(&["sleep", &seconds]), [] as [u32; 0]);
     assert_eq!(run.wait().await, end, "the answer stays");
 }
@@ -247,21 +233,12 @@ fn write_state(run: &TestRun, pid: u32, start_time: u64, boot_id: &str) {
 #[tokio::test]
 async fn a_state_of_another_boot_or_another_process_is_lost() {
     let base = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(
-        base.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o700),
-    )
-    .unwrap();
+    std::fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     for (boot, reason) in [
-        (
-            "00000000-0000-4000-8000-000000000000",
-            "the machine was restarted",
-        ),
-        (
-            boot.trim(),
-            "its supervisor was killed, and the task with it",
-        ),
+        ("00000000-0000-4000-8000-000000000000", "the machine was restarted"),
+        (boot.trim(), "its supervisor was killed, and the task with it"),
     ] {
         let run = TestRun::new(raw_exec(), base.path());
         write_state(&run, std::process::id(), 1, boot);
@@ -289,16 +266,10 @@ async fn a_shim_outside_of_its_own_namespace_does_nothing() {
     let run = TestRun::new(raw_exec(), base.path());
     assert_eq!(run.end_of(raw("exit 0")).await, exited(0));
     std::fs::remove_file(run.directory.join("state.json")).unwrap();
-    let refused = program(["task-process", "shim"])
-        .arg(&run.directory)
-        .output()
-        .unwrap();
+    let refused = program(["task-process", "shim"]).arg(&run.directory).output().unwrap();
     let reason = "this command supervises a task and is started by the agent only";
     assert_eq!(refused.status.code(), Some(1));
-    assert_eq!(
-        String::from_utf8_lossy(&refused.stdout),
-        format!("error: {reason}\n")
-    );
+    assert_eq!(String::from_utf8_lossy(&refused.stdout), format!("error: {reason}\n"));
     assert_eq!(run.status().await, None, "nothing was started");
 }
 
@@ -310,10 +281,7 @@ async fn no_log_file_passes_its_limit() {
     let base = tempfile::tempdir().unwrap();
     let run = TestRun::new(raw_exec(), base.path());
     let mut request = raw("yes 123456789 | head -c 500000");
-    request.logs = LogLimits {
-        file_bytes: 100_001,
-        files: 2,
-    };
+    request.logs = LogLimits { file_bytes: 100_001, files: 2 };
     assert_eq!(run.end_of(request).await, exited(0));
     let size = |name: &str| {
         let found = std::fs::metadata(run.directory.join(name));
@@ -333,10 +301,7 @@ async fn the_user_of_a_task_has_no_groups_and_no_new_rights() {
     let run = TestRun::new(exec(), base.path());
     let script = "id -u; id -g; id -G; grep -E '^(CapPrm|CapBnd|NoNewPrivs)' /proc/self/status";
     let mut request = request(DriverConfig::Exec(shell(script)));
-    request.user = Some(nomad_csi_node::TaskUser {
-        uid: 1234,
-        gid: 2345,
-    });
+    request.user = Some(nomad_csi_node::TaskUser { uid: 1234, gid: 2345 });
     assert_eq!(run.end_of(request).await, exited(0));
     let lines = run.lines(LogStream::Stdout).await;
     assert_eq!(
@@ -379,10 +344,7 @@ async fn a_task_has_no_descriptors_but_its_input_and_its_output() {
     }
     let base = tempfile::tempdir().unwrap();
     let run = TestRun::new(exec(), base.path());
-    run.start(request(DriverConfig::Exec(shell(
-        "echo ready; exec sleep 1000",
-    ))))
-    .await;
+    run.start(request(DriverConfig::Exec(shell("echo ready; exec sleep 1000")))).await;
     run.wait_for_line("ready").await;
     let Some(RunStatus::Running { pid }) = run.status().await else {
         panic!("it does not run");

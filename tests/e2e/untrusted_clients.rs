@@ -77,11 +77,7 @@ fn a_planted_link_is_neither_followed_nor_truncated() {
         let message = refused(agent(&data));
         assert_says(
             &message,
-            &[
-                "file/not-private",
-                name,
-                "is a symbolic link that belongs to user ID",
-            ],
+            &["file/not-private", name, "is a symbolic link that belongs to user ID"],
         );
         assert_eq!(std::fs::read(&precious).unwrap(), b"precious", "{name}");
     }
@@ -113,10 +109,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
             let message = refused(command);
             let found =
                 format!("is writable by other users (owner: user ID {own}, mode {mode:04o})");
-            assert_says(
-                &message,
-                &[&found, &format!("chmod go-w {}", data.display())],
-            );
+            assert_says(&message, &[&found, &format!("chmod go-w {}", data.display())]);
         }
         assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0);
     }
@@ -225,10 +218,7 @@ fn a_lock_held_by_a_stranger_is_named() {
         !is_free
     });
     let message = refused(agent(&data));
-    let holder = format!(
-        "process {} of user ID {STRANGER} holds the lock",
-        stranger.0.id()
-    );
+    let holder = format!("process {} of user ID {STRANGER} holds the lock", stranger.0.id());
     assert_says(&message, &["data/in-use", &holder, "chmod go-rwx"]);
 }
 
@@ -251,31 +241,15 @@ fn nothing_is_sent_to_a_socket_of_a_stranger() {
     let record = serde_json::json!({"pid": trap.pid(), "socket": trap.socket, "started_at": 0});
     std::fs::write(data.join("agent.lock"), record.to_string()).unwrap();
     let message = refused(embedded(&data));
-    assert_says(
-        &message,
-        &[
-            "file/not-private",
-            "belongs to user ID 61234",
-            "nothing was sent",
-        ],
-    );
+    assert_says(&message, &["file/not-private", "belongs to user ID 61234", "nothing was sent"]);
 
     // The file alone says nothing about who listens.
     for path in [&trap.socket, trap.socket.parent().unwrap()] {
         chown(path, Some(0), Some(0)).unwrap();
     }
     let message = refused(embedded(&data));
-    assert_says(
-        &message,
-        &[
-            "is answered by a process of user ID 61234",
-            "nothing was sent",
-        ],
-    );
-    let requests = trap
-        .log()
-        .into_iter()
-        .filter(|line| line.contains("answered"));
+    assert_says(&message, &["is answered by a process of user ID 61234", "nothing was sent"]);
+    let requests = trap.log().into_iter().filter(|line| line.contains("answered"));
     assert_eq!(requests.count(), 0);
 }
 

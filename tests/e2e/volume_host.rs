@@ -110,9 +110,7 @@ impl Host {
             recorded: None,
         };
         let deps = SupervisorDeps {
-            driver: Arc::new(RawExec {
-                command: command(directory, flags),
-            }),
+            driver: Arc::new(RawExec { command: command(directory, flags) }),
             connector: Arc::new(GrpcConnector::new()),
             sent: Arc::new(NothingSent),
             registry: registry.clone(),
@@ -127,9 +125,7 @@ impl Host {
         supervision.spawn(supervisor.run(stop.clone()));
         wait_until_healthy(status.clone(), LONG).await.unwrap();
         let events = Arc::new(Events::default());
-        let directories = MountDirectories {
-            base: directory.join("mounts"),
-        };
+        let directories = MountDirectories { base: directory.join("mounts") };
         let mounter = Arc::new(LinuxMounter);
         let manager = VolumeManager::new(registry.clone(), mounter, events.clone(), directories);
         Self {
@@ -174,21 +170,14 @@ impl Host {
             if current != pid && is_healthy && runs {
                 Ok(())
             } else {
-                Err(format!(
-                    "{current} after {pid}, {:?}",
-                    *self.status.borrow()
-                ))
+                Err(format!("{current} after {pid}, {:?}", *self.status.borrow()))
             }
         })
         .await;
     }
 
     pub(crate) fn order(&self, index: u64) -> CallOrder {
-        CallOrder {
-            session: self.session.as_str().into(),
-            index,
-            instance: TASK.into(),
-        }
+        CallOrder { session: self.session.as_str().into(), index, instance: TASK.into() }
     }
 
     fn usage(&self) -> Usage {
@@ -206,10 +195,7 @@ impl Host {
         let found = self.registry.instance(&PLUGIN.into(), &TASK.into()).await;
         let request = CreateVolume {
             name: name.to_owned(),
-            capacity: CapacityRange {
-                min: Bytes::new(bytes).unwrap(),
-                max: Bytes::ZERO,
-            },
+            capacity: CapacityRange { min: Bytes::new(bytes).unwrap(), max: Bytes::ZERO },
             capabilities: vec![self.usage().capability],
             mount_options: MountOptions::default(),
             parameters: BTreeMap::new(),
@@ -315,10 +301,7 @@ impl Host {
     }
 
     pub(crate) async fn unstage(&self, index: u64, volume: &Volume) -> Result<(), HostError> {
-        let request = UnstageRequest {
-            volume: volume.remote(),
-            name: volume.name.clone(),
-        };
+        let request = UnstageRequest { volume: volume.remote(), name: volume.name.clone() };
         self.manager.unstage(self.order(index), request).await
     }
 
@@ -355,9 +338,6 @@ pub(crate) struct Volume {
 
 impl Volume {
     pub(crate) fn remote(&self) -> RemoteVolume {
-        RemoteVolume {
-            plugin_id: PLUGIN.into(),
-            external_id: self.id.clone(),
-        }
+        RemoteVolume { plugin_id: PLUGIN.into(), external_id: self.id.clone() }
     }
 }

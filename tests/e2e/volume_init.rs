@@ -9,18 +9,8 @@ use crate::reconcile::address;
 /// Capabilities that the plugin lacks, and topologies that it has.
 const PROFILES: [&[&str]; 5] = [
     &[],
-    &[
-        "--plugin-without",
-        "EXPAND_VOLUME",
-        "--plugin-without",
-        "CLONE_VOLUME",
-    ],
-    &[
-        "--plugin-without",
-        "CREATE_DELETE_SNAPSHOT",
-        "--plugin-backing",
-        "directory",
-    ],
+    &["--plugin-without", "EXPAND_VOLUME", "--plugin-without", "CLONE_VOLUME"],
+    &["--plugin-without", "CREATE_DELETE_SNAPSHOT", "--plugin-backing", "directory"],
     &[
         "--plugin-topology",
         "topology.example/zone=a",

@@ -10,12 +10,8 @@ use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
 use crate::volume_host::{Host, PLUGIN, TASK, Volume};
 use crate::wait::until_async;
 
-const STEPS: [&str; 4] = [
-    "NodeStageVolume",
-    "NodePublishVolume",
-    "NodeUnpublishVolume",
-    "NodeUnstageVolume",
-];
+const STEPS: [&str; 4] =
+    ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"];
 
 /// Two allocations share a volume, and find the data again after everything was given back.
 #[test]
@@ -91,10 +87,7 @@ async fn die_in_the_middle(step: &str, fault: &str) {
             })
             .await;
             let busy = host.take("NodeUnstageVolume", 3, &volume).await;
-            assert!(
-                matches!(busy, Err(HostError::Busy { .. })),
-                "{what}: {busy:?}"
-            );
+            assert!(matches!(busy, Err(HostError::Busy { .. })), "{what}: {busy:?}");
             host.kill_plugin();
         };
         tokio::join!(hanging, kill).0

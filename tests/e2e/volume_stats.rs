@@ -57,9 +57,7 @@ fn the_usage_of_a_mounted_volume_is_shown() {
         assert!(row.unwrap().ends_with(&percent), "{text}");
         until("the metrics to have the usage", || {
             let shown = gauge(&machine, "volume_stats_used_bytes");
-            (shown == Some(used))
-                .then_some(())
-                .ok_or(format!("{shown:?}"))
+            (shown == Some(used)).then_some(()).ok_or(format!("{shown:?}"))
         });
         assert_eq!(gauge(&machine, "volume_stats_capacity_bytes"), Some(total));
         let inodes = gauge(&machine, "volume_stats_inodes_used");
@@ -104,10 +102,7 @@ fn the_capacity_of_the_embedded_plugin_is_shown() {
         assert!(!refused.status.success());
         let text = String::from_utf8(refused.stderr).unwrap();
         let note = "note: plugin `hostpath` reports: ";
-        assert!(
-            text.contains(note) && text.contains(" available, volumes of at most "),
-            "{text}"
-        );
+        assert!(text.contains(note) && text.contains(" available, volumes of at most "), "{text}");
         machine.end();
     });
 }

@@ -23,24 +23,15 @@ const SLOW: Duration = Duration::from_secs(1);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let named = arguments
-        .first()
-        .and_then(|name| TARGETS.iter().find(|one| one.name == name));
+    let named = arguments.first().and_then(|name| TARGETS.iter().find(|one| one.name == name));
     let (Some(target), Some(Ok(seconds))) = (named, arguments.get(1).map(|text| text.parse()))
     else {
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        println!(
-            "usage: cargo test --test fuzz -- TARGET SECONDS\ntargets: {}",
-            names.join(", ")
-        );
+        println!("usage: cargo test --test fuzz -- TARGET SECONDS\ntargets: {}", names.join(", "));
         return;
     };
     let found = fuzz(target, Duration::from_secs(seconds));
-    assert!(
-        found.is_empty(),
-        "{} inputs were saved: {found:?}",
-        found.len()
-    );
+    assert!(found.is_empty(), "{} inputs were saved: {found:?}", found.len());
 }
 
 /// Runs a target for a time. Returns the files of the inputs that failed.
@@ -48,11 +39,7 @@ fn fuzz(target: &FuzzTarget, time: Duration) -> Vec<PathBuf> {
     let start = Instant::now();
     let mut random = Random(start.elapsed().subsec_nanos().into());
     random.0 ^= u64::from(std::process::id()) << 32 | 1;
-    let mut pool: Vec<Vec<u8>> = target
-        .seeds
-        .iter()
-        .map(|seed| seed.as_bytes().to_vec())
-        .collect();
+    let mut pool: Vec<Vec<u8>> = target.seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect();
     let mut found = vec![];
     let mut runs = 0_u64;
     while start.elapsed() < time && found.len() < 10 {
@@ -70,12 +57,7 @@ fn fuzz(target: &FuzzTarget, time: Duration) -> Vec<PathBuf> {
             }
         }
     }
-    println!(
-        "{}: {runs} inputs in {}s, {} failed",
-        target.name,
-        time.as_secs(),
-        found.len()
-    );
+    println!("{}: {runs} inputs in {}s, {} failed", target.name, time.as_secs(), found.len());
     found
 }
 
@@ -94,9 +76,7 @@ fn processor_time() -> Duration {
 }
 
 fn save(target: &str, input: &[u8]) -> PathBuf {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fuzz/corpus")
-        .join(target);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
     std::fs::create_dir_all(&directory).unwrap();
     let mut names = (0_u32..).map(|number| directory.join(format!("{number:03}")));
     let path = names.find(|path| !path.exists()).unwrap();

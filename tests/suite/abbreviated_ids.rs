@@ -37,10 +37,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-alloc", NoChange),
     ("nomad-csi-alloc-logs", NoChange),
     ("nomad-csi-alloc-status", NoChange),
-    (
-        "nomad-csi-alloc-stop",
-        Changes(&["alloc stop 5fc9 --detach"]),
-    ),
+    ("nomad-csi-alloc-stop", Changes(&["alloc stop 5fc9 --detach"])),
     ("nomad-csi-apply", Named),
     ("nomad-csi-auth", NoChange),
     ("nomad-csi-auth-check", NoChange),
@@ -52,10 +49,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-drift", NoChange),
     ("nomad-csi-explain", NoChange),
     ("nomad-csi-explain-placement", NoChange),
-    (
-        "nomad-csi-forget",
-        Changes(&["forget da --set web --ledger file:ledger"]),
-    ),
+    ("nomad-csi-forget", Changes(&["forget da --set web --ledger file:ledger"])),
     ("nomad-csi-import", Named),
     ("nomad-csi-job", NoChange),
     (
@@ -63,17 +57,11 @@ const COMMANDS: &[(&str, Command)] = &[
         Changes(&["job dispatch we --detach", "job dispatch we --meta set=a"]),
     ),
     ("nomad-csi-job-periodic", NoChange),
-    (
-        "nomad-csi-job-periodic-force",
-        Changes(&["job periodic force we"]),
-    ),
+    ("nomad-csi-job-periodic-force", Changes(&["job periodic force we"])),
     ("nomad-csi-job-plan", NoChange),
     ("nomad-csi-job-run", Named),
     ("nomad-csi-job-status", NoChange),
-    (
-        "nomad-csi-job-stop",
-        Changes(&["job stop we", "job stop we --purge --detach"]),
-    ),
+    ("nomad-csi-job-stop", Changes(&["job stop we", "job stop we --purge --detach"])),
     ("nomad-csi-job-validate", NoChange),
     ("nomad-csi-man", NoChange),
     ("nomad-csi-namespace", NoChange),
@@ -83,17 +71,11 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-node", NoChange),
     (
         "nomad-csi-node-drain",
-        Changes(&[
-            "node drain 8412 --enable --detach",
-            "node drain 8412 --disable",
-        ]),
+        Changes(&["node drain 8412 --enable --detach", "node drain 8412 --disable"]),
     ),
     (
         "nomad-csi-node-eligibility",
-        Changes(&[
-            "node eligibility 8412 --disable",
-            "node eligibility 8412 --enable",
-        ]),
+        Changes(&["node eligibility 8412 --disable", "node eligibility 8412 --enable"]),
     ),
     ("nomad-csi-node-fence", Changes(&["node fence 8412 --yes"])),
     ("nomad-csi-node-status", NoChange),
@@ -116,22 +98,13 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-set-list", NoChange),
     ("nomad-csi-set-show", NoChange),
     ("nomad-csi-snapshot", NoChange),
-    (
-        "nomad-csi-snapshot-create",
-        Changes(&["snapshot create da --name s"]),
-    ),
+    ("nomad-csi-snapshot-create", Changes(&["snapshot create da --name s"])),
     ("nomad-csi-snapshot-delete", Named),
     ("nomad-csi-snapshot-list", NoChange),
     ("nomad-csi-validate", NoChange),
     ("nomad-csi-volume", NoChange),
-    (
-        "nomad-csi-volume-modify",
-        Changes(&["volume modify da iops=100"]),
-    ),
-    (
-        "nomad-csi-volume-abandon",
-        Changes(&["volume abandon da --yes"]),
-    ),
+    ("nomad-csi-volume-modify", Changes(&["volume modify da iops=100"])),
+    ("nomad-csi-volume-abandon", Changes(&["volume abandon da --yes"])),
     (
         "nomad-csi-volume-claim",
         Changes(&[
@@ -143,17 +116,11 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-volume-create", Named),
     (
         "nomad-csi-volume-delete",
-        Changes(&[
-            "volume delete da --yes",
-            "volume delete da --yes --if-exists",
-        ]),
+        Changes(&["volume delete da --yes", "volume delete da --yes --if-exists"]),
     ),
     (
         "nomad-csi-volume-deregister",
-        Changes(&[
-            "volume deregister da --yes",
-            "volume deregister da --force --yes",
-        ]),
+        Changes(&["volume deregister da --yes", "volume deregister da --force --yes"]),
     ),
     (
         "nomad-csi-volume-detach",
@@ -163,10 +130,7 @@ const COMMANDS: &[(&str, Command)] = &[
         ]),
     ),
     ("nomad-csi-volume-doctor", NoChange),
-    (
-        "nomad-csi-volume-expand",
-        Changes(&["volume expand da --size 2GiB --yes"]),
-    ),
+    ("nomad-csi-volume-expand", Changes(&["volume expand da --size 2GiB --yes"])),
     ("nomad-csi-volume-init", NoChange),
     ("nomad-csi-volume-register", Named),
     (
@@ -184,10 +148,7 @@ const COMMANDS: &[(&str, Command)] = &[
 #[test]
 fn every_command_is_in_the_table() {
     let pages = pages();
-    let names: BTreeSet<&str> = pages
-        .iter()
-        .map(|page| page.file.trim_end_matches(".1"))
-        .collect();
+    let names: BTreeSet<&str> = pages.iter().map(|page| page.file.trim_end_matches(".1")).collect();
     let table: BTreeSet<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
     assert_eq!(table, names);
     assert_eq!(table.len(), COMMANDS.len());
@@ -195,10 +156,7 @@ fn every_command_is_in_the_table() {
 
 /// An agent with one object of each kind, whose IDs are longer than the words of the table.
 fn agent(request: &ReceivedRequest, _: usize) -> Reply {
-    let (path, query) = request
-        .target
-        .split_once('?')
-        .unwrap_or((&request.target, ""));
+    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let node = format!(
         r#"{{"ID":"{NODE}","Name":"worker","Status":"ready","SchedulingEligibility":"eligible"}}"#
     );
@@ -263,11 +221,7 @@ fn the_start_of_an_id_changes_nothing_without_a_person() {
             assert_eq!(changes, [] as [&str; 0], "{name}: {line}: {}", result.text);
             // What does not exist is no error for this flag.
             let may_succeed = line.contains("--if-exists");
-            assert!(
-                may_succeed || result.exit != Exit::Done,
-                "{line}: {}",
-                result.text
-            );
+            assert!(may_succeed || result.exit != Exit::Done, "{line}: {}", result.text);
             assert!(!result.text.contains("Usage:"), "{line}: {}", result.text);
             count += 1;
         }

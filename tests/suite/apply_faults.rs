@@ -93,10 +93,7 @@ const REGISTERING_AGAIN: Scenario = Scenario {
 const REGISTERING_IN_PLACE: Scenario = Scenario {
     name: "register again in the place of other data",
     lost: Some(Lost::Exchanged),
-    arguments: [
-        &["--approve", "needs-downtime:old"],
-        &["--approve", "needs-downtime:old"],
-    ],
+    arguments: [&["--approve", "needs-downtime:old"], &["--approve", "needs-downtime:old"]],
     writes: &[
         "DELETE /v1/volume/csi/old?force=false&namespace=default",
         "PUT /v1/volume/csi/old?namespace=default",
@@ -107,10 +104,7 @@ const REGISTERING_IN_PLACE: Scenario = Scenario {
 const RECREATING: Scenario = Scenario {
     name: "recreate, empty",
     lost: Some(Lost::Unlisted),
-    arguments: [
-        &["--approve", "destroys-data:old"],
-        &["--approve", "destroys-data:old"],
-    ],
+    arguments: [&["--approve", "destroys-data:old"], &["--approve", "destroys-data:old"]],
     writes: &["PUT /v1/volume/csi/old/create?namespace=default"],
     size: 1 << 20,
     ..REGISTERING_AGAIN
@@ -180,13 +174,7 @@ const REPLACING: Scenario = Scenario {
             "--max-risk",
             "destroys-data",
         ],
-        &[
-            "--delete-data",
-            "unwanted",
-            "--prune",
-            "--max-risk",
-            "destroys-data",
-        ],
+        &["--delete-data", "unwanted", "--prune", "--max-risk", "destroys-data"],
     ],
     expected: &["old"],
     writes: &[
@@ -244,13 +232,7 @@ impl TestBed {
         .await;
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("volumes.hcl"), scenario.specification).unwrap();
-        let mut test_bed = Self {
-            agent,
-            proxy,
-            directory,
-            left: None,
-            kept: None,
-        };
+        let mut test_bed = Self { agent, proxy, directory, left: None, kept: None };
         if let Some(id) = scenario.pruned {
             let id = test_bed.own(id).await;
             test_bed.left = Some(id.to_string());
@@ -274,10 +256,7 @@ impl TestBed {
             plugin_id: FakeAgent::PLUGIN.into(),
             external_id: external.clone().unwrap(),
         };
-        let ownership = Ownership {
-            data: RecordedData::Stored(data),
-            ..Ownership::default()
-        };
+        let ownership = Ownership { data: RecordedData::Stored(data), ..Ownership::default() };
         let own = |set: &mut LedgerSet| set.own(key.clone(), ownership.clone());
         opened.unwrap().update(own).await.unwrap();
         external.unwrap()
@@ -293,18 +272,10 @@ impl TestBed {
             Lost::Exchanged => {
                 self.kept = Some(id);
                 let other = ExternalId::new("vol-1");
-                self.agent
-                    .backend
-                    .add_volume(other.clone(), Default::default());
-                let request = VolumeRequest {
-                    external_id: Some(other),
-                    ..FakeAgent::request("old")
-                };
-                self.agent
-                    .volumes
-                    .register(vec![request.into()])
-                    .await
-                    .unwrap();
+                self.agent.backend.add_volume(other.clone(), Default::default());
+                let request =
+                    VolumeRequest { external_id: Some(other), ..FakeAgent::request("old") };
+                self.agent.volumes.register(vec![request.into()]).await.unwrap();
                 self.left = Some("vol-1".to_owned());
             }
         }
@@ -331,16 +302,7 @@ impl TestBed {
         time: usize,
         fault: Option<(RequestName, RequestFault)>,
     ) -> ProcessResult {
-        let apply = [
-            "apply",
-            "-f",
-            "volumes.hcl",
-            "--set",
-            "web",
-            "--yes",
-            "--parallelism",
-            "1",
-        ];
+        let apply = ["apply", "-f", "volumes.hcl", "--set", "web", "--yes", "--parallelism", "1"];
         let arguments = [&apply[..], scenario.arguments[time]].concat();
         self.client(&arguments, fault).await
     }
@@ -351,9 +313,7 @@ impl TestBed {
         let stored = self.ledger().read(&name).await;
         let set = LedgerSet::read(name, &stored.unwrap(), LedgerKey::new([1; 32])).unwrap();
         let owned: Vec<_> = set.owned().map(|(key, _)| key.id.as_str()).collect();
-        let open = set
-            .intents()
-            .map(|(key, intent)| format!("{key}: {intent:?}"));
+        let open = set.intents().map(|(key, intent)| format!("{key}: {intent:?}"));
         let open: Vec<_> = open.collect();
         let mut errors = vec![];
         if owned != scenario.expected {
@@ -364,9 +324,7 @@ impl TestBed {
         }
         let state = self.agent.state();
         for (key, owned) in set.owned() {
-            let now = state
-                .record(key)
-                .map(|record| record.provided.external_id.clone());
+            let now = state.record(key).map(|record| record.provided.external_id.clone());
             let recorded = owned.data.identity().map(|data| data.external_id.clone());
             if now != Some(recorded.clone()) {
                 errors.push(format!("{key}: data {now:?}, recorded {recorded:?}"));
@@ -379,17 +337,11 @@ impl TestBed {
     fn errors(&self, scenario: &Scenario) -> Vec<String> {
         let state = self.agent.state();
         let mut errors = violations(&state);
-        let ids: Vec<_> = state
-            .records()
-            .map(|record| record.key().id.as_str())
-            .collect();
+        let ids: Vec<_> = state.records().map(|record| record.key().id.as_str()).collect();
         if ids != scenario.expected {
             errors.push(format!("registered: {ids:?}"));
         }
-        if state
-            .records()
-            .any(|record| record.phase != Phase::Registered)
-        {
+        if state.records().any(|record| record.phase != Phase::Registered) {
             errors.push("a volume is in an intermediate phase".to_owned());
         }
         let remote = |id: Option<&ExternalId>| id.map(ToString::to_string);
@@ -402,25 +354,18 @@ impl TestBed {
         let provided: BTreeSet<_> = provided.iter().map(|v| v.external_id.to_string()).collect();
         let expected = scenario.expected.len() + usize::from(self.left.is_some());
         if registered != provided || provided.len() != expected {
-            errors.push(format!(
-                "registered: {registered:?}; at the provider: {provided:?}"
-            ));
+            errors.push(format!("registered: {registered:?}; at the provider: {provided:?}"));
         }
         let old = state.record(&FakeAgent::key("old"));
         let external = old.and_then(|old| old.provided.external_id.as_ref());
         if self.kept.is_some() && external != self.kept.as_ref() {
-            errors.push(format!(
-                "data of `old`: {external:?}, before: {:?}",
-                self.kept
-            ));
+            errors.push(format!("data of `old`: {external:?}, before: {:?}", self.kept));
         }
         let snapshots = self.agent.backend.snapshots();
         if snapshots.len() > 1 {
             errors.push(format!("snapshots: {snapshots:?}"));
         }
-        let sizes = state
-            .records()
-            .filter(|record| record.key().id.as_str() == "old");
+        let sizes = state.records().filter(|record| record.key().id.as_str() == "old");
         let sizes: Vec<_> = sizes.map(|record| record.provided.capacity.get()).collect();
         if sizes != [scenario.size] {
             errors.push(format!("sizes of `old`: {sizes:?}"));
@@ -435,20 +380,10 @@ async fn requests(scenario: &Scenario) -> Vec<String> {
     let ended = test_bed.apply(scenario, 0, None).await;
     assert_eq!(ended.code, Some(0), "{}: {}", scenario.name, ended.output);
     let requests = test_bed.proxy.requests();
-    assert_eq!(
-        test_bed.errors(scenario),
-        Vec::<String>::new(),
-        "{}",
-        scenario.name
-    );
+    assert_eq!(test_bed.errors(scenario), Vec::<String>::new(), "{}", scenario.name);
     let is_write = |line: &&String| !line.starts_with("GET") && line.contains("/v1/volume");
     let writes = requests.iter().filter(is_write);
-    assert_eq!(
-        writes.collect::<Vec<_>>(),
-        scenario.writes,
-        "{}",
-        scenario.name
-    );
+    assert_eq!(writes.collect::<Vec<_>>(), scenario.writes, "{}", scenario.name);
     requests
 }
 
@@ -470,10 +405,7 @@ async fn errors_after_fault(
         errors.push("the request was not sent".to_owned());
     }
     let dies = was_disturbed
-        && matches!(
-            fault,
-            RequestFault::ClientKilledBefore | RequestFault::ClientKilledAfter
-        );
+        && matches!(fault, RequestFault::ClientKilledBefore | RequestFault::ClientKilledAfter);
     if dies != first.code.is_none() {
         errors.push(format!("exit after the kill: {:?}", first.code));
     }
@@ -482,10 +414,7 @@ async fn errors_after_fault(
     }
     let second = test_bed.apply(scenario, 1, None).await;
     if second.code != Some(0) {
-        errors.push(format!(
-            "the second apply: {:?}: {}",
-            second.code, second.output
-        ));
+        errors.push(format!("the second apply: {:?}: {}", second.code, second.output));
     }
     errors.extend(test_bed.errors(scenario));
     errors.extend(test_bed.ledger_errors(scenario).await);
@@ -495,10 +424,7 @@ async fn errors_after_fault(
         errors.push(format!("the plan: {:?}: {}", plan.code, plan.output));
     }
     if !errors.is_empty() {
-        errors.push(format!(
-            "the first apply: {:?}: {}",
-            first.code, first.output
-        ));
+        errors.push(format!("the first apply: {:?}: {}", first.code, first.output));
     }
     errors
 }
@@ -512,16 +438,11 @@ async fn inject_every_fault(scenario: &Scenario) {
     });
     let outcomes = stream::iter(cases)
         .map(async |(name, fault)| {
-            (
-                format!("{fault:?} of {name:?}"),
-                errors_after_fault(scenario, name, fault).await,
-            )
+            (format!("{fault:?} of {name:?}"), errors_after_fault(scenario, name, fault).await)
         })
         .buffer_unordered(CONCURRENCY);
-    let bad: Vec<_> = outcomes
-        .filter(|(_, errors)| std::future::ready(!errors.is_empty()))
-        .collect()
-        .await;
+    let bad: Vec<_> =
+        outcomes.filter(|(_, errors)| std::future::ready(!errors.is_empty())).collect().await;
     assert!(
         bad.is_empty(),
         "{}: {} cases fail: {bad:#?}\nall requests: {requests:#?}",

@@ -11,19 +11,7 @@ use std::path::{Path, PathBuf};
 const ROOT_MODULES: &[(&str, &[&str])] = &[
     ("cli", &["server", "node", "hostpath"]),
     ("agent", &["client", "conformance"]),
-    (
-        "telemetry",
-        &[
-            "client",
-            "conformance",
-            "csi",
-            "hostpath",
-            "node",
-            "plan",
-            "spec",
-            "wire",
-        ],
-    ),
+    ("telemetry", &["client", "conformance", "csi", "hostpath", "node", "plan", "spec", "wire"]),
 ];
 
 /// Code without I/O, clock, async and environment.
@@ -138,11 +126,7 @@ pub(super) fn sources() -> Vec<File> {
             .expect("it lies below src")
             .to_string_lossy()
             .replace('\\', "/");
-        File {
-            path,
-            code: bare_code(&text),
-            text,
-        }
+        File { path, code: bare_code(&text), text }
     };
     rust_files(&base)
         .into_iter()
@@ -168,11 +152,7 @@ fn bare_code(text: &str) -> String {
             if !in_string {
                 code.push(c);
             }
-            previous = if previous == '\\' && c == '\\' {
-                ' '
-            } else {
-                c
-            };
+            previous = if previous == '\\' && c == '\\' { ' ' } else { c };
         }
         code.push('\n');
     }
@@ -188,13 +168,9 @@ pub(super) fn crates() -> BTreeMap<String, BTreeSet<String>> {
             continue;
         };
         let name = path.file_name().expect("a folder has a name");
-        let (_, rest) = manifest
-            .split_once("\n[dependencies]\n")
-            .expect("each crate uses others");
+        let (_, rest) = manifest.split_once("\n[dependencies]\n").expect("each crate uses others");
         let section = rest.split("\n[").next().unwrap_or_default();
-        let used = section
-            .lines()
-            .filter(|line| !line.contains("optional = true"));
+        let used = section.lines().filter(|line| !line.contains("optional = true"));
         let used = used.filter_map(|line| first_name(line.strip_prefix("nomad-csi-")?));
         found.insert(name.to_string_lossy().into_owned(), used.collect());
     }
@@ -204,20 +180,12 @@ pub(super) fn crates() -> BTreeMap<String, BTreeSet<String>> {
 /// The crate in which a file of `src` lies; `None` for the root package.
 pub(super) fn crate_of(path: &str) -> Option<&str> {
     let (folder, _) = path.split_once('/')?;
-    root()
-        .join("src")
-        .join(folder)
-        .join("Cargo.toml")
-        .exists()
-        .then_some(folder)
+    root().join("src").join(folder).join("Cargo.toml").exists().then_some(folder)
 }
 
 fn first_name(text: &str) -> Option<String> {
-    let name: String = text
-        .trim_start()
-        .chars()
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
-        .collect();
+    let name: String =
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
     (!name.is_empty()).then_some(name)
 }
 
@@ -233,10 +201,7 @@ fn the_modules_of_the_root_package_leave_out_what_is_not_theirs() {
         let excluded = ROOT_MODULES.iter().find(|(name, _)| *name == module);
         for other in excluded.into_iter().flat_map(|(_, others)| *others) {
             if file.code.contains(&format!("nomad_csi_{other}::")) {
-                problems.push(format!(
-                    "src/{}: `{module}` may not use `{other}`",
-                    file.path
-                ));
+                problems.push(format!("src/{}: `{module}` may not use `{other}`", file.path));
             }
         }
     }
@@ -253,10 +218,7 @@ fn the_core_is_pure() {
     for file in sources().iter().filter(is_pure) {
         for (text, what) in BANNED_IN_PURE {
             if file.code.contains(text) {
-                problems.push(format!(
-                    "src/{}: `{text}`: the core uses no {what}",
-                    file.path
-                ));
+                problems.push(format!("src/{}: `{text}`: the core uses no {what}", file.path));
             }
         }
     }
@@ -270,12 +232,7 @@ fn a_facade_holds_only_doc_modules_and_reexports_and_no_file_imports_its_own() {
     for file in &files {
         if file.is_facade() {
             let (mut in_use, mut in_attribute) = (false, false);
-            for line in file
-                .code
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty())
-            {
+            for line in file.code.lines().map(str::trim).filter(|line| !line.is_empty()) {
                 in_attribute |= line.starts_with("#![");
                 if in_attribute {
                     in_attribute = !line.ends_with(")]");
@@ -304,9 +261,7 @@ fn a_facade_holds_only_doc_modules_and_reexports_and_no_file_imports_its_own() {
                 None => continue,
             },
         };
-        let own = files
-            .iter()
-            .filter_map(|other| other.path.strip_prefix(&folder));
+        let own = files.iter().filter_map(|other| other.path.strip_prefix(&folder));
         let siblings: BTreeSet<_> = own
             .filter_map(|path| path.split('/').next())
             .map(|name| name.strip_suffix(".rs").unwrap_or(name))
@@ -316,10 +271,8 @@ fn a_facade_holds_only_doc_modules_and_reexports_and_no_file_imports_its_own() {
                 file.code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:$".contains(c));
             let name = first_name(&file.code[at + prefix.len()..]).unwrap_or_default();
             if !is_path && !siblings.contains(name.as_str()) && !file.is_facade() {
-                problems.push(format!(
-                    "src/{}: imports its own facade: `{prefix}{name}`",
-                    file.path
-                ));
+                problems
+                    .push(format!("src/{}: imports its own facade: `{prefix}{name}`", file.path));
             }
         }
     }
@@ -333,10 +286,7 @@ fn banned_texts_occur_only_where_they_are_allowed() {
         for ban in BANS {
             let allowed = ban.allowed.iter().any(|start| file.path.starts_with(start));
             if !allowed && file.code.contains(ban.text) {
-                problems.push(format!(
-                    "src/{}: `{}`: {}",
-                    file.path, ban.text, ban.because
-                ));
+                problems.push(format!("src/{}: `{}`: {}", file.path, ban.text, ban.because));
             }
         }
     }
@@ -365,17 +315,9 @@ fn files_that_work_below_tasks_name_nothing_by_its_path() {
             continue;
         };
         let code = file.code.replace("use std::fs::File;", "");
-        for text in [
-            "std::fs",
-            "fs::chmod(",
-            "fs::chown(",
-            "fs::setxattr(",
-            "fs::getxattr(",
-        ] {
+        for text in ["std::fs", "fs::chmod(", "fs::chown(", "fs::setxattr(", "fs::getxattr("] {
             if code.contains(text) {
-                problems.push(format!(
-                    "src/{path}: `{text}`: a task can replace what it names"
-                ));
+                problems.push(format!("src/{path}: `{text}`: a task can replace what it names"));
             }
         }
     }
@@ -384,14 +326,8 @@ fn files_that_work_below_tasks_name_nothing_by_its_path() {
 
 #[test]
 fn every_file_has_a_module_doc() {
-    let silent = sources()
-        .into_iter()
-        .filter(|file| !file.text.starts_with("//! "));
-    report(
-        &silent
-            .map(|file| format!("src/{}: has no module doc", file.path))
-            .collect::<Vec<_>>(),
-    );
+    let silent = sources().into_iter().filter(|file| !file.text.starts_with("//! "));
+    report(&silent.map(|file| format!("src/{}: has no module doc", file.path)).collect::<Vec<_>>());
 }
 
 /// The crates of the workspace, and the modules of the root package.
@@ -403,11 +339,8 @@ pub(super) fn rooms() -> BTreeSet<String> {
 #[test]
 fn the_picture_in_the_crate_doc_names_the_crates_that_exist() {
     let text = std::fs::read_to_string(root().join("src/lib.rs")).expect("lib.rs is readable");
-    let picture = text
-        .split("```text")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .unwrap_or_default();
+    let picture =
+        text.split("```text").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
     let words: BTreeSet<String> = picture
         .lines()
         .flat_map(|line| line.trim_start_matches("//!").split("  "))
@@ -424,15 +357,10 @@ fn every_crate_is_a_default_member() {
     let manifest =
         std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is readable");
     let list = |key: &str| -> BTreeSet<String> {
-        let (_, rest) = manifest
-            .split_once(&format!("\n{key} = ["))
-            .expect("the list is there");
+        let (_, rest) = manifest.split_once(&format!("\n{key} = [")).expect("the list is there");
         let list = rest.split(']').next().unwrap_or_default();
         let paths = list.split('"').skip(1).step_by(2);
-        paths
-            .filter_map(|path| path.strip_prefix("src/"))
-            .map(ToOwned::to_owned)
-            .collect()
+        paths.filter_map(|path| path.strip_prefix("src/")).map(ToOwned::to_owned).collect()
     };
     let crates: BTreeSet<String> = crates().into_keys().collect();
     assert_eq!(list("members"), crates);
@@ -460,10 +388,8 @@ fn every_test_file_and_benchmark_is_listed() {
     let manifest =
         std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is readable");
     for path in rust_files(&root().join("benches")) {
-        let name = path
-            .file_stem()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name =
+            path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if !manifest.contains(&format!("name = \"{name}\"")) {
             problems.push(format!("benches/{name}.rs is not in Cargo.toml"));
         }
@@ -504,9 +430,7 @@ fn documents_name_files_and_crates_that_exist() {
     for document in ["docs/architecture.md", "CONTRIBUTING.md", "docs/style.md"] {
         let text =
             std::fs::read_to_string(root().join(document)).expect("the document is readable");
-        let missing = named_paths(&text)
-            .into_iter()
-            .filter(|path| !root().join(path).exists());
+        let missing = named_paths(&text).into_iter().filter(|path| !root().join(path).exists());
         problems.extend(missing.map(|path| format!("{document}: `{path}` does not exist")));
     }
     report(&problems);
@@ -514,16 +438,11 @@ fn documents_name_files_and_crates_that_exist() {
         .expect("the document is readable");
     let table = text.split("## Layers").nth(1).unwrap_or_default();
     let table = table.split("\n- ").next().unwrap_or_default();
-    let documented: BTreeSet<&str> = table
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .collect();
+    let documented: BTreeSet<&str> =
+        table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let rooms = rooms();
     let rooms: BTreeSet<&str> = rooms.iter().map(String::as_str).collect();
-    assert_eq!(
-        documented, rooms,
-        "left: docs/architecture.md; right: what exists"
-    );
+    assert_eq!(documented, rooms, "left: docs/architecture.md; right: what exists");
 }
 
 /// Documents that are not part of the repository.

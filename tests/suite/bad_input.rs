@@ -15,11 +15,7 @@ use crate::support::hermetic::run_in;
 fn refused(directory: &Path, line: &str, code: Code) -> String {
     let ended = run_in(directory, line, |_| {});
     assert_eq!(ended.exit, Exit::Error, "{}", ended.text);
-    assert!(
-        ended.text.contains(&format!("error[{code}]: ")),
-        "{}",
-        ended.text
-    );
+    assert!(ended.text.contains(&format!("error[{code}]: ")), "{}", ended.text);
     ended.text
 }
 
@@ -53,11 +49,7 @@ fn an_endless_pipe_is_read_up_to_the_limit() {
     });
     assert_eq!(ended.exit, Exit::Error);
     let code = Code::FilesTooLarge;
-    assert!(
-        ended.text.contains(&format!("error[{code}]: ")),
-        "{}",
-        ended.text
-    );
+    assert!(ended.text.contains(&format!("error[{code}]: ")), "{}", ended.text);
 }
 
 struct Broken(ErrorKind);
@@ -77,10 +69,7 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
     let directory = tempfile::tempdir().expect("the directory is created");
     let to = |kind| {
         run_in(directory.path(), "man", |world| {
-            world.stdout = OutputStream {
-                writer: Box::new(Broken(kind)),
-                is_terminal: false,
-            };
+            world.stdout = OutputStream { writer: Box::new(Broken(kind)), is_terminal: false };
         })
     };
     let closed = to(ErrorKind::BrokenPipe);
@@ -88,11 +77,7 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
     let full = to(ErrorKind::StorageFull);
     assert_eq!(full.exit, Exit::Error);
     let code = Code::CliOutputFailed;
-    assert!(
-        full.text.contains(&format!("error[{code}]: ")),
-        "{}",
-        full.text
-    );
+    assert!(full.text.contains(&format!("error[{code}]: ")), "{}", full.text);
 }
 
 /// The error is reported, and no process remains.
@@ -100,20 +85,12 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
 #[test]
 fn an_embedded_plugin_that_does_not_start_is_reported() {
     let directory = tempfile::tempdir().expect("the directory is created");
-    let ended = run_in(
-        directory.path(),
-        "volume status --embedded=state",
-        |world| {
-            world.servers = std::sync::Arc::new(Redirect::with_plugin_program("/bin/false"));
-        },
-    );
+    let ended = run_in(directory.path(), "volume status --embedded=state", |world| {
+        world.servers = std::sync::Arc::new(Redirect::with_plugin_program("/bin/false"));
+    });
     assert_eq!(ended.exit, Exit::Error, "{}", ended.text);
     let code = Code::AgentPluginNotHealthy;
-    assert!(
-        ended.text.contains(&format!("error[{code}]: ")),
-        "{}",
-        ended.text
-    );
+    assert!(ended.text.contains(&format!("error[{code}]: ")), "{}", ended.text);
 }
 
 /// A link in a tree of specifications leads to a file that its author cannot read, but the person who

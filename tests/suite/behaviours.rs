@@ -32,9 +32,7 @@ fn tests(text: &str) -> Vec<(String, String)> {
         };
         let indent = line.len() - attribute.len();
         let close = format!("{}}}", " ".repeat(indent));
-        let end = (start..lines.len())
-            .find(|i| lines[*i] == close)
-            .unwrap_or(lines.len() - 1);
+        let end = (start..lines.len()).find(|i| lines[*i] == close).unwrap_or(lines.len() - 1);
         let whole = lines[at - above..=end].join("\n");
         if whole.contains("#[ignore") {
             continue;
@@ -130,19 +128,13 @@ fn the_list_of_behaviours_names_the_tests_that_prove_them() {
 fn the_list_of_behaviours_is_complete_and_every_cited_number_is_in_it() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(DOCUMENT);
     let text = std::fs::read_to_string(path).expect("the document is readable");
-    let listed: Vec<&str> = text
-        .lines()
-        .filter_map(|line| Some(cells(line)?[0]))
-        .collect();
+    let listed: Vec<&str> = text.lines().filter_map(|line| Some(cells(line)?[0])).collect();
     let desired: Vec<String> = ROWS
         .iter()
         .flat_map(|(letter, last)| (1..=*last).map(move |row| format!("{letter}{row:02}")))
         .collect();
     assert_eq!(listed, desired);
     let (_, anywhere) = cited();
-    let unknown: Vec<_> = anywhere
-        .iter()
-        .filter(|number| !desired.contains(number))
-        .collect();
+    let unknown: Vec<_> = anywhere.iter().filter(|number| !desired.contains(number)).collect();
     assert!(unknown.is_empty(), "not in {DOCUMENT}: {unknown:?}");
 }

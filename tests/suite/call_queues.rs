@@ -37,10 +37,7 @@ async fn agent_with_volumes(count: usize) -> FakeAgent {
 }
 
 fn mount_of(at: usize) -> MountRequest {
-    MountRequest {
-        volume: FakeAgent::key(&format!("v{at}")),
-        ..mount(&format!("a{at}"))
-    }
+    MountRequest { volume: FakeAgent::key(&format!("v{at}")), ..mount(&format!("a{at}")) }
 }
 
 async fn claim_of(agent: &FakeAgent, at: usize, wait: Duration) -> bool {
@@ -57,9 +54,7 @@ async fn attaches_that_hang_delay_no_other_volume() {
     for hung in [1, ATTACHES - 1, ATTACHES, 2 * ATTACHES] {
         let agent = agent_with_volumes(hung + 1).await;
         let faults = vec![Fault::Hang; hung];
-        agent
-            .backend
-            .inject_faults(Rpc::ControllerPublishVolume, faults);
+        agent.backend.inject_faults(Rpc::ControllerPublishVolume, faults);
         let start = Instant::now();
         for at in 0..hung {
             assert!(!claim_of(&agent, at, Duration::ZERO).await);
@@ -70,11 +65,7 @@ async fn attaches_that_hang_delay_no_other_volume() {
         assert!(claim_of(&agent, hung, LONG).await, "{hung}");
         let rounds = u32::try_from(hung / ATTACHES).unwrap();
         let limit = hung_after * rounds + Duration::from_secs(1);
-        assert!(
-            start.elapsed() <= limit,
-            "{hung} hang: {:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() <= limit, "{hung} hang: {:?}", start.elapsed());
         assert_eq!(
             agent.backend.count(Rpc::ControllerPublishVolume),
             hung + 1,
@@ -86,11 +77,7 @@ async fn attaches_that_hang_delay_no_other_volume() {
 /// B30, W30: so do detaches, and no release waits for an expansion, a snapshot or a delete.
 #[tokio::test(start_paused = true)]
 async fn detaches_wait_for_no_other_class() {
-    for rpc in [
-        Rpc::ControllerExpandVolume,
-        Rpc::CreateSnapshot,
-        Rpc::DeleteVolume,
-    ] {
+    for rpc in [Rpc::ControllerExpandVolume, Rpc::CreateSnapshot, Rpc::DeleteVolume] {
         let agent = agent_with_volumes(2).await;
         assert!(claim_of(&agent, 1, LONG).await);
         agent.backend.inject_faults(rpc, [Fault::Hang]);
@@ -102,10 +89,8 @@ async fn detaches_wait_for_no_other_class() {
                     let mut request = FakeAgent::request("v0");
                     request.capabilities =
                         super::claims::request(AccessMode::SingleNodeWriter).capabilities;
-                    request.capacity = CapacityRange {
-                        min: Bytes::new(1 << 40).unwrap(),
-                        max: Bytes::ZERO,
-                    };
+                    request.capacity =
+                        CapacityRange { min: Bytes::new(1 << 40).unwrap(), max: Bytes::ZERO };
                     let problems = vec![];
                     let submission = VolumeSubmission { request, problems };
                     volumes.create(vec![submission]).await.err()
@@ -123,11 +108,7 @@ async fn detaches_wait_for_no_other_class() {
         let claims = &agent.services.claims;
         assert_eq!(claims.release(&key, &alloc, None, LONG).await.unwrap().0, 0);
         assert!(claim_of(&agent, 1, LONG).await);
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "{rpc}: {:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < Duration::from_secs(1), "{rpc}: {:?}", start.elapsed());
         assert!(!slow.is_finished(), "{rpc} did not hang");
         agent.backend.release();
         assert!(slow.await.unwrap().is_none(), "{rpc}");
@@ -150,10 +131,7 @@ fn snapshot(volume: &str) -> nomad_csi_server::SnapshotRequest {
 async fn a_final_refusal_of_a_release_is_shown_and_not_repeated_for_ever() {
     let refusals = usize::try_from(ClaimLimits::default().refusals).unwrap();
     let steps = [
-        (
-            Rpc::NodeUnpublishVolume,
-            "nomad-csi volume release db --namespace default --alloc a1",
-        ),
+        (Rpc::NodeUnpublishVolume, "nomad-csi volume release db --namespace default --alloc a1"),
         (
             Rpc::NodeUnstageVolume,
             "nomad-csi volume detach db --namespace default 11111111-2222-4333-8444-555555555555",
@@ -169,9 +147,7 @@ async fn a_final_refusal_of_a_release_is_shown_and_not_repeated_for_ever() {
                 let context = format!("{rpc} {code:?} {way_out}");
                 let agent = agent_on(settings(PLUGINS[0]), AccessMode::SingleNodeWriter).await;
                 assert!(is_published(&claim(&agent, "a1").await.unwrap()));
-                agent
-                    .backend
-                    .inject_faults(rpc, vec![Fault::Fail(code); 1000]);
+                agent.backend.inject_faults(rpc, vec![Fault::Fail(code); 1000]);
                 let (key, alloc) = (FakeAgent::key("db"), AllocId::new("a1"));
                 let claims = &agent.services.claims;
                 let left = claims.release(&key, &alloc, None, 24 * LONG).await.unwrap();
@@ -182,10 +158,7 @@ async fn a_final_refusal_of_a_release_is_shown_and_not_repeated_for_ever() {
                 assert_eq!(problem.step, rpc.to_string(), "{context}");
                 let help = problem.help.unwrap();
                 assert!(help.contains(command), "{context}: {help}");
-                assert!(
-                    help.contains("when the plugin changes"),
-                    "{context}: {help}"
-                );
+                assert!(help.contains("when the plugin changes"), "{context}: {help}");
 
                 agent.backend.clear_faults();
                 if way_out == "command" {
@@ -203,9 +176,7 @@ async fn a_final_refusal_of_a_release_is_shown_and_not_repeated_for_ever() {
                         .await;
                     // What got a call carries the next one out too, as long as it is there.
                     let (plugin, alloc) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
-                    agent
-                        .record_event(EventKind::PluginAllocGone { plugin, alloc })
-                        .await;
+                    agent.record_event(EventKind::PluginAllocGone { plugin, alloc }).await;
                     wait_until_released(&agent).await;
                 }
                 assert_nothing_is_left(&agent, &context);

@@ -24,10 +24,7 @@ fn answer(seen: &ReceivedRequest) -> Reply {
         )),
         ("GET", path) if path.starts_with("/v1/volume/csi/") => text(404, "volume not found"),
         ("GET", _) => text(404, "not found"),
-        _ => text(
-            500,
-            &format!("rpc error: {token} may not send {}", seen.body),
-        ),
+        _ => text(500, &format!("rpc error: {token} may not send {}", seen.body)),
     }
 }
 
@@ -46,9 +43,7 @@ fn run(directory: &Path, address: &str, line: &str) -> String {
         .output()
         .expect("the program starts");
     let texts = [output.stdout, output.stderr];
-    texts
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .concat()
+    texts.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,19 +59,10 @@ async fn no_output_contains_a_secret() {
     };
     write("specs/db.hcl", SPEC);
     write("specs/secret.txt", "canary-file\n");
-    write(
-        "nomad-csi/config.toml",
-        &CONFIG.replace("ADDRESS", &address),
-    );
+    write("nomad-csi/config.toml", &CONFIG.replace("ADDRESS", &address));
     write("nomad-csi/token", "canary-token-file\n");
-    write(
-        "bad/nomad-csi/config.toml",
-        "[context.x]\ntoken = \"canary-config\"\n",
-    );
-    write(
-        "broken.hcl",
-        &SPEC.replace("secrets {", "secrets { x = = \"canary-broken\""),
-    );
+    write("bad/nomad-csi/config.toml", "[context.x]\ntoken = \"canary-config\"\n");
+    write("broken.hcl", &SPEC.replace("secrets {", "secrets { x = = \"canary-broken\""));
     let lines = [
         "validate -f specs",
         "validate -f broken.hcl",
@@ -147,10 +133,7 @@ async fn files_from_others_show_nothing_and_choose_nothing() {
     let outside = tempfile::tempdir().expect("the directory is created");
     let folder = directory.path();
     let write = |path: &Path, text: &str| std::fs::write(path, text).expect("a writable file");
-    write(
-        &folder.join("db.hcl"),
-        &SPEC.replace("file(\"secret.txt\")", "\"canary-x\""),
-    );
+    write(&folder.join("db.hcl"), &SPEC.replace("file(\"secret.txt\")", "\"canary-x\""));
     let secret = outside.path().join("shadow");
     write(&secret, "root:canary-hash:20228:0:99999:7:::\n");
     let lines = [
@@ -170,22 +153,13 @@ async fn files_from_others_show_nothing_and_choose_nothing() {
     let named = serde_json::to_string(&secret.display().to_string()).expect("a text");
     let plan = read("other.ncsi");
     assert!(plan.contains("\"db.hcl\""), "{plan}");
-    write(
-        &folder.join("named.ncsi"),
-        &plan.replace("\"db.hcl\"", &named),
-    );
-    write(
-        &folder.join("up.ncsi"),
-        &plan.replace("\"db.hcl\"", "\"../*/shadow\""),
-    );
+    write(&folder.join("named.ncsi"), &plan.replace("\"db.hcl\"", &named));
+    write(&folder.join("up.ncsi"), &plan.replace("\"db.hcl\"", "\"../*/shadow\""));
     let chosen = outside.path().join("chosen.json");
     let plan = read("plan.ncsi");
     assert!(plan.contains("file:ledger.json"), "{plan}");
     let chosen_text = format!("file:{}", chosen.display());
-    write(
-        &folder.join("chosen.ncsi"),
-        &plan.replace("file:ledger.json", &chosen_text),
-    );
+    write(&folder.join("chosen.ncsi"), &plan.replace("file:ledger.json", &chosen_text));
     write(
         &folder.join("bad-ledger.json"),
         "{\"format\":1,\"sets\":{\"web\":{\"head\":\"canary-ledger\"}}}",

@@ -11,10 +11,7 @@ use nomad_csi_server::fake::FakeAgent;
 
 use super::claims::{agent_with, assert_nothing_is_left, mount, wait_until_released};
 
-const STEPS: PluginSteps = PluginSteps {
-    attach: true,
-    stage: true,
-};
+const STEPS: PluginSteps = PluginSteps { attach: true, stage: true };
 
 fn attempts(agent: &FakeAgent) -> Option<StepAttempts> {
     let (statuses, _) = agent.services.claims.statuses(|_| true);

@@ -25,22 +25,10 @@ use nomad_csi_testing::{FakeBackend, FakePlugin, Fault, PluginSettings};
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
 
 pub(super) const PLUGINS: [PluginSteps; 4] = [
-    PluginSteps {
-        attach: true,
-        stage: true,
-    },
-    PluginSteps {
-        attach: true,
-        stage: false,
-    },
-    PluginSteps {
-        attach: false,
-        stage: true,
-    },
-    PluginSteps {
-        attach: false,
-        stage: false,
-    },
+    PluginSteps { attach: true, stage: true },
+    PluginSteps { attach: true, stage: false },
+    PluginSteps { attach: false, stage: true },
+    PluginSteps { attach: false, stage: false },
 ];
 
 const STEP_RPCS: [Rpc; 6] = [
@@ -71,20 +59,15 @@ pub(super) async fn agent_with(steps: PluginSteps, mode: AccessMode) -> FakeAgen
 pub(super) async fn agent_on(settings: PluginSettings, mode: AccessMode) -> FakeAgent {
     let agent = FakeAgent::start(settings).await.unwrap();
     agent.record_start().await;
-    let submission = VolumeSubmission {
-        request: request(mode),
-        problems: vec![],
-    };
+    let submission = VolumeSubmission { request: request(mode), problems: vec![] };
     agent.volumes.create(vec![submission]).await.unwrap();
     agent
 }
 
 pub(super) fn request(mode: AccessMode) -> VolumeRequest {
     let mut request = FakeAgent::request("db");
-    request.capabilities = vec![Capability {
-        access_mode: mode,
-        attachment_mode: AttachmentMode::FileSystem,
-    }];
+    request.capabilities =
+        vec![Capability { access_mode: mode, attachment_mode: AttachmentMode::FileSystem }];
     request
 }
 
@@ -128,11 +111,7 @@ pub(super) async fn wait_until_released(agent: &FakeAgent) {
     let is_empty = |state: &State| state.all_claims().len() == 0;
     let released = agent.cell.wait_until(topics, is_empty);
     let released = tokio::time::timeout(24 * LONG, released).await;
-    assert!(
-        released.is_ok(),
-        "{:#?}",
-        agent.state().all_claims().collect::<Vec<_>>()
-    );
+    assert!(released.is_ok(), "{:#?}", agent.state().all_claims().collect::<Vec<_>>());
 }
 
 pub(super) fn assert_nothing_is_left(agent: &FakeAgent, context: &str) {
@@ -142,21 +121,9 @@ pub(super) fn assert_nothing_is_left(agent: &FakeAgent, context: &str) {
     assert!(claims.is_empty(), "{context}: {claims:#?}");
     assert_eq!(state.allocs().len(), 0, "{context}");
     let backend = &agent.backend;
-    assert!(
-        backend.targets().is_empty(),
-        "{context}: {:?}",
-        backend.targets()
-    );
-    assert!(
-        backend.stagings().is_empty(),
-        "{context}: {:?}",
-        backend.stagings()
-    );
-    assert!(
-        backend.attachments().is_empty(),
-        "{context}: {:?}",
-        backend.attachments()
-    );
+    assert!(backend.targets().is_empty(), "{context}: {:?}", backend.targets());
+    assert!(backend.stagings().is_empty(), "{context}: {:?}", backend.stagings());
+    assert!(backend.attachments().is_empty(), "{context}: {:?}", backend.attachments());
 }
 
 /// Returns what an operator does about a plugin that hangs or died: it is released or started again, over and
@@ -183,18 +150,10 @@ async fn a_claim_is_published_once_and_leaves_nothing_with_every_kind_of_plugin(
         let calls = agent.backend.calls().len();
         let again = claim(&agent, "a1").await.unwrap();
         assert_eq!(again.claim, first.claim, "{steps:?}");
-        assert_eq!(
-            agent.backend.calls().len(),
-            calls,
-            "{steps:?}: it was published already"
-        );
+        assert_eq!(agent.backend.calls().len(), calls, "{steps:?}: it was published already");
         let expected = [usize::from(steps.attach), usize::from(steps.stage), 1];
-        let counts = [
-            Rpc::ControllerPublishVolume,
-            Rpc::NodeStageVolume,
-            Rpc::NodePublishVolume,
-        ]
-        .map(|rpc| agent.backend.count(rpc));
+        let counts = [Rpc::ControllerPublishVolume, Rpc::NodeStageVolume, Rpc::NodePublishVolume]
+            .map(|rpc| agent.backend.count(rpc));
         assert_eq!(counts, expected, "{steps:?}");
         assert_eq!(release(&agent, "a1").await.unwrap(), 0, "{steps:?}");
         assert_nothing_is_left(&agent, &format!("{steps:?}"));
@@ -205,10 +164,7 @@ async fn a_claim_is_published_once_and_leaves_nothing_with_every_kind_of_plugin(
 /// of the next one in its call lock, and the last end and the end of the claim.
 #[tokio::test(start_paused = true)]
 async fn a_claim_takes_three_durable_writes_and_its_release_four() {
-    let steps = PluginSteps {
-        attach: false,
-        stage: true,
-    };
+    let steps = PluginSteps { attach: false, stage: true };
     let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
     let writes = || agent.journal.append_sizes().len();
     let before = writes();
@@ -223,10 +179,7 @@ async fn a_claim_takes_three_durable_writes_and_its_release_four() {
 /// A stop waits for the calls that run, and not for those that would follow.
 #[tokio::test(start_paused = true)]
 async fn a_stopping_agent_starts_no_other_step() {
-    let steps = PluginSteps {
-        attach: false,
-        stage: true,
-    };
+    let steps = PluginSteps { attach: false, stage: true };
     let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
     let hang = [Fault::Hang];
     agent.backend.inject_faults(Rpc::NodeStageVolume, hang);
@@ -270,15 +223,10 @@ async fn a_second_writer_is_denied_until_the_first_one_is_detached() {
     let expected = "cannot claim volume `db`: volume max claims reached: allocation `a1` writes on node \
                     `11111111-2222-4333-8444-555555555555` (published)";
     assert_eq!(denied.text(), expected);
-    agent.backend.inject_faults(
-        Rpc::NodeUnpublishVolume,
-        [Fault::Fail(StatusCode::Internal)],
-    );
+    agent.backend.inject_faults(Rpc::NodeUnpublishVolume, [Fault::Fail(StatusCode::Internal)]);
     let claims = &agent.services.claims;
-    let (left, _) = claims
-        .release(&FakeAgent::key("db"), &"a1".into(), None, Duration::ZERO)
-        .await
-        .unwrap();
+    let (left, _) =
+        claims.release(&FakeAgent::key("db"), &"a1".into(), None, Duration::ZERO).await.unwrap();
     assert_eq!(left, 1);
     let denied = claim(&agent, "a2").await.unwrap_err();
     assert!(denied.text().ends_with("(unpublishing)"), "{denied:?}");
@@ -295,10 +243,7 @@ async fn a_claimed_volume_is_neither_deleted_nor_deregistered() {
     claim(&agent, "a1").await.unwrap();
     let key = FakeAgent::key("db");
     let deleted = agent.volumes.delete(key.clone(), Default::default()).await;
-    assert!(
-        matches!(deleted, Err(ServerError::VolumeInUse { .. })),
-        "{deleted:?}"
-    );
+    assert!(matches!(deleted, Err(ServerError::VolumeInUse { .. })), "{deleted:?}");
     let deregistered = agent.volumes.deregister(key.clone(), false).await;
     assert!(matches!(deregistered, Err(ServerError::VolumeInUse { .. })));
     assert_eq!(agent.backend.count(Rpc::DeleteVolume), 0);
@@ -316,39 +261,20 @@ async fn the_controller_is_not_called_before_the_node_is_done() {
     agent.observe(false).await;
     let claims = &agent.services.claims;
     let key = FakeAgent::key("db");
-    let (left, _) = claims
-        .release(&key, &"a1".into(), None, LONG)
-        .await
-        .unwrap();
+    let (left, _) = claims.release(&key, &"a1".into(), None, LONG).await.unwrap();
     assert_eq!(left, 1);
     assert_eq!(agent.backend.count(Rpc::ControllerUnpublishVolume), 0);
     let record = agent.state();
     let record = record.all_claims().next().unwrap().clone();
-    let problem = record
-        .claims
-        .claims
-        .values()
-        .next()
-        .unwrap()
-        .problem
-        .clone();
+    let problem = record.claims.claims.values().next().unwrap().problem.clone();
     let problem = problem.unwrap();
     assert_eq!(problem.step, "NodeUnpublishVolume");
-    assert_eq!(
-        problem.error,
-        "no healthy instance of plugin `fake` can be called"
-    );
-    assert_eq!(
-        problem.help.unwrap(),
-        "check the plugin with `nomad-csi plugin status fake`"
-    );
+    assert_eq!(problem.error, "no healthy instance of plugin `fake` can be called");
+    assert_eq!(problem.help.unwrap(), "check the plugin with `nomad-csi plugin status fake`");
     agent.observe(true).await;
     let back = tokio::time::Instant::now();
     wait_until_released(&agent).await;
-    assert!(
-        back.elapsed() < Duration::from_secs(1),
-        "W34: it waits for no pause"
-    );
+    assert!(back.elapsed() < Duration::from_secs(1), "W34: it waits for no pause");
     assert_nothing_is_left(&agent, "");
 }
 
@@ -366,10 +292,7 @@ async fn a_claim_shows_why_its_first_step_is_not_sent() {
     let waited = claims.claim(&mount("a1"), Duration::from_secs(10)).await;
     let problem = waited.unwrap().claim.unwrap().problem.unwrap();
     assert_eq!(problem.step, "NodeStageVolume");
-    assert_eq!(
-        problem.error,
-        "no healthy instance of plugin `fake` can be called"
-    );
+    assert_eq!(problem.error, "no healthy instance of plugin `fake` can be called");
     agent.observe(true).await;
     assert!(is_published(&claim(&agent, "a1").await.unwrap()));
     release(&agent, "a1").await.unwrap();
@@ -388,19 +311,13 @@ async fn a_detach_completes_or_says_what_it_waits_for() {
     assert_eq!(refused.claiming_allocs(), ["a1"]);
     agent.observe(false).await;
     let alloc = AllocId::new("a1");
-    claims
-        .release(&key, &alloc, None, Duration::ZERO)
-        .await
-        .unwrap();
+    claims.release(&key, &alloc, None, Duration::ZERO).await.unwrap();
     let late = claims.detach(&key, &node, Duration::from_secs(1)).await;
     let late = late.unwrap_err();
     let expected =
         "volume `db` is still being detached from node `11111111-2222-4333-8444-555555555555`";
     assert_eq!(late.message(), expected);
-    assert_eq!(
-        late.help(),
-        ["check the plugin with `nomad-csi plugin status fake`"]
-    );
+    assert_eq!(late.help(), ["check the plugin with `nomad-csi plugin status fake`"]);
     agent.observe(true).await;
     claims.detach(&key, &node, LONG).await.unwrap();
     assert_nothing_is_left(&agent, "");
@@ -412,36 +329,19 @@ async fn a_detach_completes_or_says_what_it_waits_for() {
 async fn a_fenced_node_is_swept_before_it_is_used_again() {
     let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
     agent.add_node().await;
-    let there = MountRequest {
-        node: Some(NodeId::new(FakeAgent::SECOND_NODE)),
-        ..mount("a1")
-    };
+    let there = MountRequest { node: Some(NodeId::new(FakeAgent::SECOND_NODE)), ..mount("a1") };
     let claims = &agent.services.claims;
     assert!(is_published(&claims.claim(&there, LONG).await.unwrap()));
     let node = NodeId::new(FakeAgent::SECOND_NODE);
     agent.backend.lose_node(FakeAgent::second_external_node());
     claims.fence(&node).await.unwrap();
     wait_until_released(&agent).await;
-    assert_eq!(
-        agent.backend.count(Rpc::NodeUnpublishVolume),
-        0,
-        "a lost node is not called"
-    );
+    assert_eq!(agent.backend.count(Rpc::NodeUnpublishVolume), 0, "a lost node is not called");
     assert_eq!(agent.backend.attachments().len(), 0);
-    assert_eq!(
-        agent.backend.targets().len(),
-        1,
-        "what was mounted there stays"
-    );
+    assert_eq!(agent.backend.targets().len(), 1, "what was mounted there stays");
     let denied = claims.claim(&there, LONG).await.unwrap_err();
-    assert!(
-        denied.message().contains("is lost or not swept yet"),
-        "{denied:?}"
-    );
-    assert!(
-        is_published(&claim(&agent, "a2").await.unwrap()),
-        "another node gets the volume"
-    );
+    assert!(denied.message().contains("is lost or not swept yet"), "{denied:?}");
+    assert!(is_published(&claim(&agent, "a2").await.unwrap()), "another node gets the volume");
     release(&agent, "a2").await.unwrap();
     claims.unfence(&node).await.unwrap();
     let topics = |_: &State| vec![Topic::all(Table::Nodes)];
@@ -509,11 +409,7 @@ async fn an_expansion_is_completed_on_the_nodes() {
         let expanded = agent.cell.wait_until(topics, |state| !is_pending(state));
         let expanded = tokio::time::timeout(LONG, expanded).await;
         assert!(expanded.is_ok(), "used {is_used}: {:#?}", agent.state());
-        assert_eq!(
-            agent.backend.count(Rpc::NodeExpandVolume),
-            1,
-            "used {is_used}"
-        );
+        assert_eq!(agent.backend.count(Rpc::NodeExpandVolume), 1, "used {is_used}");
         release(&agent, "a1").await.unwrap();
         assert_nothing_is_left(&agent, "");
     }
@@ -522,12 +418,8 @@ async fn an_expansion_is_completed_on_the_nodes() {
 /// Every fault that CSI allows a plugin in a step.
 fn faults(rpc: Rpc) -> Vec<Fault> {
     let verdict = |code: &StatusCode| verdict_of(rpc, *code);
-    let failures = StatusCode::ALL
-        .into_iter()
-        .filter(|code| *code != StatusCode::Ok);
-    let refusals = failures
-        .clone()
-        .filter(|code| verdict(code) != Verdict::AlreadyDone);
+    let failures = StatusCode::ALL.into_iter().filter(|code| *code != StatusCode::Ok);
+    let refusals = failures.clone().filter(|code| verdict(code) != Verdict::AlreadyDone);
     let denials = failures.filter(|code| verdict(code).may_have_taken_effect());
     let others = [
         Fault::Hang,
@@ -538,11 +430,7 @@ fn faults(rpc: Rpc) -> Vec<Fault> {
         Fault::Crash,
         Fault::CrashAfterEffect,
     ];
-    refusals
-        .map(Fault::Fail)
-        .chain(denials.map(Fault::FailAfterEffect))
-        .chain(others)
-        .collect()
+    refusals.map(Fault::Fail).chain(denials.map(Fault::FailAfterEffect)).chain(others).collect()
 }
 
 /// B27, B30, B53, B54: one fault in one call. The claim is published, or fails for good and says
@@ -649,8 +537,5 @@ async fn publish_contexts_are_known_to_the_next_agent() {
     let next = RecordedSecrets::new(agent.cell.clone(), Arc::new(agent.sealer.clone()));
     let sent = next.sent(None).await;
     let sealed: Vec<&str> = sent.sealed().collect();
-    assert!(
-        sealed.iter().any(|value| value.contains(" on ")),
-        "{sealed:?}"
-    );
+    assert!(sealed.iter().any(|value| value.contains(" on ")), "{sealed:?}");
 }

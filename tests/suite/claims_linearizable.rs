@@ -52,17 +52,11 @@ const VOLUMES: [(&str, &[AccessMode]); 5] = [
 const EXTERNAL: [usize; VOLUMES.len()] = [0, 1, 2, 3, 0];
 
 fn capability(access_mode: AccessMode) -> Capability {
-    Capability {
-        access_mode,
-        attachment_mode: AttachmentMode::FileSystem,
-    }
+    Capability { access_mode, attachment_mode: AttachmentMode::FileSystem }
 }
 
 async fn agent_with_volumes() -> FakeAgent {
-    let steps = PluginSteps {
-        attach: true,
-        stage: true,
-    };
+    let steps = PluginSteps { attach: true, stage: true };
     let agent = agent_with(steps, AccessMode::SingleNodeWriter).await;
     agent.add_node().await;
     for (at, (id, modes)) in VOLUMES.into_iter().enumerate() {
@@ -103,13 +97,7 @@ impl Client {
             let called = self.time.fetch_add(1, Ordering::SeqCst);
             let is_done = self.answer(VOLUMES[at].0, alloc, &call).await;
             let answered = self.time.fetch_add(1, Ordering::SeqCst);
-            let operation = Operation {
-                call,
-                is_done,
-                called,
-                answered,
-                guess: answered,
-            };
+            let operation = Operation { call, is_done, called, answered, guess: answered };
             self.history.push((EXTERNAL[at], operation));
         }
         self.history
@@ -174,9 +162,7 @@ async fn record(seed: u64) -> Vec<Vec<Operation>> {
         time: time.clone(),
         history: vec![],
     };
-    let running: Vec<_> = (0..CLIENTS)
-        .map(|name| tokio::spawn(client(name).run()))
-        .collect();
+    let running: Vec<_> = (0..CLIENTS).map(|name| tokio::spawn(client(name).run())).collect();
     let mut histories = vec![vec![]; VOLUMES.len()];
     for client in running {
         for (volume, operation) in client.await.unwrap() {
@@ -208,10 +194,7 @@ async fn effects(agent: &FakeAgent) -> Effects {
             _ => continue,
         };
         let claim = format!("{} {}", key.alloc, key.alias);
-        effects
-            .entry(claim)
-            .or_default()
-            .push_back((is_grant, index));
+        effects.entry(claim).or_default().push_back((is_grant, index));
     }
     effects
 }
@@ -244,21 +227,15 @@ async fn release_all(agent: &FakeAgent) {
 
 /// Returns how many operations were done, and how many were not.
 fn check(seed: u64) -> [usize; 2] {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let mut counts = [0; 2];
     let recorded = runtime.block_on(async { timeout(LIMIT, record(seed)).await });
     let Ok(histories) = recorded else {
         panic!("seed {seed}: claims that exclude each other were granted, and one waits for ever");
     };
     for (history, (volume, _)) in histories.iter().zip(VOLUMES) {
-        assert!(
-            is_linearizable(history),
-            "seed {seed}, volume {volume}: {history:#?}"
-        );
+        assert!(is_linearizable(history), "seed {seed}, volume {volume}: {history:#?}");
         for operation in history {
             counts[usize::from(!operation.is_done)] += 1;
         }

@@ -78,10 +78,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 3,
         instances: Instances::Same,
         in_suite: &PLUGINS,
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n1", "x", true, "db"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n1", "x", true, "db")],
     },
     Layout {
         name: "a writer on node 1",
@@ -105,10 +102,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 1,
         instances: Instances::Differ,
         in_suite: &[NEITHER],
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n2", "x", false, "db"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n2", "x", false, "db")],
     },
     Layout {
         name: "writer, reader and another usage on node 1",
@@ -128,10 +122,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 2,
         instances: Instances::Same,
         in_suite: &[ATTACHES, NEITHER],
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n2", "x", false, "db"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n2", "x", false, "db")],
     },
     Layout {
         name: "a writer and a reader of two registrations on node 1",
@@ -139,10 +130,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 2,
         instances: Instances::Same,
         in_suite: &[NEITHER],
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n1", "x", true, "wb"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n1", "x", true, "wb")],
     },
     Layout {
         name: "a writer on node 1 or one of another registration on 2",
@@ -150,10 +138,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 1,
         instances: Instances::Same,
         in_suite: &[NEITHER],
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n2", "x", false, "wb"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n2", "x", false, "wb")],
     },
     Layout {
         name: "writer and reader on node 1, plugin that changes",
@@ -161,10 +146,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 1,
         instances: Instances::Change,
         in_suite: &[],
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n1", "x", true, "db"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n1", "x", true, "db")],
     },
     Layout {
         name: "two readers of a volume for readers on node 1",
@@ -180,10 +162,7 @@ const LAYOUTS: &[Layout] = &[
         at_once: 2,
         instances: Instances::Same,
         in_suite: &[NEITHER],
-        requests: &[
-            ("a1", "n1", "x", false, "db"),
-            ("a2", "n2", "y", false, "db"),
-        ],
+        requests: &[("a1", "n1", "x", false, "db"), ("a2", "n2", "y", false, "db")],
     },
     Layout {
         name: "two usages on node 1, one of them on 2",
@@ -223,30 +202,14 @@ const LAYOUTS: &[Layout] = &[
     },
 ];
 
-const ATTACHES: PluginSteps = PluginSteps {
-    attach: true,
-    stage: false,
-};
+const ATTACHES: PluginSteps = PluginSteps { attach: true, stage: false };
 
-const NEITHER: PluginSteps = PluginSteps {
-    attach: false,
-    stage: false,
-};
+const NEITHER: PluginSteps = PluginSteps { attach: false, stage: false };
 
-const STAGES: PluginSteps = PluginSteps {
-    attach: false,
-    stage: true,
-};
+const STAGES: PluginSteps = PluginSteps { attach: false, stage: true };
 
-const PLUGINS: [PluginSteps; 4] = [
-    NEITHER,
-    ATTACHES,
-    STAGES,
-    PluginSteps {
-        attach: true,
-        stage: true,
-    },
-];
+const PLUGINS: [PluginSteps; 4] =
+    [NEITHER, ATTACHES, STAGES, PluginSteps { attach: true, stage: true }];
 
 impl Layout {
     /// The plugins with which it is explored. One that changes becomes each of them.
@@ -300,11 +263,7 @@ struct Next<'a> {
 impl<'a> Next<'a> {
     /// Everything that can happen next.
     fn new(from: &'a World, requests: &Requests, rules: &Rules, is_named: bool) -> Self {
-        let mut next = Self {
-            from,
-            found: vec![],
-            names: is_named.then(Vec::new),
-        };
+        let mut next = Self { from, found: vec![], names: is_named.then(Vec::new) };
         successors(&mut next, requests, rules);
         next
     }
@@ -369,10 +328,7 @@ fn successors(next: &mut Next<'_>, requests: &Requests, rules: &Rules) {
 fn claims_and_stops(next: &mut Next<'_>, request: &ClaimRequest, rules: &Rules) {
     let key = &request.key;
     let alloc = &key.alloc;
-    let requested = || ClaimEvent::ReleaseRequested {
-        key: key.clone(),
-        reason: String::new(),
-    };
+    let requested = || ClaimEvent::ReleaseRequested { key: key.clone(), reason: String::new() };
     if next.from.running.contains(key) {
         next.on(
             || format!("{alloc} stops"),
@@ -457,20 +413,8 @@ fn registration_goes(next: &mut Next<'_>, registration: &NamespacedId, rules: &R
 fn plugin_changes(next: &mut Next<'_>) {
     let now = next.from.steps();
     for (what, plugin) in [
-        (
-            "attach",
-            PluginSteps {
-                attach: !now.attach,
-                ..now
-            },
-        ),
-        (
-            "stage",
-            PluginSteps {
-                stage: !now.stage,
-                ..now
-            },
-        ),
+        ("attach", PluginSteps { attach: !now.attach, ..now }),
+        ("stage", PluginSteps { stage: !now.stage, ..now }),
     ] {
         // It changes only with its process, and the calls of that one end with it.
         next.on(
@@ -582,11 +526,7 @@ fn call_goes_on(next: &mut Next<'_>, position: usize, rules: &Rules) {
         );
         return;
     }
-    let late = if call.phase == Phase::Awaited {
-        ""
-    } else {
-        "late "
-    };
+    let late = if call.phase == Phase::Awaited { "" } else { "late " };
     if !call.is_effective {
         next.on(
             || format!("{late}{step:?} takes effect"),
@@ -745,11 +685,7 @@ fn fingerprint(world: &World) -> u128 {
     for (key, claim) in &record.claims {
         (&key.alloc, claim.intent, claim.published).hash(&mut hasher);
         claim.external_node.is_some().hash(&mut hasher);
-        claim
-            .call
-            .as_ref()
-            .map(|c| (c.index, c.is_setup))
-            .hash(&mut hasher);
+        claim.call.as_ref().map(|c| (c.index, c.is_setup)).hash(&mut hasher);
     }
     for (node, staging) in &record.stagings {
         (node, &staging.usage.fs_type, staging.state).hash(&mut hasher);
@@ -760,9 +696,7 @@ fn fingerprint(world: &World) -> u128 {
         (node, attachment.state).hash(&mut hasher);
         (attachment.call.index, attachment.call.is_setup).hash(&mut hasher);
         let made_for = attachment.made_for.as_ref();
-        made_for
-            .map(|made_for| (&made_for.usage.fs_type, made_for.read_only))
-            .hash(&mut hasher);
+        made_for.map(|made_for| (&made_for.usage.fs_type, made_for.read_only)).hash(&mut hasher);
     }
     for gone in &record.tombstones {
         gone.volume.hash(&mut hasher);
@@ -888,12 +822,7 @@ impl Trail<'_> {
 fn explore(start: World, requests: &Requests, rules: &Rules) -> Result<Explored, String> {
     let mode = start.mode;
     let mut seen = Found::from_iter([(fingerprint(&start), ())]);
-    let mut trail = Trail {
-        start: start.clone(),
-        steps: vec![(0, 0)],
-        requests,
-        rules,
-    };
+    let mut trail = Trail { start: start.clone(), steps: vec![(0, 0)], requests, rules };
     let mut queue = VecDeque::from([(start, 0_usize)]);
     let mut explored = Explored::default();
     let mut ways = Found::default();
@@ -919,9 +848,7 @@ fn explore(start: World, requests: &Requests, rules: &Rules) -> Result<Explored,
     explored.states = seen.len();
     let expected = compatible_pairs(requests, mode);
     if together != expected {
-        return Err(format!(
-            "ever published together are {together:?}, should be {expected:?}"
-        ));
+        return Err(format!("ever published together are {together:?}, should be {expected:?}"));
     }
     Ok(explored)
 }
@@ -1032,38 +959,22 @@ const FOUND_IN: &[(&str, &[Mutation])] = &[
             Mutation::ObeyOldStage,
         ],
     ),
-    (
-        "writers on node 1 and 2, where one instance stages",
-        &[Mutation::NewestDecides],
-    ),
+    ("writers on node 1 and 2, where one instance stages", &[Mutation::NewestDecides]),
     (
         "writer, reader and another usage on node 1",
         &[Mutation::IgnoreClaims, Mutation::IgnoreReleasing],
     ),
-    (
-        "a writer on node 1 or one on 2",
-        &[Mutation::IgnoreElsewhere, Mutation::UnfenceFirst],
-    ),
+    ("a writer on node 1 or one on 2", &[Mutation::IgnoreElsewhere, Mutation::UnfenceFirst]),
     (
         "a writer and a reader of two registrations on node 1",
-        &[
-            Mutation::OrphanAll,
-            Mutation::OrphanRunning,
-            Mutation::IgnoreOrphaned,
-        ],
+        &[Mutation::OrphanAll, Mutation::OrphanRunning, Mutation::IgnoreOrphaned],
     ),
-    (
-        "a writer on node 1, another usage on 2",
-        &[Mutation::UsagePerVolume],
-    ),
+    ("a writer on node 1, another usage on 2", &[Mutation::UsagePerVolume]),
 ];
 
 /// Breakages that need a request that is held up while the plugin changes.
-const FOUND_WITH_TWO_CALLS: [Mutation; 3] = [
-    Mutation::ObeyOldAttach,
-    Mutation::ObeyUnattached,
-    Mutation::ObeyOldStage,
-];
+const FOUND_WITH_TWO_CALLS: [Mutation; 3] =
+    [Mutation::ObeyOldAttach, Mutation::ObeyUnattached, Mutation::ObeyOldStage];
 
 fn small_layout_of(broken: Mutation) -> &'static Layout {
     let mut named = FOUND_IN.iter();
@@ -1077,10 +988,7 @@ fn small_layout_of(broken: Mutation) -> &'static Layout {
 #[test]
 fn breakages_are_found_in_the_small_layouts() {
     for (broken, what) in MUTATIONS {
-        let rules = Rules {
-            broken: *broken,
-            ..THE_RULES
-        };
+        let rules = Rules { broken: *broken, ..THE_RULES };
         let layout = small_layout_of(*broken);
         let mut plugins = layout.in_suite.iter();
         let most = match FOUND_WITH_TWO_CALLS.contains(broken) {
@@ -1088,11 +996,7 @@ fn breakages_are_found_in_the_small_layouts() {
             false => calls_in_suite(layout),
         };
         let found = plugins.find_map(|plugin| explore_layout(rules, layout, *plugin, most).err());
-        assert!(
-            found.is_some(),
-            "{broken:?} ({what}) is not found in {}",
-            layout.name
-        );
+        assert!(found.is_some(), "{broken:?} ({what}) is not found in {}", layout.name);
     }
 }
 
@@ -1120,10 +1024,7 @@ fn nothing_breaks_in_any_state() {
 fn every_breakage_is_found() {
     let missed = Mutex::new(vec![]);
     on_all_processors(MUTATIONS, |(broken, what)| {
-        let rules = Rules {
-            broken: *broken,
-            ..THE_RULES
-        };
+        let rules = Rules { broken: *broken, ..THE_RULES };
         // The small layout is enough, and few calls at once are quick; a breakage that it misses is looked for in all.
         let small = small_layout_of(*broken);
         let layouts = [std::slice::from_ref(small), LAYOUTS].into_iter();
@@ -1143,74 +1044,28 @@ fn every_breakage_is_found() {
 #[test]
 #[ignore = "takes minutes: cargo test --release --test suite claims_model -- --ignored"]
 fn other_policies_are_as_safe_as_expected() {
-    let free = Rules {
-        busy: Busy::Unchecked,
-        loses_nodes: false,
-        delays: false,
-        ..THE_RULES
-    };
-    let patient = Rules {
-        is_patient: true,
-        restarts: false,
-        ..free
-    };
-    let restarted = Rules {
-        restarts: true,
-        ..patient
-    };
-    let aborting = Rules {
-        busy: Busy::Plugin,
-        ..free
-    };
+    let free = Rules { busy: Busy::Unchecked, loses_nodes: false, delays: false, ..THE_RULES };
+    let patient = Rules { is_patient: true, restarts: false, ..free };
+    let restarted = Rules { restarts: true, ..patient };
+    let aborting = Rules { busy: Busy::Plugin, ..free };
     for (policy, is_safe, rules) in [
         ("retry and undo at any time", false, free),
         ("the server waits for the end of a call", true, patient),
-        (
-            "the same, and nodes are lost",
-            false,
-            Rules {
-                loses_nodes: true,
-                ..patient
-            },
-        ),
+        ("the same, and nodes are lost", false, Rules { loses_nodes: true, ..patient }),
         ("the same, and the server restarts", false, restarted),
         (
             "a restart, and a plugin that answers ABORTED",
             true,
-            Rules {
-                busy: Busy::Plugin,
-                ..restarted
-            },
+            Rules { busy: Busy::Plugin, ..restarted },
         ),
-        (
-            "any time, and a plugin that answers ABORTED",
-            true,
-            aborting,
-        ),
+        ("any time, and a plugin that answers ABORTED", true, aborting),
         (
             "ABORTED, and several controller instances",
             false,
-            Rules {
-                busy: Busy::OneInstance,
-                ..free
-            },
+            Rules { busy: Busy::OneInstance, ..free },
         ),
-        (
-            "ABORTED, and requests are held up",
-            false,
-            Rules {
-                delays: true,
-                ..aborting
-            },
-        ),
-        (
-            "ABORTED, and nodes are lost",
-            false,
-            Rules {
-                loses_nodes: true,
-                ..aborting
-            },
-        ),
+        ("ABORTED, and requests are held up", false, Rules { delays: true, ..aborting }),
+        ("ABORTED, and nodes are lost", false, Rules { loses_nodes: true, ..aborting }),
     ] {
         let found = run(rules, LAYOUTS, 3);
         report(&format!("{policy}: {found:?}"));

@@ -48,10 +48,7 @@ async fn a_release_that_cannot_be_journalled_pauses() {
         for refuses_after in 0..12 {
             let context = format!("{steps:?}, refused after {refuses_after} writes");
             let agent = agent_with(steps, MODE).await;
-            assert!(
-                is_published(&claim(&agent, "a1").await.unwrap()),
-                "{context}"
-            );
+            assert!(is_published(&claim(&agent, "a1").await.unwrap()), "{context}");
             let alloc = AllocId::new("a1");
             agent.record_event(EventKind::AllocEnded { alloc }).await;
             let before = agent.journal.append_sizes().len();
@@ -64,10 +61,7 @@ async fn a_release_that_cannot_be_journalled_pauses() {
             let calls = agent.backend.calls().len();
             ten_minutes().await;
             let attempts = MANY - agent.journal.faults_left();
-            assert!(
-                attempts <= 2 * IN_TEN_MINUTES,
-                "{context}: {attempts} appends"
-            );
+            assert!(attempts <= 2 * IN_TEN_MINUTES, "{context}: {attempts} appends");
             let calls = agent.backend.calls().len() - calls;
             assert!(calls <= 2 * IN_TEN_MINUTES, "{context}: {calls} calls");
             agent.journal.accept();
@@ -81,35 +75,22 @@ async fn a_release_that_cannot_be_journalled_pauses() {
 #[tokio::test(start_paused = true)]
 async fn a_publication_that_cannot_be_journalled_pauses() {
     for steps in PLUGINS {
-        for rpc in [
-            Rpc::ControllerPublishVolume,
-            Rpc::NodeStageVolume,
-            Rpc::NodePublishVolume,
-        ] {
+        for rpc in [Rpc::ControllerPublishVolume, Rpc::NodeStageVolume, Rpc::NodePublishVolume] {
             let context = format!("{steps:?}, refused during {rpc}");
             let agent = agent_with(steps, MODE).await;
             agent.backend.inject_faults(rpc, [Fault::Hang]);
             let claims = &agent.services.claims;
-            claims
-                .claim(&mount("a1"), Duration::from_secs(1))
-                .await
-                .unwrap();
+            claims.claim(&mount("a1"), Duration::from_secs(1)).await.unwrap();
             refuse_appends(&agent);
             agent.backend.release();
             let calls = agent.backend.calls().len();
             ten_minutes().await;
             let attempts = MANY - agent.journal.faults_left();
-            assert!(
-                attempts <= 2 * IN_TEN_MINUTES,
-                "{context}: {attempts} appends"
-            );
+            assert!(attempts <= 2 * IN_TEN_MINUTES, "{context}: {attempts} appends");
             let calls = agent.backend.calls().len() - calls;
             assert!(calls <= 2 * IN_TEN_MINUTES, "{context}: {calls} calls");
             agent.journal.accept();
-            assert!(
-                is_published(&claim(&agent, "a1").await.unwrap()),
-                "{context}"
-            );
+            assert!(is_published(&claim(&agent, "a1").await.unwrap()), "{context}");
             release(&agent, "a1").await.unwrap();
             assert_nothing_is_left(&agent, &context);
         }
@@ -123,16 +104,12 @@ async fn a_requester_hears_of_a_failure_after_its_commit() {
     for refuses in [false, true] {
         let agent = agent_with(PLUGINS[3], MODE).await;
         let permanent = std::iter::repeat_n(Fault::Fail(StatusCode::InvalidArgument), MANY);
-        agent
-            .backend
-            .inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
+        agent.backend.inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
         let claims = agent.services.claims.clone();
         let calls = agent.backend.calls().len() as u64;
         claims.claim(&mount("a1"), Duration::ZERO).await.unwrap();
         agent.backend.wait_for_calls(calls + 1).await;
-        agent
-            .backend
-            .inject_faults(Rpc::NodePublishVolume, permanent);
+        agent.backend.inject_faults(Rpc::NodePublishVolume, permanent);
         agent.backend.crash();
         agent.backend.restart();
         if refuses {
@@ -192,10 +169,7 @@ async fn a_requester_does_not_hear_of_a_failure_that_was_not_committed() {
         agent.backend.restart();
         refuse_appends(&agent);
         ten_minutes().await;
-        assert!(
-            agent.backend.count(publish) > 2,
-            "it was refused, and tried again"
-        );
+        assert!(agent.backend.count(publish) > 2, "it was refused, and tried again");
         agent.journal.accept();
     };
     let request = mount("a1");
@@ -210,16 +184,9 @@ async fn a_requester_does_not_hear_of_a_failure_that_was_not_committed() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_gains_attach_gets_the_id_of_the_node_at_the_step() {
     for stage in [true, false] {
-        let before = PluginSteps {
-            attach: false,
-            stage,
-        };
+        let before = PluginSteps { attach: false, stage };
         let agent = agent_with(before, MODE).await;
-        let rpc = if stage {
-            Rpc::NodeStageVolume
-        } else {
-            Rpc::NodePublishVolume
-        };
+        let rpc = if stage { Rpc::NodeStageVolume } else { Rpc::NodePublishVolume };
         let failing = std::iter::repeat_n(Fault::Fail(StatusCode::Unavailable), 3);
         agent.backend.inject_faults(rpc, failing);
         let claims = &agent.services.claims;
@@ -294,25 +261,17 @@ async fn a_held_claim_rests_while_another_one_waits() {
     assert!(is_published(&claim(&agent, "a1").await.unwrap()));
     let failing = std::iter::repeat_n(Fault::Fail(StatusCode::Unavailable), MANY);
     agent.backend.inject_faults(Rpc::NodePublishVolume, failing);
-    let request = MountRequest {
-        read_only: true,
-        ..mount("a2")
-    };
+    let request = MountRequest { read_only: true, ..mount("a2") };
     let claims = &agent.services.claims;
     claims.claim(&request, Duration::ZERO).await.unwrap();
-    let (appends, calls) = (
-        agent.journal.append_sizes().len(),
-        agent.backend.calls().len(),
-    );
+    let (appends, calls) = (agent.journal.append_sizes().len(), agent.backend.calls().len());
     ten_minutes().await;
     assert!(agent.backend.calls().len() - calls <= IN_TEN_MINUTES);
     assert!(agent.journal.append_sizes().len() - appends <= IN_TEN_MINUTES);
     agent.backend.clear_faults();
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     let is_settled = |state: &State| {
-        let mut claims = state
-            .all_claims()
-            .flat_map(|record| record.claims.claims.values());
+        let mut claims = state.all_claims().flat_map(|record| record.claims.claims.values());
         claims.all(|claim| claim.published == Known::Yes)
     };
     let settled = agent.cell.wait_until(topics, is_settled);

@@ -27,10 +27,7 @@ fn plugin(steps: PluginSteps, publish_readonly: bool) -> PluginSettings {
 }
 
 fn reader(alloc: &str) -> MountRequest {
-    MountRequest {
-        read_only: true,
-        ..mount(alloc)
-    }
+    MountRequest { read_only: true, ..mount(alloc) }
 }
 
 /// How many targets write, and how many only read.
@@ -51,10 +48,7 @@ fn assert_attached(agent: &FakeAgent, steps: PluginSteps, read_only: bool, conte
 /// A later writer writes, also after a reader came first, and whether or not it is still there.
 #[tokio::test(start_paused = true)]
 async fn who_came_first_decides_nothing_about_a_writer() {
-    let modes = [
-        AccessMode::MultiNodeSingleWriter,
-        AccessMode::MultiNodeMultiWriter,
-    ];
+    let modes = [AccessMode::MultiNodeSingleWriter, AccessMode::MultiNodeMultiWriter];
     for steps in PLUGINS {
         for publish_readonly in [true, false] {
             for mode in modes {
@@ -75,11 +69,7 @@ async fn who_came_first_decides_nothing_about_a_writer() {
                         }
                         assert_attached(&agent, steps, false, &context);
                         assert_eq!(targets(&agent), (1, 1), "{context}");
-                        let (gone, left) = if first_goes {
-                            ("a1", "a2")
-                        } else {
-                            ("a2", "a1")
-                        };
+                        let (gone, left) = if first_goes { ("a1", "a2") } else { ("a2", "a1") };
                         release(&agent, gone).await.unwrap();
                         let is_writer_left = first_writes != first_goes;
                         let expected = (usize::from(is_writer_left), usize::from(!is_writer_left));
@@ -98,16 +88,11 @@ async fn who_came_first_decides_nothing_about_a_writer() {
 async fn a_mode_of_readers_is_attached_read_only() {
     for steps in PLUGINS {
         for publish_readonly in [true, false] {
-            for mode in [
-                AccessMode::SingleNodeReaderOnly,
-                AccessMode::MultiNodeReaderOnly,
-            ] {
+            for mode in [AccessMode::SingleNodeReaderOnly, AccessMode::MultiNodeReaderOnly] {
                 let context = format!("{steps:?}, {publish_readonly}, {mode}");
                 let agent = agent_on(plugin(steps, publish_readonly), mode).await;
                 let claims = &agent.services.claims;
-                assert!(is_published(
-                    &claims.claim(&reader("a1"), LONG).await.unwrap()
-                ));
+                assert!(is_published(&claims.claim(&reader("a1"), LONG).await.unwrap()));
                 assert_attached(&agent, steps, publish_readonly, &context);
                 assert_eq!(targets(&agent), (0, 1), "{context}");
                 let writer = claims.claim(&mount("a2"), Duration::ZERO).await;
@@ -122,11 +107,7 @@ async fn a_mode_of_readers_is_attached_read_only() {
 /// A call whose reply was lost is repeated with the same arguments: the plugin refuses any other.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_call_is_the_first_one_again() {
-    let rpcs = [
-        Rpc::ControllerPublishVolume,
-        Rpc::NodeStageVolume,
-        Rpc::NodePublishVolume,
-    ];
+    let rpcs = [Rpc::ControllerPublishVolume, Rpc::NodeStageVolume, Rpc::NodePublishVolume];
     for publish_readonly in [true, false] {
         for first_writes in [true, false] {
             for rpc in rpcs {

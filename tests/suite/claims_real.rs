@@ -23,10 +23,7 @@ impl Writer {
     fn named_by(variable: &str) -> Self {
         let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");
         let token = std::env::var("NOMAD_TOKEN").ok().map(RedactedString::new);
-        let settings = ClientSettings {
-            token,
-            ..ClientSettings::new(address.clone())
-        };
+        let settings = ClientSettings { token, ..ClientSettings::new(address.clone()) };
         let named = std::env::var(variable).expect("the variable names JOB:VOLUME");
         let (job, volume) = named.split_once(':').expect("it is JOB:VOLUME");
         Self {
@@ -106,8 +103,6 @@ async fn real_a_lost_writer_keeps_its_claim() {
     let writer = Writer::named_by("NOMAD_CSI_TEST_LOST_WRITER");
     let lost = writer.allocation("stop", "lost").await;
     writer.keeps_its_claim(&lost).await;
-    let (_, output) = writer
-        .run(&["volume", "doctor", writer.volume.id.as_str()])
-        .await;
+    let (_, output) = writer.run(&["volume", "doctor", writer.volume.id.as_str()]).await;
     assert!(output.contains("may still write"), "{output}");
 }

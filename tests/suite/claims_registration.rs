@@ -23,25 +23,18 @@ fn token(value: &str) -> Secrets {
 
 /// A registration of the volume with other secrets.
 fn with_secrets(value: &str) -> VolumeRequest {
-    VolumeRequest {
-        secrets: Some(token(value)),
-        ..request(MODE)
-    }
+    VolumeRequest { secrets: Some(token(value)), ..request(MODE) }
 }
 
 fn shown(agent: &FakeAgent) -> Volume {
-    volume(&agent.state(), &FakeAgent::key("db"))
-        .unwrap()
-        .volume()
+    volume(&agent.state(), &FakeAgent::key("db")).unwrap().volume()
 }
 
 /// B10, W08: a claim that is granted while the plugin validates a registration stays.
 #[tokio::test(start_paused = true)]
 async fn a_claim_during_a_registration_is_kept() {
     let agent = agent_with(PLUGINS[0], MODE).await;
-    agent
-        .backend
-        .inject_faults(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
+    agent.backend.inject_faults(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
     let arrived = agent.backend.calls().len() as u64 + 1;
     let granted = async {
         agent.backend.wait_for_calls(arrived).await;
@@ -87,9 +80,7 @@ async fn every_call_of_a_claim_carries_the_registered_secrets() {
     let agent = agent_on(settings(PLUGINS[0]), MODE).await;
     for value in ["first", "second"] {
         let secrets = token(value);
-        agent
-            .backend
-            .update_settings(|plugin| plugin.secrets = secrets);
+        agent.backend.update_settings(|plugin| plugin.secrets = secrets);
         let registered = agent.volumes.register(vec![with_secrets(value).into()]);
         registered.await.unwrap();
         claim(&agent, "a1").await.unwrap();
@@ -172,10 +163,7 @@ async fn a_node_never_gets_more_volumes_than_its_plugin_allows() {
     let wait = Duration::from_secs(60);
     let here = mount("a1");
     let (first, second) = tokio::join!(claims.claim(&here, wait), claims.claim(&there, wait));
-    let refused: Vec<_> = [first, second]
-        .into_iter()
-        .filter_map(Result::err)
-        .collect();
+    let refused: Vec<_> = [first, second].into_iter().filter_map(Result::err).collect();
     assert_eq!(refused.len(), 1, "{refused:?}");
     let expected = "has reached the plugin's limit of 1 volumes";
     assert!(refused[0].text().contains(expected), "{refused:?}");

@@ -36,11 +36,7 @@ async fn wait_until(agent: &FakeAgent, is_so: impl Fn(&State) -> bool) {
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     let waiting = agent.cell.wait_until(topics, is_so);
     let waited = timeout(LONG, waiting).await;
-    assert!(
-        waited.is_ok(),
-        "{:#?}",
-        agent.state().all_claims().collect::<Vec<_>>()
-    );
+    assert!(waited.is_ok(), "{:#?}", agent.state().all_claims().collect::<Vec<_>>());
 }
 
 fn is_in_release(state: &State) -> bool {
@@ -64,9 +60,7 @@ async fn a_release_resumes_after_its_last_recorded_step() {
     let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
     claim(&agent, "a1").await.unwrap();
     let detach = Rpc::ControllerUnpublishVolume;
-    agent
-        .backend
-        .inject_faults(detach, [Fault::CrashAfterEffect]);
+    agent.backend.inject_faults(detach, [Fault::CrashAfterEffect]);
     let (key, alloc) = (FakeAgent::key("db"), AllocId::new("a1"));
     let claims = agent.services.claims.clone();
     let released = claims.release(&key, &alloc, None, Duration::ZERO);
@@ -78,9 +72,7 @@ async fn a_release_resumes_after_its_last_recorded_step() {
     wait_until(&agent, is_detaching).await;
     agent.backend.wait_until_idle().await;
     let agent = restart(agent).await;
-    agent
-        .backend
-        .inject_faults(detach, [Fault::Fail(StatusCode::NotFound)]);
+    agent.backend.inject_faults(detach, [Fault::Fail(StatusCode::NotFound)]);
     wait_until_released(&agent).await;
     let calls = [Rpc::NodeUnpublishVolume, Rpc::NodeUnstageVolume, detach];
     let calls = calls.map(|rpc| agent.backend.count(rpc));
@@ -96,19 +88,14 @@ async fn a_claim_is_detached_by_its_own_node_id_after_the_node_is_gone() {
     let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
     agent.add_node().await;
     let node = NodeId::new(FakeAgent::SECOND_NODE);
-    let there = MountRequest {
-        node: Some(node.clone()),
-        ..mount("a1")
-    };
+    let there = MountRequest { node: Some(node.clone()), ..mount("a1") };
     let claims = &agent.services.claims;
     assert!(is_published(&claims.claim(&there, LONG).await.unwrap()));
     let newest = agent.state();
     let plugin = PluginId::new(FakeAgent::PLUGIN);
     let instance = newest.node_instance(&plugin, &node).unwrap();
     let alloc = instance.alloc_id.clone();
-    record(&agent, EventKind::PluginAllocGone { plugin, alloc })
-        .await
-        .unwrap();
+    record(&agent, EventKind::PluginAllocGone { plugin, alloc }).await.unwrap();
     assert_eq!(release(&agent, "a1").await.unwrap(), 1);
     assert_eq!(agent.backend.count(Rpc::ControllerUnpublishVolume), 0);
     agent.backend.lose_node(FakeAgent::second_external_node());
@@ -235,19 +222,14 @@ async fn a_rebooted_node_gets_the_recorded_publish_context() {
     let agent = restart(agent).await;
     agent.backend.reboot(&ExternalNodeId::new("fake-node"));
     let (node, boot_id) = (NodeId::new(FakeAgent::NODE), "second boot".to_owned());
-    record(&agent, EventKind::NodeBooted { node, boot_id })
-        .await
-        .unwrap();
+    record(&agent, EventKind::NodeBooted { node, boot_id }).await.unwrap();
     let is_published = |state: &State| {
         let claims = state.all_claims().flat_map(|r| r.claims.claims.values());
         claims.into_iter().all(|claim| {
             claim.published == Known::Yes && claim.progress() == ClaimProgress::Published
         })
     };
-    assert!(
-        !is_published(&agent.state()),
-        "the reboot makes it doubtful"
-    );
+    assert!(!is_published(&agent.state()), "the reboot makes it doubtful");
     wait_until(&agent, is_published).await;
     assert_eq!(agent.backend.count(Rpc::NodeStageVolume), 2);
     assert_eq!(agent.backend.count(Rpc::ControllerPublishVolume), 1);
@@ -266,14 +248,9 @@ async fn a_release_finds_its_volume_whatever_its_id_contains() {
         desired.id = VolumeId::new(id);
         desired.external_id = Some(ExternalId::new(id));
         let external = ExternalId::new(id);
-        agent
-            .backend
-            .add_volume(external.clone(), Default::default());
+        agent.backend.add_volume(external.clone(), Default::default());
         agent.volumes.register(vec![desired.into()]).await.unwrap();
-        let mount = MountRequest {
-            volume: FakeAgent::key(id),
-            ..mount("a1")
-        };
+        let mount = MountRequest { volume: FakeAgent::key(id), ..mount("a1") };
         let claims = &agent.services.claims;
         assert!(is_published(&claims.claim(&mount, LONG).await.unwrap()));
         agent.observe(false).await;

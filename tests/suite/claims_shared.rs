@@ -65,10 +65,7 @@ async fn assert_no_second_writer(agent: &FakeAgent, volume: &str, context: &str)
         let second = mount_of(volume, "a9", node, false);
         let denied = agent.services.claims.claim(&second, Duration::ZERO).await;
         let denied = denied.unwrap_err().text();
-        assert!(
-            denied.contains("volume max claims reached"),
-            "{context}: {denied}"
-        );
+        assert!(denied.contains("volume max claims reached"), "{context}: {denied}");
     }
 }
 
@@ -88,10 +85,7 @@ async fn a_forced_deregistration_takes_nothing_from_another_registration() {
     }
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one story, in the order of its events"
-)]
+#[expect(clippy::too_many_lines, reason = "one story, in the order of its events")]
 async fn forced_deregistration(
     steps: nomad_csi_claims::claim::PluginSteps,
     (gone, stays): (&str, &str),
@@ -105,45 +99,20 @@ async fn forced_deregistration(
     register_again(&agent, "wb", mode).await;
     let claims = agent.services.claims.clone();
     let writer = mount_of(stays, "a1", FakeAgent::NODE, false);
-    assert!(
-        is_published(&claims.claim(&writer, LONG).await.unwrap()),
-        "{context}"
-    );
+    assert!(is_published(&claims.claim(&writer, LONG).await.unwrap()), "{context}");
     let reader = mount_of(gone, "a2", node, true);
-    assert!(
-        is_published(&claims.claim(&reader, LONG).await.unwrap()),
-        "{context}"
-    );
+    assert!(is_published(&claims.claim(&reader, LONG).await.unwrap()), "{context}");
     let stuck = std::iter::repeat_n(Fault::Fail(StatusCode::Internal), MANY);
     agent.backend.inject_faults(Rpc::NodeUnpublishVolume, stuck);
-    assert_eq!(
-        release_of(&agent, gone, "a2", Duration::ZERO).await,
-        1,
-        "{context}"
-    );
-    agent
-        .volumes
-        .deregister(FakeAgent::key(gone), true)
-        .await
-        .unwrap();
-    assert_eq!(
-        violations(&agent.state()),
-        Vec::<String>::new(),
-        "{context}"
-    );
-    assert_eq!(
-        held_claims(&agent.state()),
-        [AllocId::new("a1")],
-        "{context}"
-    );
+    assert_eq!(release_of(&agent, gone, "a2", Duration::ZERO).await, 1, "{context}");
+    agent.volumes.deregister(FakeAgent::key(gone), true).await.unwrap();
+    assert_eq!(violations(&agent.state()), Vec::<String>::new(), "{context}");
+    assert_eq!(held_claims(&agent.state()), [AllocId::new("a1")], "{context}");
     // What is being undone counts, and what table 3.3 admits is admitted.
     assert_no_second_writer(&agent, stays, context).await;
     let claims = agent.services.claims.clone();
     let other = mount_of(stays, "a3", FakeAgent::NODE, true);
-    assert!(
-        is_published(&claims.claim(&other, LONG).await.unwrap()),
-        "{context}"
-    );
+    assert!(is_published(&claims.claim(&other, LONG).await.unwrap()), "{context}");
     if restarts {
         agent.backend.crash();
         agent = agent.restart(VolumeLimits::default()).await.unwrap();
@@ -165,37 +134,15 @@ async fn forced_deregistration(
     assert_no_second_writer(&agent, stays, context).await;
     let backend = &agent.backend;
     let writes = |target: &nomad_csi_testing::FakeTarget| !target.read_only;
-    assert_eq!(
-        backend
-            .targets()
-            .values()
-            .filter(|target| writes(target))
-            .count(),
-        1
-    );
-    assert_eq!(
-        backend.targets().len(),
-        2,
-        "{context}: the writer and the reader stay mounted"
-    );
-    assert_eq!(
-        backend.stagings().len(),
-        usize::from(steps.stage),
-        "{context}"
-    );
-    assert_eq!(
-        backend.attachments().len(),
-        usize::from(steps.attach),
-        "{context}"
-    );
+    assert_eq!(backend.targets().values().filter(|target| writes(target)).count(), 1);
+    assert_eq!(backend.targets().len(), 2, "{context}: the writer and the reader stay mounted");
+    assert_eq!(backend.stagings().len(), usize::from(steps.stage), "{context}");
+    assert_eq!(backend.attachments().len(), usize::from(steps.attach), "{context}");
     let state = agent.state();
     let record = state.all_claims().next().unwrap();
     assert!(record.claims.tombstones.is_empty(), "{context}");
     let held = record.claims.claims.values();
-    assert!(
-        held.into_iter().all(|claim| claim.published == Known::Yes),
-        "{context}"
-    );
+    assert!(held.into_iter().all(|claim| claim.published == Known::Yes), "{context}");
     for alloc in ["a1", "a3"] {
         assert_eq!(release_of(&agent, stays, alloc, LONG).await, 0, "{context}");
     }
@@ -216,17 +163,10 @@ async fn a_volume_is_not_deleted_under_the_claims_of_a_registration_that_is_gone
     let stuck = std::iter::repeat_n(Fault::Fail(StatusCode::Internal), MANY);
     agent.backend.inject_faults(Rpc::NodeUnpublishVolume, stuck);
     assert_eq!(release_of(&agent, "wb", "a2", Duration::ZERO).await, 1);
-    agent
-        .volumes
-        .deregister(FakeAgent::key("wb"), true)
-        .await
-        .unwrap();
+    agent.volumes.deregister(FakeAgent::key("wb"), true).await.unwrap();
     let key: NamespacedId = FakeAgent::key("db");
     let refused = agent.volumes.delete(key.clone(), Default::default()).await;
-    assert!(
-        matches!(refused, Err(ServerError::VolumeInUse { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(ServerError::VolumeInUse { .. })), "{refused:?}");
     assert_eq!(agent.backend.count(Rpc::DeleteVolume), 0);
     agent.backend.clear_faults();
     wait_until_released(&agent).await;

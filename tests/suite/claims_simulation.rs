@@ -107,19 +107,13 @@ fn secrets() -> Secrets {
 
 /// The request of registration `db`, or of another one of the same volume.
 fn request_of(mode: AccessMode) -> VolumeRequest {
-    VolumeRequest {
-        secrets: Some(secrets()),
-        ..request(mode)
-    }
+    VolumeRequest { secrets: Some(secrets()), ..request(mode) }
 }
 
 impl History {
     async fn start(seed: u64) -> Self {
         let mut random = Random(seed);
-        let steps = PluginSteps {
-            attach: random.below(2) == 0,
-            stage: random.below(2) == 0,
-        };
+        let steps = PluginSteps { attach: random.below(2) == 0, stage: random.below(2) == 0 };
         let mode = random.pick(&[
             AccessMode::SingleNodeWriter,
             AccessMode::MultiNodeSingleWriter,
@@ -264,9 +258,7 @@ impl History {
         if through("db") && through("wb") {
             self.happens("an allocation with claims of both registrations ends");
         }
-        self.agent
-            .record_event(EventKind::AllocEnded { alloc })
-            .await;
+        self.agent.record_event(EventKind::AllocEnded { alloc }).await;
         pass(wait).await;
     }
 
@@ -322,10 +314,7 @@ impl History {
         pass(Duration::from_secs(self.random.below(30))).await;
         let attempts = REFUSALS - journal.faults_left();
         journal.accept();
-        assert!(
-            attempts <= MOST_ATTEMPTS,
-            "{attempts} attempts on a full disk"
-        );
+        assert!(attempts <= MOST_ATTEMPTS, "{attempts} attempts on a full disk");
         if attempts > 0 {
             self.happens("the journal refuses");
         }
@@ -334,10 +323,8 @@ impl History {
     /// The plugin starts again, and attaches or stages now, or does not any more. The agent learns of it at once,
     /// or with a later observation of the instance on each node.
     async fn change_plugin(&mut self) {
-        let now = PluginSteps {
-            attach: self.random.below(2) == 0,
-            stage: self.random.below(2) == 0,
-        };
+        let now =
+            PluginSteps { attach: self.random.below(2) == 0, stage: self.random.below(2) == 0 };
         let before = self.restart_plugin_with(now);
         if !self.in_use.is_empty() {
             match (before.attach, now.attach) {
@@ -410,13 +397,8 @@ impl History {
             return;
         };
         let targets = backend.targets();
-        let mut own = targets
-            .keys()
-            .filter(|(at, _, path)| *at == external && is_of(path, &key));
-        if own
-            .next()
-            .is_some_and(|(_, _, path)| backend.unmount(&external, path))
-        {
+        let mut own = targets.keys().filter(|(at, _, path)| *at == external && is_of(path, &key));
+        if own.next().is_some_and(|(_, _, path)| backend.unmount(&external, path)) {
             self.in_use.remove(&key);
             self.happens("a target vanishes");
             self.report_lost(volume, node, [key].into()).await;
@@ -430,10 +412,7 @@ impl History {
             targets,
             reason: "nothing is mounted there".to_owned(),
         };
-        let kind = EventKind::Claim {
-            volume: volume.clone(),
-            event: Box::new(event),
-        };
+        let kind = EventKind::Claim { volume: volume.clone(), event: Box::new(event) };
         self.agent.record_event(kind).await;
         pass(Duration::from_secs(1)).await;
     }
@@ -456,8 +435,7 @@ impl History {
 
     /// Returns what an allocation uses stays as it was until it is released, whatever the record says.
     fn check_use(&mut self, state: &State, context: &str) {
-        self.in_use
-            .retain(|_, used| state.node_loss(&used.node).is_none());
+        self.in_use.retain(|_, used| state.node_loss(&used.node).is_none());
         let backend = self.agent.backend.clone();
         let (targets, stagings, attachments) =
             (backend.targets(), backend.stagings(), backend.attachments());
@@ -490,10 +468,7 @@ impl History {
             assert_eq!(target.read_only, only_reads, "{context}: access of {key:?}");
             let mut stagings = stagings.keys();
             let is_staged = stagings.any(|(at, _)| *at == used.external);
-            assert!(
-                is_staged || !used.is_staged,
-                "{context}: {key:?} was unstaged in use"
-            );
+            assert!(is_staged || !used.is_staged, "{context}: {key:?} was unstaged in use");
             let mut attachments = attachments.iter();
             let attachment = attachments.find(|((_, at), _)| *at == used.external);
             assert!(
@@ -501,10 +476,7 @@ impl History {
                 "{context}: {key:?} was detached in use"
             );
             let is_read_only = attachment.is_some_and(|(_, attachment)| attachment.read_only);
-            assert!(
-                only_reads || !is_read_only,
-                "{context}: {key:?} cannot write"
-            );
+            assert!(only_reads || !is_read_only, "{context}: {key:?} cannot write");
         }
         self.note_use();
     }
@@ -519,10 +491,8 @@ impl History {
             let mut others = uses.iter();
             others.any(|(_, other)| other.node == one.node && other.read_only != one.read_only)
         };
-        let (both, mixed) = (
-            through("db") && through("wb"),
-            uses.iter().any(|(_, one)| is_mixed(one)),
-        );
+        let (both, mixed) =
+            (through("db") && through("wb"), uses.iter().any(|(_, one)| is_mixed(one)));
         if both {
             self.happens("a claim of each registration is published");
         }
@@ -540,10 +510,7 @@ impl History {
 
     fn check(&mut self, context: &str) {
         let state = self.agent.state();
-        if state
-            .node_loss(&NodeId::new(FakeAgent::SECOND_NODE))
-            .is_none()
-        {
+        if state.node_loss(&NodeId::new(FakeAgent::SECOND_NODE)).is_none() {
             // Swept, so nothing that was sent before the loss still runs there.
             let external = FakeAgent::second_external_node();
             self.agent.backend.find_node(&external);
@@ -560,10 +527,7 @@ impl History {
     async fn end(self, context: &str) {
         let agent = &self.agent;
         agent.journal.accept();
-        self.restart_plugin_with(PluginSteps {
-            attach: true,
-            stage: true,
-        });
+        self.restart_plugin_with(PluginSteps { attach: true, stage: true });
         agent.observe(true).await;
         agent.add_node().await;
         let node = NodeId::new(FakeAgent::SECOND_NODE);
@@ -573,10 +537,7 @@ impl History {
         let held = claims.filter(|(_, claim)| claim.is_held());
         for (key, alloc) in held.map(|(key, claim)| (claim.volume.clone(), key.alloc.clone())) {
             let claims = &agent.services.claims;
-            claims
-                .release(&key, &alloc, None, Duration::ZERO)
-                .await
-                .ok();
+            claims.release(&key, &alloc, None, Duration::ZERO).await.ok();
         }
         wait_until_released(agent).await;
         let topics = |_: &State| vec![Topic::all(Table::Nodes)];
@@ -618,10 +579,7 @@ fn published_writers(state: &State) -> Vec<AllocId> {
 /// No secret is in what was written.
 fn check_secrets(agent: &FakeAgent, context: &str) {
     let written = serde_json::to_string(&agent.journal.replay().events).unwrap();
-    assert!(
-        !written.contains(CANARY),
-        "{context}: a secret is in the journal"
-    );
+    assert!(!written.contains(CANARY), "{context}: a secret is in the journal");
 }
 
 async fn live(seed: u64) -> Happened {

@@ -20,16 +20,11 @@ use super::claims::{
 };
 
 fn pair(access_mode: AccessMode) -> Capability {
-    Capability {
-        access_mode,
-        attachment_mode: AttachmentMode::FileSystem,
-    }
+    Capability { access_mode, attachment_mode: AttachmentMode::FileSystem }
 }
 
 fn modes(agent: &FakeAgent) -> Option<(AccessMode, AttachmentMode)> {
-    let view = volume(&agent.state(), &FakeAgent::key("db"))
-        .unwrap()
-        .volume();
+    let view = volume(&agent.state(), &FakeAgent::key("db")).unwrap().volume();
     view.access_mode.zip(view.attachment_mode)
 }
 
@@ -66,10 +61,7 @@ async fn the_first_claim_sets_the_modes_and_the_last_one_clears_them() {
         assert_eq!(modes(&agent), of_writer, "a later claim changed the modes");
         let shown: Vec<_> = claims.statuses(|_| true).0;
         let shown = shown.iter().map(|status| status.capability.access_mode);
-        assert_eq!(
-            shown.collect::<Vec<_>>(),
-            [single, AccessMode::MultiNodeReaderOnly]
-        );
+        assert_eq!(shown.collect::<Vec<_>>(), [single, AccessMode::MultiNodeReaderOnly]);
         release(&agent, "a1").await.unwrap();
         assert_eq!(modes(&agent), of_writer, "one claim is left");
         release(&agent, "a2").await.unwrap();
@@ -90,10 +82,7 @@ async fn the_modes_go_with_the_last_claim_while_an_expansion_is_pending() {
     }
     let mode = AccessMode::SingleNodeWriter;
     let agent = agent_on(settings, mode).await;
-    let block = Capability {
-        attachment_mode: AttachmentMode::BlockDevice,
-        ..pair(mode)
-    };
+    let block = Capability { attachment_mode: AttachmentMode::BlockDevice, ..pair(mode) };
     let mut request = super::claims::request(mode);
     request.capabilities = vec![pair(mode), block];
     request.capacity.min = Bytes::new(2 << 30).unwrap();
@@ -110,10 +99,7 @@ async fn the_modes_go_with_the_last_claim_while_an_expansion_is_pending() {
     assert!(left.claims.expansion.is_some(), "nothing is left");
     assert_eq!(violations(&state), Vec::<String>::new());
     assert_eq!(modes(&agent), None);
-    let device = MountRequest {
-        attachment_mode: Some(AttachmentMode::BlockDevice),
-        ..mount("a2")
-    };
+    let device = MountRequest { attachment_mode: Some(AttachmentMode::BlockDevice), ..mount("a2") };
     assert!(is_published(&claims.claim(&device, LONG).await.unwrap()));
     assert_eq!(modes(&agent), Some((mode, AttachmentMode::BlockDevice)));
     release(&agent, "a2").await.unwrap();
@@ -125,29 +111,18 @@ async fn the_modes_go_with_the_last_claim_while_an_expansion_is_pending() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_unmount_keeps_staging_and_attachment() {
     for (rpc, later) in [
-        (
-            Rpc::NodeUnpublishVolume,
-            &[Rpc::NodeUnstageVolume, Rpc::ControllerUnpublishVolume][..],
-        ),
+        (Rpc::NodeUnpublishVolume, &[Rpc::NodeUnstageVolume, Rpc::ControllerUnpublishVolume][..]),
         (Rpc::NodeUnstageVolume, &[Rpc::ControllerUnpublishVolume]),
     ] {
-        for code in [
-            StatusCode::Internal,
-            StatusCode::Unavailable,
-            StatusCode::FailedPrecondition,
-        ] {
+        for code in [StatusCode::Internal, StatusCode::Unavailable, StatusCode::FailedPrecondition]
+        {
             let agent = agent_with(PLUGINS[0], AccessMode::SingleNodeWriter).await;
             assert!(is_published(&claim(&agent, "a1").await.unwrap()));
             let failures = 8;
-            agent
-                .backend
-                .inject_faults(rpc, vec![Fault::Fail(code); failures]);
+            agent.backend.inject_faults(rpc, vec![Fault::Fail(code); failures]);
             let (key, alloc) = (FakeAgent::key("db"), AllocId::new("a1"));
             let claims = &agent.services.claims;
-            claims
-                .release(&key, &alloc, None, Duration::ZERO)
-                .await
-                .unwrap();
+            claims.release(&key, &alloc, None, Duration::ZERO).await.unwrap();
             let mut seen = 0;
             while seen < failures {
                 pass(Duration::from_millis(50)).await;
@@ -181,9 +156,7 @@ fn writer(id: &str) -> Job {
             mount_options: None,
         },
     };
-    job.groups[0]
-        .volumes
-        .insert(VolumeAlias::new("data"), volume);
+    job.groups[0].volumes.insert(VolumeAlias::new("data"), volume);
     job
 }
 
@@ -196,12 +169,7 @@ async fn until(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) {
 
 /// Runs a job until its task runs with the volume. Returns the allocation.
 async fn running(agent: &FakeAgent, id: &str) -> AllocId {
-    agent
-        .services
-        .jobs
-        .register(writer(id), None)
-        .await
-        .unwrap();
+    agent.services.jobs.register(writer(id), None).await.unwrap();
     let key = job_key(id);
     until(agent, |state| state.allocs_of_job(&key).next().is_some()).await;
     let alloc = agent.state().allocs_of_job(&key).next().unwrap().0.clone();
@@ -212,11 +180,7 @@ async fn running(agent: &FakeAgent, id: &str) -> AllocId {
 }
 
 async fn report(agent: &FakeAgent, alloc: &AllocId, status: ClientStatus) {
-    let report = AllocReport {
-        status,
-        description: String::new(),
-        tasks: Default::default(),
-    };
+    let report = AllocReport { status, description: String::new(), tasks: Default::default() };
     let node = agent.services.control_plane(NodeId::new(FakeAgent::NODE));
     node.report(alloc, report).await.unwrap();
 }
@@ -230,12 +194,7 @@ async fn an_allocation_that_stops_and_still_runs_uses_the_volume() {
         let stopping = running(&agent, "stopping").await;
         let other = running(&agent, "other").await;
         assert_eq!(agent.backend.count(Rpc::NodeStageVolume), 1);
-        agent
-            .services
-            .jobs
-            .stop(&job_key("stopping"), false)
-            .await
-            .unwrap();
+        agent.services.jobs.stop(&job_key("stopping"), false).await.unwrap();
         let wants_stop = |state: &State| {
             let alloc = state.alloc(&stopping).unwrap();
             alloc.placement.as_ref().unwrap().stop_reason.is_some()
@@ -243,12 +202,8 @@ async fn an_allocation_that_stops_and_still_runs_uses_the_volume() {
         until(&agent, wants_stop).await;
         pass(Duration::from_secs(600)).await;
         let counts = |agent: &FakeAgent| {
-            [
-                Rpc::NodeUnpublishVolume,
-                Rpc::NodeUnstageVolume,
-                Rpc::ControllerUnpublishVolume,
-            ]
-            .map(|rpc| agent.backend.count(rpc))
+            [Rpc::NodeUnpublishVolume, Rpc::NodeUnstageVolume, Rpc::ControllerUnpublishVolume]
+                .map(|rpc| agent.backend.count(rpc))
         };
         assert_eq!(counts(&agent), [0, 0, 0], "its task still runs");
         let (first, last) = match ends_first {
@@ -258,11 +213,7 @@ async fn an_allocation_that_stops_and_still_runs_uses_the_volume() {
         report(&agent, first, ClientStatus::Complete).await;
         until(&agent, |state| state.claims_of(first).next().is_none()).await;
         pass(Duration::from_secs(600)).await;
-        assert_eq!(
-            counts(&agent),
-            [1, 0, 0],
-            "{ends_first} has ended, the other one has not"
-        );
+        assert_eq!(counts(&agent), [1, 0, 0], "{ends_first} has ended, the other one has not");
         report(&agent, last, ClientStatus::Complete).await;
         until(&agent, |state| state.all_claims().len() == 0).await;
         assert_eq!(counts(&agent), [2, 1, 1]);
@@ -277,9 +228,7 @@ async fn a_stop_returns_at_once_while_a_controller_hangs() {
     for purges in [false, true] {
         let agent = agent_with(PLUGINS[0], AccessMode::MultiNodeMultiWriter).await;
         let alloc = running(&agent, "web").await;
-        agent
-            .backend
-            .inject_faults(Rpc::ControllerUnpublishVolume, [Fault::Hang]);
+        agent.backend.inject_faults(Rpc::ControllerUnpublishVolume, [Fault::Hang]);
         let stop = async |purges| {
             let start = Instant::now();
             let stopped = agent.services.jobs.stop(&job_key("web"), purges).await;
@@ -303,54 +252,34 @@ async fn a_stop_returns_at_once_while_a_controller_hangs() {
 /// until it has room, and other nodes go on.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_room_sets_the_time_and_admission_follows() {
-    for rpc in [
-        Rpc::ControllerPublishVolume,
-        Rpc::NodeStageVolume,
-        Rpc::NodePublishVolume,
-    ] {
+    for rpc in [Rpc::ControllerPublishVolume, Rpc::NodeStageVolume, Rpc::NodePublishVolume] {
         let agent = agent_with(PLUGINS[0], AccessMode::MultiNodeMultiWriter).await;
         agent.add_node().await;
         let exhausted = |agent: &FakeAgent| {
-            volume(&agent.state(), &FakeAgent::key("db"))
-                .unwrap()
-                .exhausted_since()
+            volume(&agent.state(), &FakeAgent::key("db")).unwrap().exhausted_since()
         };
         assert_eq!(exhausted(&agent), 0, "{rpc}");
         let full = Fault::Fail(StatusCode::ResourceExhausted);
         agent.backend.inject_faults(rpc, vec![full; 1000]);
         let claims = &agent.services.claims;
-        let first = claims
-            .claim(&mount("a1"), Duration::from_secs(30))
-            .await
-            .unwrap();
+        let first = claims.claim(&mount("a1"), Duration::from_secs(30)).await.unwrap();
         assert!(!is_published(&first), "{rpc}");
         let since = exhausted(&agent);
         assert!(since > 0, "{rpc}");
         for read_only in [false, true] {
-            let other = MountRequest {
-                read_only,
-                ..mount("a2")
-            };
+            let other = MountRequest { read_only, ..mount("a2") };
             let denied = claims.claim(&other, Duration::ZERO).await.unwrap_err();
             let expected = "the plugin has no room for the volume on node";
             assert!(denied.text().contains(expected), "{rpc}: {}", denied.text());
             assert_eq!(denied.claiming_allocs(), ["a1"], "{rpc}");
         }
-        let elsewhere = MountRequest {
-            node: Some(NodeId::new(FakeAgent::SECOND_NODE)),
-            ..mount("a3")
-        };
+        let elsewhere =
+            MountRequest { node: Some(NodeId::new(FakeAgent::SECOND_NODE)), ..mount("a3") };
         let admitted = claims.claim(&elsewhere, Duration::ZERO).await;
         assert!(admitted.is_ok(), "{rpc}: {admitted:?}");
         agent.backend.clear_faults();
-        assert!(
-            is_published(&claims.claim(&mount("a1"), LONG).await.unwrap()),
-            "{rpc}"
-        );
-        assert!(
-            is_published(&claims.claim(&elsewhere, LONG).await.unwrap()),
-            "{rpc}"
-        );
+        assert!(is_published(&claims.claim(&mount("a1"), LONG).await.unwrap()), "{rpc}");
+        assert!(is_published(&claims.claim(&elsewhere, LONG).await.unwrap()), "{rpc}");
         assert_eq!(exhausted(&agent), 0, "{rpc}");
         assert!(is_published(&claim(&agent, "a2").await.unwrap()), "{rpc}");
         for alloc in ["a1", "a2", "a3"] {
@@ -365,19 +294,12 @@ async fn a_plugin_without_room_sets_the_time_and_admission_follows() {
 async fn a_waiting_reader_becomes_a_writer() {
     let agent = agent_with(PLUGINS[0], AccessMode::MultiNodeMultiWriter).await;
     let refused = Fault::Fail(StatusCode::Unavailable);
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerPublishVolume, vec![refused; 1000]);
+    agent.backend.inject_faults(Rpc::ControllerPublishVolume, vec![refused; 1000]);
     let claims = &agent.services.claims;
-    let reader = MountRequest {
-        read_only: true,
-        ..mount("a1")
-    };
+    let reader = MountRequest { read_only: true, ..mount("a1") };
     claims.claim(&reader, Duration::from_secs(5)).await.unwrap();
     let use_of = |agent: &FakeAgent| {
-        let view = volume(&agent.state(), &FakeAgent::key("db"))
-            .unwrap()
-            .volume();
+        let view = volume(&agent.state(), &FakeAgent::key("db")).unwrap().volume();
         (view.read_allocs.len(), view.write_allocs.len())
     };
     assert_eq!(use_of(&agent), (1, 0));
@@ -386,16 +308,9 @@ async fn a_waiting_reader_becomes_a_writer() {
     agent.backend.clear_faults();
     assert!(is_published(&claim(&agent, "a1").await.unwrap()));
     let targets = agent.backend.targets();
-    assert!(
-        targets.values().all(|target| !target.read_only),
-        "{targets:?}"
-    );
+    assert!(targets.values().all(|target| !target.read_only), "{targets:?}");
     let denied = claims.claim(&reader, Duration::ZERO).await.unwrap_err();
-    assert!(
-        denied
-            .text()
-            .contains("already claims the volume in another way")
-    );
+    assert!(denied.text().contains("already claims the volume in another way"));
     release(&agent, "a1").await.unwrap();
     assert_nothing_is_left(&agent, "");
 }

@@ -19,10 +19,7 @@ const BUSY: &str =
 
 async fn list_at(address: &str) -> ApiError {
     let client = NomadClient::new(&ClientSettings::new(address)).expect("the address is valid");
-    client
-        .list_plugins(None)
-        .await
-        .expect_err("the connection fails")
+    client.list_plugins(None).await.expect_err("the connection fails")
 }
 
 /// The raw response of Nomad to a connection above its limit.
@@ -61,16 +58,8 @@ async fn refused_requests_are_repeated() {
 async fn retries_of_a_busy_server_are_bounded() {
     for (refusal, code, reason) in [
         (busy(), Code::ApiRateLimited, "limits the connections"),
-        (
-            text(500, "No cluster leader"),
-            Code::ApiNoLeader,
-            "have no leader",
-        ),
-        (
-            text(429, "slow down"),
-            Code::ApiRateLimited,
-            "limits the rate of requests",
-        ),
+        (text(500, "No cluster leader"), Code::ApiNoLeader, "have no leader"),
+        (text(429, "slow down"), Code::ApiRateLimited, "limits the rate of requests"),
     ] {
         let server = Server::always(refusal).await;
         let created = server.client().create_volume(&request("db0")).await;
@@ -115,10 +104,9 @@ async fn reads_during_an_outage(
     })
     .await;
     let outages = Arc::new(Outages::default());
-    let client = server.client().waiting(ServerWait {
-        at_most: Duration::from_secs(60),
-        observer: outages.clone(),
-    });
+    let client = server
+        .client()
+        .waiting(ServerWait { at_most: Duration::from_secs(60), observer: outages.clone() });
     let first = client.list_plugins(None).await;
     assert!(first.is_ok(), "{first:?}");
     let reads = (0..8).map(async |_| match client.list_plugins(None).await {
@@ -128,11 +116,7 @@ async fn reads_during_an_outage(
     let read = join_all(reads).await;
     let probes = server.requests();
     let is_probe = |line: &String| line.starts_with("GET /v1/status/leader");
-    let probes = probes
-        .iter()
-        .map(ReceivedRequest::line)
-        .filter(is_probe)
-        .count();
+    let probes = probes.iter().map(ReceivedRequest::line).filter(is_probe).count();
     let lines = outages.0.lock().expect("no panic").clone();
     (read, lines, probes)
 }
@@ -160,10 +144,7 @@ async fn plugin_errors_are_not_repeated() {
     let words = "1 error occurred:\n\t* controller create volume: No cluster leader\n\n";
     let server = Server::always(text(500, words)).await;
     let created = server.client().create_volume(&request("db0")).await;
-    assert_eq!(
-        created.expect_err("the request fails").code,
-        Code::PluginRefused
-    );
+    assert_eq!(created.expect_err("the request fails").code, Code::PluginRefused);
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -185,24 +166,9 @@ async fn a_write_with_an_unknown_outcome_is_not_repeated() {
         let secrets = Secrets::default();
         for (verb, failure) in [
             ("create", client.create_volume(&request("db0")).await.err()),
-            (
-                "register",
-                client.register_volume(&request("db0")).await.err(),
-            ),
-            (
-                "deregister",
-                client
-                    .deregister_volume(&key("prod", "db0"), false)
-                    .await
-                    .err(),
-            ),
-            (
-                "delete",
-                client
-                    .delete_volume(&key("prod", "db0"), &secrets)
-                    .await
-                    .err(),
-            ),
+            ("register", client.register_volume(&request("db0")).await.err()),
+            ("deregister", client.deregister_volume(&key("prod", "db0"), false).await.err()),
+            ("delete", client.delete_volume(&key("prod", "db0"), &secrets).await.err()),
         ] {
             let error = failure.expect("it fails");
             assert_eq!(error.code, Code::ApiOutcomeUnknown, "{broken:?}");
@@ -230,11 +196,7 @@ async fn a_read_is_repeated_after_broken_connections() {
         assert_eq!(server.requests().len(), 3);
     }
     let server = Server::always(Reply::Close).await;
-    let error = server
-        .client()
-        .read_volume(&key("prod", "db0"))
-        .await
-        .expect_err("never");
+    let error = server.client().read_volume(&key("prod", "db0")).await.expect_err("never");
     assert_eq!(error.code, Code::ApiConnectionLost);
     assert_eq!(server.requests().len(), 3);
 }
@@ -245,35 +207,19 @@ async fn reads_time_out_after_a_minute_and_writes_after_fifteen() {
     let start = tokio::time::Instant::now();
     let read = server.client().read_volume(&key("prod", "db0")).await;
     let error = read.expect_err("the request times out");
-    assert_eq!(
-        (error.code, start.elapsed().as_secs() / 60),
-        (Code::ApiTimeout, 1)
-    );
-    assert!(
-        error.message.ends_with("did not respond within 60s"),
-        "{}",
-        error.message
-    );
+    assert_eq!((error.code, start.elapsed().as_secs() / 60), (Code::ApiTimeout, 1));
+    assert!(error.message.ends_with("did not respond within 60s"), "{}", error.message);
 
     let start = tokio::time::Instant::now();
     let created = server.client().create_volume(&request("db0")).await;
     let error = created.expect_err("the request times out");
-    assert_eq!(
-        (error.code, start.elapsed().as_secs() / 60),
-        (Code::ApiOutcomeUnknown, 15)
-    );
-    assert_eq!(
-        server.requests().len(),
-        4,
-        "each request and one probe, none repeated"
-    );
+    assert_eq!((error.code, start.elapsed().as_secs() / 60), (Code::ApiOutcomeUnknown, 15));
+    assert_eq!(server.requests().len(), 4, "each request and one probe, none repeated");
 }
 
 #[tokio::test]
 async fn a_closed_port_is_reported() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a free port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("the listener has an address");
     drop(listener);
     let error = list_at(&format!("http://{address}")).await;
@@ -287,25 +233,15 @@ async fn a_closed_port_is_reported() {
     }
     // The same holds for a write, which was not sent.
     let client = NomadClient::new(&ClientSettings::new(format!("http://{address}")));
-    let created = client
-        .expect("the address is valid")
-        .create_volume(&request("db0"))
-        .await;
-    assert_eq!(
-        created.expect_err("the connection fails").code,
-        Code::ApiConnectionRefused
-    );
+    let created = client.expect("the address is valid").create_volume(&request("db0")).await;
+    assert_eq!(created.expect_err("the connection fails").code, Code::ApiConnectionRefused);
 }
 
 #[tokio::test]
 async fn an_unknown_host_is_reported() {
     let error = list_at("http://nomad.invalid:4646").await;
     assert_eq!(error.code, Code::ApiUnknownHost);
-    assert!(
-        error.message.contains("unknown host `nomad.invalid`"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("unknown host `nomad.invalid`"), "{}", error.message);
 }
 
 #[tokio::test]
@@ -313,9 +249,7 @@ async fn an_unreachable_address_is_reported() {
     let error = list_at("http://255.255.255.255:4646").await;
     assert_eq!(error.code, Code::ApiUnreachable);
     assert!(
-        error
-            .message
-            .contains("cannot reach `http://255.255.255.255:4646`: "),
+        error.message.contains("cannot reach `http://255.255.255.255:4646`: "),
         "{}",
         error.message
     );
@@ -326,9 +260,7 @@ async fn a_missing_socket_is_reported() {
     let error = list_at("unix:///nonexistent/api.sock").await;
     assert_eq!(error.code, Code::ApiSocket);
     assert!(
-        error
-            .message
-            .contains("cannot connect to `unix:///nonexistent/api.sock`: No such file"),
+        error.message.contains("cannot connect to `unix:///nonexistent/api.sock`: No such file"),
         "{}",
         error.message
     );
@@ -339,13 +271,6 @@ async fn a_server_without_http_is_reported() {
     let server = Server::always(Reply::Bytes(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec())).await;
     let error = list_at(&server.url()).await;
     assert_eq!(error.code, Code::ApiNotNomad);
-    assert!(
-        error.message.contains("is not an HTTP server"),
-        "{}",
-        error.message
-    );
-    assert_eq!(
-        error.help,
-        ["use `https://` in the address if the server uses TLS"]
-    );
+    assert!(error.message.contains("is not an HTTP server"), "{}", error.message);
+    assert_eq!(error.help, ["use `https://` in the address if the server uses TLS"]);
 }

@@ -29,10 +29,7 @@ fn assert_limit<T: std::fmt::Debug>(result: Result<T, ApiError>, code: Code, lim
     let named = format!("(limit `{limit}`)");
     assert!(error.message.ends_with(&named), "{}", error.message);
     let switch = format!("--response-limit {limit}=VALUE");
-    assert!(
-        error.help.iter().any(|help| help.contains(&switch)),
-        "{error:?}"
-    );
+    assert!(error.help.iter().any(|help| help.contains(&switch)), "{error:?}");
 }
 
 /// A server whose pages have one volume each, with ever-new tokens after the first `pages - 1`.
@@ -54,11 +51,7 @@ async fn ever_new_page_tokens_end_at_the_limit_of_pages() {
     let server = pages(None).await;
     let code = Code::ApiTooLarge;
     assert_limit(listed(&server, "list-pages=5").await, code, "list-pages");
-    assert_eq!(
-        server.requests().len(),
-        5,
-        "no page beyond the limit is requested"
-    );
+    assert_eq!(server.requests().len(), 5, "no page beyond the limit is requested");
 }
 
 #[tokio::test]
@@ -80,11 +73,7 @@ async fn a_list_has_a_limit_of_bytes_on_all_pages() {
     let server = pages(None).await;
     let code = Code::ApiTooLarge;
     assert_limit(listed(&server, "list-bytes=1KiB").await, code, "list-bytes");
-    assert!(
-        server.requests().len() <= 1024 / 32,
-        "{}",
-        server.requests().len()
-    );
+    assert!(server.requests().len() <= 1024 / 32, "{}", server.requests().len());
     let page = |bytes: usize| json(&format!("[{}]", " ".repeat(bytes - 2)));
     let server = Server::always(page(1024)).await;
     assert_eq!(listed(&server, "list-bytes=1KiB").await, Ok(0));
@@ -107,9 +96,7 @@ async fn a_document_has_a_limit_of_values() {
     // The volume, two keys with texts, a key and its list; and the numbers.
     let volume = |numbers: usize| {
         let list = vec!["0"; numbers].join(",");
-        json(&format!(
-            r#"{{"ID":"db0","Namespace":"prod","X":[{list}]}}"#
-        ))
+        json(&format!(r#"{{"ID":"db0","Namespace":"prod","X":[{list}]}}"#))
     };
     for (numbers, fits) in [(93, true), (94, false)] {
         let server = Server::always(volume(numbers)).await;

@@ -29,20 +29,12 @@ async fn the_servers_version_is_read_if_the_token_may() {
     };
     let about = r#"{"config":{"Version":{"Version":"1.10.0","VersionPrerelease":"beta.1","VersionMetadata":"ent"}}}"#;
     let expected = ServerVersion::parse("1.10.0-beta.1+ent").expect("it is a version");
-    assert_eq!(
-        version(json(about), &[]).await,
-        Ok(ServerKind::Nomad(expected))
-    );
+    assert_eq!(version(json(about), &[]).await, Ok(ServerKind::Nomad(expected)));
     let forbidden = text(403, "Permission denied");
-    assert_eq!(
-        version(forbidden.clone(), &[]).await,
-        Ok(ServerKind::NomadUnknownVersion)
-    );
+    assert_eq!(version(forbidden.clone(), &[]).await, Ok(ServerKind::NomadUnknownVersion));
     let agent = &[("X-Nomad-CSI-Agent", "0.1.0")];
     assert_eq!(version(forbidden, agent).await, Ok(ServerKind::Agent));
-    let odd = version(json("{}"), &[])
-        .await
-        .expect_err("the response has no version");
+    let odd = version(json("{}"), &[]).await.expect_err("the response has no version");
     assert_eq!(odd.code, Code::ApiNotNomad);
     let down = version(text(500, "No path to region"), &[]).await;
     assert_eq!(down.expect_err("it failed").code, Code::ApiUnknownRegion);
@@ -66,16 +58,9 @@ async fn external_volumes_are_read_in_the_plugins_pages() {
         .list_external_volumes(&plugin, &Namespace::default())
         .await
         .expect("the list succeeds");
-    let ids: Vec<&str> = listed
-        .iter()
-        .map(|volume| volume.external_id.as_str())
-        .collect();
+    let ids: Vec<&str> = listed.iter().map(|volume| volume.external_id.as_str()).collect();
     assert_eq!(ids, ["a", "b", "c"]);
-    let lines: Vec<String> = server
-        .requests()
-        .iter()
-        .map(ReceivedRequest::line)
-        .collect();
+    let lines: Vec<String> = server.requests().iter().map(ReceivedRequest::line).collect();
     assert_eq!(
         lines,
         [
@@ -85,14 +70,8 @@ async fn external_volumes_are_read_in_the_plugins_pages() {
     );
 
     let circle = Server::always(json(r#"{"Volumes":[],"NextToken":"again"}"#)).await;
-    let listed = circle
-        .client()
-        .list_external_volumes(&plugin, &Namespace::default())
-        .await;
-    assert_eq!(
-        listed.expect_err("the list never ends").code,
-        Code::ApiNotNomad
-    );
+    let listed = circle.client().list_external_volumes(&plugin, &Namespace::default()).await;
+    assert_eq!(listed.expect_err("the list never ends").code, Code::ApiNotNomad);
 }
 
 /// Create Snapshot carries secrets in the body, the other requests in a header.
@@ -121,18 +100,10 @@ async fn snapshots_are_created_listed_and_deleted_with_secrets() {
         parameters: BTreeMap::new(),
         secrets: secrets.clone(),
     };
-    let created = client
-        .create_snapshot(&request)
-        .await
-        .expect("the snapshot is created");
+    let created = client.create_snapshot(&request).await.expect("the snapshot is created");
     assert_eq!((created.id.as_str(), created.size.get()), ("s1", 7));
     client
-        .delete_snapshot(
-            &plugin,
-            &Namespace::new("prod"),
-            &SnapshotId::new("s1"),
-            &secrets,
-        )
+        .delete_snapshot(&plugin, &Namespace::new("prod"), &SnapshotId::new("s1"), &secrets)
         .await
         .expect("the snapshot is deleted");
     let seen = server.requests();
@@ -145,33 +116,16 @@ async fn snapshots_are_created_listed_and_deleted_with_secrets() {
             "DELETE /v1/volumes/snapshot?namespace=prod&plugin_id=ebs0&snapshot_id=s1",
         ]
     );
-    let headers: Vec<_> = seen
-        .iter()
-        .map(|seen| seen.header("x-nomad-csi-secrets"))
-        .collect();
-    assert_eq!(
-        headers,
-        [Some("token=hunter2"), None, Some("token=hunter2")]
-    );
-    assert!(
-        seen[1].body.contains(r#""Secrets":{"token":"hunter2"}"#),
-        "{}",
-        seen[1].body
-    );
-    assert!(
-        seen[1].body.contains(r#""SourceVolumeID":"db0""#),
-        "{}",
-        seen[1].body
-    );
+    let headers: Vec<_> = seen.iter().map(|seen| seen.header("x-nomad-csi-secrets")).collect();
+    assert_eq!(headers, [Some("token=hunter2"), None, Some("token=hunter2")]);
+    assert!(seen[1].body.contains(r#""Secrets":{"token":"hunter2"}"#), "{}", seen[1].body);
+    assert!(seen[1].body.contains(r#""SourceVolumeID":"db0""#), "{}", seen[1].body);
 }
 
 #[tokio::test]
 async fn a_detach_request_names_the_node() {
     let server = Server::always(response(200, "application/json", &[], b"")).await;
-    let detached = server
-        .client()
-        .detach_volume(&key("prod", "db0"), &NodeId::new("n1"))
-        .await;
+    let detached = server.client().detach_volume(&key("prod", "db0"), &NodeId::new("n1")).await;
     assert_eq!(detached, Ok(()));
     assert_eq!(
         server.only_request().line(),
@@ -194,9 +148,7 @@ async fn the_kind_of_token_is_read_from_every_version() {
         (text(404, "ACL token not found"), TokenKind::Workload),
         (
             json(r#"{"AccessorID":"7c","Name":"root","Type":"management","Policies":null}"#),
-            TokenKind::Management {
-                name: "root".into(),
-            },
+            TokenKind::Management { name: "root".into() },
         ),
         (
             json(r#"{"AccessorID":"7c","Name":"ci","Type":"client","Policies":["b","a"]}"#),
@@ -207,18 +159,10 @@ async fn the_kind_of_token_is_read_from_every_version() {
         assert_eq!(server.client().token().await, Ok(expected), "{given:?}");
     }
     let unknown = Server::always(text(403, "Permission denied")).await;
-    let refused = unknown
-        .client()
-        .token()
-        .await
-        .expect_err("the token is unknown");
+    let refused = unknown.client().token().await.expect_err("the token is unknown");
     assert_eq!(refused.code, Code::ApiForbidden);
     let expired = Server::always(text(500, "ACL token expired")).await;
-    let refused = expired
-        .client()
-        .token()
-        .await
-        .expect_err("the token has expired");
+    let refused = expired.client().token().await.expect_err("the token has expired");
     assert_eq!(refused.code, Code::ApiUnknownToken);
 }
 
@@ -233,15 +177,9 @@ async fn policies_are_read_with_rules_and_namespaces_with_names() {
     .await;
     let client = server.client();
     let policies = client.policies().await.expect("the policies are read");
-    let rules: Vec<&str> = policies
-        .iter()
-        .map(|policy| policy.rules.as_str())
-        .collect();
+    let rules: Vec<&str> = policies.iter().map(|policy| policy.rules.as_str()).collect();
     assert_eq!(rules, [r#"plugin { policy = "read" }"#]);
-    let namespaces = client
-        .namespaces()
-        .await
-        .expect("the namespaces are listed");
+    let namespaces = client.namespaces().await.expect("the namespaces are listed");
     let expected = ["default", "prod"].map(Namespace::new);
     assert_eq!(namespaces, BTreeSet::from(expected));
     let open = Server::always(text(400, "ACL support disabled")).await;
@@ -251,78 +189,27 @@ async fn policies_are_read_with_rules_and_namespaces_with_names() {
 #[tokio::test]
 async fn blocking_queries_send_the_index_and_report_changes() {
     let answers = |index: &str, body: &str, status: u16| {
-        response(
-            status,
-            "application/json",
-            &[("X-Nomad-Index", index)],
-            body.as_bytes(),
-        )
+        response(status, "application/json", &[("X-Nomad-Index", index)], body.as_bytes())
     };
     let max_wait = Duration::from_secs(5);
     for (asked, answered, sent, expected) in [
-        (
-            None,
-            "7",
-            "GET /v1/volumes?namespace=prod&type=csi",
-            (7, true),
-        ),
-        (
-            Some(7),
-            "7",
-            "GET /v1/volumes?index=7&namespace=prod&type=csi&wait=5000ms",
-            (7, false),
-        ),
-        (
-            Some(7),
-            "9",
-            "GET /v1/volumes?index=7&namespace=prod&type=csi&wait=5000ms",
-            (9, true),
-        ),
-        (
-            Some(0),
-            "0",
-            "GET /v1/volumes?index=1&namespace=prod&type=csi&wait=5000ms",
-            (1, false),
-        ),
-        (
-            Some(7),
-            "3",
-            "GET /v1/volumes?index=7&namespace=prod&type=csi&wait=5000ms",
-            (3, true),
-        ),
+        (None, "7", "GET /v1/volumes?namespace=prod&type=csi", (7, true)),
+        (Some(7), "7", "GET /v1/volumes?index=7&namespace=prod&type=csi&wait=5000ms", (7, false)),
+        (Some(7), "9", "GET /v1/volumes?index=7&namespace=prod&type=csi&wait=5000ms", (9, true)),
+        (Some(0), "0", "GET /v1/volumes?index=1&namespace=prod&type=csi&wait=5000ms", (1, false)),
+        (Some(7), "3", "GET /v1/volumes?index=7&namespace=prod&type=csi&wait=5000ms", (3, true)),
     ] {
         let server = Server::always(answers(answered, "[]", 200)).await;
-        let wait = WatchRequest {
-            index: asked,
-            max_wait,
-        };
+        let wait = WatchRequest { index: asked, max_wait };
         let watched = server.client().watch_volumes(&query("prod"), wait).await;
         let watched = watched.expect("the server responds");
-        assert_eq!(
-            (watched.index, watched.changed),
-            expected,
-            "{asked:?} {answered}"
-        );
+        assert_eq!((watched.index, watched.changed), expected, "{asked:?} {answered}");
         assert_eq!(server.only_request().line(), sent);
     }
-    let gone = response(
-        404,
-        "text/plain",
-        &[("X-Nomad-Index", "12")],
-        b"volume not found",
-    );
+    let gone = response(404, "text/plain", &[("X-Nomad-Index", "12")], b"volume not found");
     let server = Server::always(gone).await;
-    let wait = WatchRequest {
-        index: Some(4),
-        max_wait,
-    };
-    let watched = server
-        .client()
-        .watch_volume(&key("prod", "db0"), wait)
-        .await;
+    let wait = WatchRequest { index: Some(4), max_wait };
+    let watched = server.client().watch_volume(&key("prod", "db0"), wait).await;
     let watched = watched.expect("the server responds");
-    assert_eq!(
-        (watched.value, watched.index, watched.changed),
-        (None, 12, true)
-    );
+    assert_eq!((watched.value, watched.index, watched.changed), (None, 12, true));
 }

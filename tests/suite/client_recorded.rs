@@ -52,9 +52,7 @@ impl Exchange {
     async fn server(&self) -> Server {
         let of = |name: &str| {
             let mut headers = self.headers.iter();
-            headers
-                .find(|(key, _)| key == name)
-                .map_or("", |(_, value)| value)
+            headers.find(|(key, _)| key == name).map_or("", |(_, value)| value)
         };
         let headers = [("X-Nomad-Index", of("X-Nomad-Index"))];
         let body = self.answer.as_bytes();
@@ -67,18 +65,12 @@ impl Exchange {
         let client = server.client();
         let path = self.target.split('?').next().unwrap_or_default();
         let mut parts = path.trim_start_matches("/v1/").split('/').skip(2);
-        let id = parts
-            .next()
-            .unwrap_or("any")
-            .replace("%20", " ")
-            .replace("%2F", "/");
+        let id = parts.next().unwrap_or("any").replace("%20", " ").replace("%2F", "/");
         let key = NamespacedId::new(Namespace::default(), VolumeId::new(&id));
         let done = |()| "done";
         match (self.method.as_str(), parts.next()) {
             ("GET", None) if path.starts_with("/v1/plugin/") => {
-                let plugin = client
-                    .read_plugin(&PluginId::new(&id), &Namespace::default())
-                    .await;
+                let plugin = client.read_plugin(&PluginId::new(&id), &Namespace::default()).await;
                 plugin.map(|found| found.map_or("none", |_| "found"))
             }
             ("GET", None) if path == "/v1/plugins" => {
@@ -92,14 +84,8 @@ impl Exchange {
                 volume.map(|found| found.map_or("none", |_| "found"))
             }
             ("DELETE", None) => client.deregister_volume(&key, false).await.map(done),
-            ("DELETE", Some(_)) => client
-                .delete_volume(&key, &Secrets::default())
-                .await
-                .map(done),
-            (_, None) => client
-                .register_volume(&request(&id))
-                .await
-                .map(|_| "written"),
+            ("DELETE", Some(_)) => client.delete_volume(&key, &Secrets::default()).await.map(done),
+            (_, None) => client.register_volume(&request(&id)).await.map(|_| "written"),
             (_, Some(_)) => client.create_volume(&request(&id)).await.map(|_| "written"),
         }
     }
@@ -115,10 +101,7 @@ const REFUSALS: &[(&str, Code)] = {
         ("create-capability-access-mode-empty", C::VolumeInvalid),
         ("create-capability-access-mode-unknown", C::VolumeInvalid),
         ("create-capability-attachment-mode-empty", C::VolumeInvalid),
-        (
-            "create-capability-attachment-mode-unknown",
-            C::VolumeInvalid,
-        ),
+        ("create-capability-attachment-mode-unknown", C::VolumeInvalid),
         ("create-capability-block-and-mount", C::PluginRefused),
         ("create-capability-none", C::VolumeInvalid),
         ("create-capacity-min-over-max", C::VolumeCapacity),
@@ -162,10 +145,7 @@ const REFUSALS: &[(&str, Code)] = {
         ("register-update-external-id", C::VolumeImmutableField),
         ("register-update-mount-options-in-use", C::VolumeInUse),
         ("register-update-name", C::VolumeImmutableField),
-        (
-            "register-update-name-and-parameters",
-            C::VolumeImmutableField,
-        ),
+        ("register-update-name-and-parameters", C::VolumeImmutableField),
         ("register-update-ok-in-use", C::VolumeInUse),
         ("register-update-parameters", C::VolumeImmutableField),
         ("register-update-plugin-id", C::PluginUnknown),
@@ -250,10 +230,7 @@ fn documents_survive_decoding_and_encoding() {
             stubs += encoded.len();
         }
     }
-    assert!(
-        volumes > 3 && plugins > 0 && stubs > 20,
-        "{volumes} {plugins} {stubs}"
-    );
+    assert!(volumes > 3 && plugins > 0 && stubs > 20, "{volumes} {plugins} {stubs}");
 }
 
 fn without_null_topologies(mut stub: wire::VolumeStub) -> wire::VolumeStub {
@@ -282,9 +259,7 @@ fn comparable(mut document: Value) -> Value {
     let entries = document.as_object_mut().expect("the document is an object");
     entries.shift_remove("ControllerJobs");
     entries.shift_remove("NodeJobs");
-    let allocations = document
-        .get_mut("Allocations")
-        .and_then(Value::as_array_mut);
+    let allocations = document.get_mut("Allocations").and_then(Value::as_array_mut);
     for allocation in allocations.into_iter().flatten() {
         let stub: wire::AllocationStub =
             wire::decode_value(allocation).expect("the document is decoded");

@@ -39,12 +39,7 @@ pub(crate) fn request(id: &str) -> VolumeRequest {
 }
 
 pub(crate) fn query(namespace: &str) -> VolumeQuery {
-    VolumeQuery {
-        namespace: Namespace::new(namespace),
-        prefix: None,
-        plugin: None,
-        filter: None,
-    }
+    VolumeQuery { namespace: Namespace::new(namespace), prefix: None, plugin: None, filter: None }
 }
 
 /// Responds as a Nomad in which every requested object exists.
@@ -65,43 +60,15 @@ async fn every_call_is_one_request_with_a_namespace() {
     let volume = key("prod", "db[0] ü%");
     let mut prefixed = query("prod");
     prefixed.prefix = Some("db&".into());
-    client
-        .list_volumes(&prefixed)
-        .await
-        .expect("the list succeeds");
-    client
-        .list_volumes(&query("*"))
-        .await
-        .expect("the list succeeds");
-    client
-        .read_volume(&volume)
-        .await
-        .expect("the read succeeds");
-    client
-        .deregister_volume(&volume, true)
-        .await
-        .expect("the deregistration succeeds");
-    client
-        .delete_volume(&volume, &Secrets::default())
-        .await
-        .expect("the delete succeeds");
-    client
-        .register_volume(&request("db0"))
-        .await
-        .expect("the registration succeeds");
-    client
-        .create_volume(&request("db0"))
-        .await
-        .expect("the creation succeeds");
-    client
-        .list_plugins(Some("h"))
-        .await
-        .expect("the list succeeds");
-    let lines: Vec<String> = server
-        .requests()
-        .iter()
-        .map(ReceivedRequest::line)
-        .collect();
+    client.list_volumes(&prefixed).await.expect("the list succeeds");
+    client.list_volumes(&query("*")).await.expect("the list succeeds");
+    client.read_volume(&volume).await.expect("the read succeeds");
+    client.deregister_volume(&volume, true).await.expect("the deregistration succeeds");
+    client.delete_volume(&volume, &Secrets::default()).await.expect("the delete succeeds");
+    client.register_volume(&request("db0")).await.expect("the registration succeeds");
+    client.create_volume(&request("db0")).await.expect("the creation succeeds");
+    client.list_plugins(Some("h")).await.expect("the list succeeds");
+    let lines: Vec<String> = server.requests().iter().map(ReceivedRequest::line).collect();
     assert_eq!(
         lines,
         [
@@ -121,14 +88,8 @@ async fn every_call_is_one_request_with_a_namespace() {
 async fn bodies_contain_the_users_fields_and_the_namespace() {
     let server = Server::start(nomad).await;
     let client = server.client();
-    client
-        .register_volume(&request("db0"))
-        .await
-        .expect("the registration succeeds");
-    client
-        .create_volume(&request("db0"))
-        .await
-        .expect("the creation succeeds");
+    client.register_volume(&request("db0")).await.expect("the registration succeeds");
+    client.create_volume(&request("db0")).await.expect("the creation succeeds");
     let seen = server.requests();
     let capability = r#"[{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}]"#;
     let rest = format!(
@@ -150,34 +111,22 @@ async fn every_request_carries_the_settings() {
     settings.http_auth = Some(RedactedString::new("me:pass:word"));
     let client = NomadClient::new(&settings).expect("the address is valid");
     client.list_plugins(None).await.expect("the list succeeds");
-    client
-        .read_volume(&key("other", "db[0] ü%"))
-        .await
-        .expect("the read succeeds");
+    client.read_volume(&key("other", "db[0] ü%")).await.expect("the read succeeds");
     let seen = server.requests();
-    assert_eq!(
-        seen[0].line(),
-        "GET /v1/plugins?namespace=prod&region=eu&type=csi"
-    );
+    assert_eq!(seen[0].line(), "GET /v1/plugins?namespace=prod&region=eu&type=csi");
     assert_eq!(
         seen[1].line(),
         "GET /v1/volume/csi/db%5B0%5D%20%C3%BC%25?namespace=other&region=eu"
     );
     for request in &seen {
         assert_eq!(request.header("x-nomad-token"), Some("11111111-2222"));
-        assert_eq!(
-            request.header("authorization"),
-            Some("Basic bWU6cGFzczp3b3Jk")
-        );
+        assert_eq!(request.header("authorization"), Some("Basic bWU6cGFzczp3b3Jk"));
         assert_eq!(request.header("accept-encoding"), Some("gzip"));
         assert_eq!(
             request.header("accept"),
             Some("application/json, application/vnd.nomad-csi.error+json")
         );
-        assert_eq!(
-            request.header("host"),
-            Some(server.address.to_string().as_str())
-        );
+        assert_eq!(request.header("host"), Some(server.address.to_string().as_str()));
     }
     let shown = format!("{settings:?} {client:?}");
     for secret in ["11111111", "pass:word"] {
@@ -198,10 +147,7 @@ async fn empty_settings_count_as_unset() {
     client.list_plugins(None).await.expect("the list succeeds");
     let seen = server.only_request();
     assert_eq!(seen.line(), "GET /v1/plugins?type=csi");
-    assert_eq!(
-        (seen.header("x-nomad-token"), seen.header("authorization")),
-        (None, None)
-    );
+    assert_eq!((seen.header("x-nomad-token"), seen.header("authorization")), (None, None));
 }
 
 #[test]
@@ -213,10 +159,7 @@ fn settings_that_http_cannot_carry_are_refused() {
     let mut name = ClientSettings::new("https://127.0.0.1:4646");
     name.tls.server_name = Some("no name".into());
     for (settings, reason) in [
-        (
-            token,
-            "the token contains a character that an HTTP header cannot carry",
-        ),
+        (token, "the token contains a character that an HTTP header cannot carry"),
         (name, "cannot use the server name `no name` for TLS"),
     ] {
         let error = NomadClient::new(&settings).expect_err(reason);
@@ -232,10 +175,7 @@ async fn the_user_in_the_address_takes_precedence() {
     settings.http_auth = Some(RedactedString::new("me:other"));
     let client = NomadClient::new(&settings).expect("the address is valid");
     client.list_plugins(None).await.expect("the list succeeds");
-    assert_eq!(
-        server.only_request().header("authorization"),
-        Some("Basic eW91OnBAc3M=")
-    );
+    assert_eq!(server.only_request().header("authorization"), Some("Basic eW91OnBAc3M="));
     assert_eq!(client.name(), server.url());
     assert!(!format!("{settings:?} {client:?}").contains("p@ss"));
 }
@@ -257,16 +197,10 @@ async fn requests_through_a_socket_match_nomads_client() {
 async fn a_delete_carries_secrets_in_the_header() {
     let server = Server::start(nomad).await;
     let secrets = Secrets::from_iter([("user", "me"), ("password", "a=b c")]);
-    let deleted = server
-        .client()
-        .delete_volume(&key("default", "db0"), &secrets)
-        .await;
+    let deleted = server.client().delete_volume(&key("default", "db0"), &secrets).await;
     deleted.expect("the delete succeeds");
     let seen = server.only_request();
-    assert_eq!(
-        seen.header("x-nomad-csi-secrets"),
-        Some("password=a=b c,user=me")
-    );
+    assert_eq!(seen.header("x-nomad-csi-secrets"), Some("password=a=b c,user=me"));
     assert_eq!(seen.body, "");
 }
 
@@ -283,40 +217,23 @@ async fn requests_that_would_arrive_changed_are_not_sent() {
     ] {
         let volume = key("default", id);
         failures.push((reason, client.read_volume(&volume).await.expect_err(id)));
-        failures.push((
-            reason,
-            client
-                .deregister_volume(&volume, false)
-                .await
-                .expect_err(id),
-        ));
-        failures.push((
-            reason,
-            client.create_volume(&request(id)).await.expect_err(id),
-        ));
+        failures.push((reason, client.deregister_volume(&volume, false).await.expect_err(id)));
+        failures.push((reason, client.create_volume(&request(id)).await.expect_err(id)));
         let deleted = client.delete_volume(&volume, &Secrets::default()).await;
         failures.push((reason, deleted.expect_err(id)));
-        let plugin = client
-            .read_plugin(&PluginId::new(id), &Namespace::default())
-            .await;
+        let plugin = client.read_plugin(&PluginId::new(id), &Namespace::default()).await;
         failures.push((reason, plugin.expect_err(id)));
     }
     let comma = Secrets::from_iter([("password", "a,b")]);
     let deleted = client.delete_volume(&key("default", "db0"), &comma).await;
     failures.push(("contains `,`", deleted.expect_err("a comma")));
     let mut redacted = request("db0");
-    redacted.mount_options = Some(MountOptions {
-        fs_type: "ext4".into(),
-        mount_flags: vec!["[REDACTED]".into()],
-    });
+    redacted.mount_options =
+        Some(MountOptions { fs_type: "ext4".into(), mount_flags: vec!["[REDACTED]".into()] });
     let registered = client.register_volume(&redacted).await;
     failures.push(("hides the mount flags", registered.expect_err("redacted")));
     for (reason, error) in failures {
-        assert!(
-            error.message.contains(reason),
-            "{reason}: {}",
-            error.message
-        );
+        assert!(error.message.contains(reason), "{reason}: {}", error.message);
         assert_eq!(error.status, None);
     }
     assert_eq!(server.requests(), []);
@@ -337,10 +254,7 @@ async fn volumes_are_filtered_by_plugin_namespace_and_prefix() {
             plugin: plugin.map(PluginId::new),
             filter: None,
         };
-        let listed = client
-            .list_volumes(&query)
-            .await
-            .expect("the list succeeds");
+        let listed = client.list_volumes(&query).await.expect("the list succeeds");
         let ids = listed.iter().map(|volume| volume.value.id.to_string());
         ids.collect::<Vec<_>>()
     };
@@ -349,15 +263,8 @@ async fn volumes_are_filtered_by_plugin_namespace_and_prefix() {
     assert_eq!(listed("prod", Some("a"), Some("ebs0")).await, ["a1"]);
     assert_eq!(listed("prod", None, Some("ebs0")).await, ["a1", "b1"]);
     assert_eq!(listed("*", None, None).await, ["a2", "a1", "a3", "b1"]);
-    let lines: Vec<String> = server
-        .requests()
-        .iter()
-        .map(ReceivedRequest::line)
-        .collect();
-    let asked: Vec<bool> = lines
-        .iter()
-        .map(|line| line.contains("plugin_id=ebs0"))
-        .collect();
+    let lines: Vec<String> = server.requests().iter().map(ReceivedRequest::line).collect();
+    let asked: Vec<bool> = lines.iter().map(|line| line.contains("plugin_id=ebs0")).collect();
     assert_eq!(asked, [false, false, false, true, false]);
 }
 
@@ -373,23 +280,12 @@ async fn a_proxy_receives_requests_to_other_hosts_only() {
         };
         NomadClient::new(&settings).expect("the address is valid")
     };
-    client("http://nomad.invalid:4646")
-        .list_plugins(None)
-        .await
-        .expect("the list succeeds");
-    assert_eq!(
-        proxy.only_request().line(),
-        "GET http://nomad.invalid:4646/v1/plugins?type=csi"
-    );
-    let direct = client("http://direct.invalid:4646")
-        .list_plugins(None)
-        .await;
+    client("http://nomad.invalid:4646").list_plugins(None).await.expect("the list succeeds");
+    assert_eq!(proxy.only_request().line(), "GET http://nomad.invalid:4646/v1/plugins?type=csi");
+    let direct = client("http://direct.invalid:4646").list_plugins(None).await;
     assert!(direct.is_err());
     let local = Server::always(text(500, "here")).await;
     let here = client(&local.url()).list_plugins(None).await;
-    assert_eq!(
-        here.expect_err("the request fails").server_text.as_deref(),
-        Some("here")
-    );
+    assert_eq!(here.expect_err("the request fails").server_text.as_deref(), Some("here"));
     assert_eq!(proxy.requests().len(), 1);
 }

@@ -64,9 +64,7 @@ async fn an_authority_is_trusted_from_a_file_or_a_directory() {
     let ca_directory = TestDirectory::new();
     let server = serving(&ca_directory.authority.server(&["127.0.0.1"]), None).await;
     let address = https(server.address);
-    list(&address, ca_directory.trusting())
-        .await
-        .expect("a CA file is enough");
+    list(&address, ca_directory.trusting()).await.expect("a CA file is enough");
 
     let folder = ca_directory.path().join("cas/below");
     std::fs::create_dir_all(&folder).expect("the folder can be made");
@@ -78,19 +76,13 @@ async fn an_authority_is_trusted_from_a_file_or_a_directory() {
         ca_directory: Some(ca_directory.path().join("cas")),
         ..TlsSettings::default()
     };
-    list(&address, directory.clone())
-        .await
-        .expect("a CA directory is enough");
+    list(&address, directory.clone()).await.expect("a CA directory is enough");
 
     let file_wins = TlsSettings {
         ca_file: Some(Authority::new("other").write(ca_directory.path(), "other.pem")),
         ..directory
     };
-    refused(
-        list(&address, file_wins).await,
-        "is signed by an unknown authority",
-        "NOMAD_CACERT",
-    );
+    refused(list(&address, file_wins).await, "is signed by an unknown authority", "NOMAD_CACERT");
 }
 
 /// Who may write one of these files chooses who gets the token.
@@ -111,13 +103,7 @@ async fn a_file_that_others_can_change_is_not_used() {
     let trusting = ca_directory.trusting();
     let settings = [
         (&ca, trusting.clone()),
-        (
-            &in_directory,
-            TlsSettings {
-                ca_directory: Some(cas.clone()),
-                ..TlsSettings::default()
-            },
-        ),
+        (&in_directory, TlsSettings { ca_directory: Some(cas.clone()), ..TlsSettings::default() }),
         (
             &certificate,
             TlsSettings {
@@ -164,13 +150,8 @@ async fn only_the_systems_authorities_are_trusted_by_default() {
     let server = serving(&ca_directory.authority.server(&["127.0.0.1"]), None).await;
     let result = list(&https(server.address), TlsSettings::default()).await;
     refused(result, "is signed by an unknown authority", "--ca-cert");
-    let skip = TlsSettings {
-        skip_verify: true,
-        ..TlsSettings::default()
-    };
-    list(&https(server.address), skip)
-        .await
-        .expect("no certificate is verified");
+    let skip = TlsSettings { skip_verify: true, ..TlsSettings::default() };
+    list(&https(server.address), skip).await.expect("no certificate is verified");
 }
 
 /// Go's TLS, which Nomad's own tools use, does the same.
@@ -184,30 +165,16 @@ async fn a_self_signed_certificate_can_be_trusted() {
     };
     let server = serving(&identity, None).await;
     let address = https(server.address);
-    list(&address, named(&identity, "own"))
-        .await
-        .expect("the certificate itself is trusted");
+    list(&address, named(&identity, "own")).await.expect("the certificate itself is trusted");
     let directory = TlsSettings {
         ca_directory: Some(ca_directory.path().to_owned()),
         ..TlsSettings::default()
     };
-    list(&address, directory)
-        .await
-        .expect("the directory contains the certificate");
-    refused(
-        list(&address, ca_directory.trusting()).await,
-        "(CA:TRUE)",
-        "trust this certificate",
-    );
-    let other_name = TlsSettings {
-        server_name: Some("server.global.nomad".into()),
-        ..named(&identity, "own")
-    };
-    refused(
-        list(&address, other_name).await,
-        "is valid only for",
-        "--tls-server-name",
-    );
+    list(&address, directory).await.expect("the directory contains the certificate");
+    refused(list(&address, ca_directory.trusting()).await, "(CA:TRUE)", "trust this certificate");
+    let other_name =
+        TlsSettings { server_name: Some("server.global.nomad".into()), ..named(&identity, "own") };
+    refused(list(&address, other_name).await, "is valid only for", "--tls-server-name");
 
     let expired = Identity::self_signed_authority(&["127.0.0.1"], 2001);
     let server = serving(&expired, None).await;
@@ -218,17 +185,9 @@ async fn a_self_signed_certificate_can_be_trusted() {
 #[tokio::test]
 async fn a_new_authority_with_the_old_name_is_reported() {
     let ca_directory = TestDirectory::new();
-    let server = serving(
-        &Authority::new("test authority").server(&["127.0.0.1"]),
-        None,
-    )
-    .await;
+    let server = serving(&Authority::new("test authority").server(&["127.0.0.1"]), None).await;
     let result = list(&https(server.address), ca_directory.trusting()).await;
-    refused(
-        result,
-        "does not match its authority",
-        "a new CA may have the old name",
-    );
+    refused(result, "does not match its authority", "a new CA may have the old name");
 }
 
 /// The name is sent to the server (SNI) and checked. Requests still go to the address's host.
@@ -245,36 +204,20 @@ async fn a_server_name_replaces_the_host_in_sni_and_checks() {
     let server = Server::with_tls(config, json("[]")).await;
     let address = https(server.address);
     let result = list(&address, ca_directory.trusting()).await;
-    refused(
-        result,
-        "is valid only for `server.global.nomad`",
-        "NOMAD_TLS_SERVER_NAME",
-    );
+    refused(result, "is valid only for `server.global.nomad`", "NOMAD_TLS_SERVER_NAME");
 
-    let named = |name: &str| TlsSettings {
-        server_name: Some(name.into()),
-        ..ca_directory.trusting()
-    };
-    list(&address, named("server.global.nomad"))
-        .await
-        .expect("the name matches");
+    let named =
+        |name: &str| TlsSettings { server_name: Some(name.into()), ..ca_directory.trusting() };
+    list(&address, named("server.global.nomad")).await.expect("the name matches");
     let by_name = format!("https://localhost:{}", server.address.port());
-    list(&by_name, named("server.global.nomad"))
-        .await
-        .expect("the name matches");
+    list(&by_name, named("server.global.nomad")).await.expect("the name matches");
     let result = list(&address, named("client.global.nomad")).await;
     refused(result, "is valid only for `server.global.nomad`", "");
     let asked = names.lock().expect("no server panics").clone();
     let global = |role: &str| Some(format!("{role}.global.nomad"));
-    assert_eq!(
-        asked,
-        [None, global("server"), global("server"), global("client")]
-    );
+    assert_eq!(asked, [None, global("server"), global("server"), global("client")]);
     let hosts = server.requests();
-    let hosts: Vec<_> = hosts
-        .iter()
-        .filter_map(|seen| seen.header("host"))
-        .collect();
+    let hosts: Vec<_> = hosts.iter().filter_map(|seen| seen.header("host")).collect();
     assert_eq!(hosts, [&address[8..], &by_name[8..]]);
 }
 
@@ -300,33 +243,19 @@ impl rustls::server::ResolvesServerCert for RecordingResolver {
 async fn a_server_name_can_be_an_ip_address() {
     let ca_directory = TestDirectory::new();
     let server = serving(&ca_directory.authority.server(&["10.0.0.1"]), None).await;
-    let named = |name: &str| TlsSettings {
-        server_name: Some(name.into()),
-        ..ca_directory.trusting()
-    };
+    let named =
+        |name: &str| TlsSettings { server_name: Some(name.into()), ..ca_directory.trusting() };
     let address = https(server.address);
-    list(&address, named("10.0.0.1"))
-        .await
-        .expect("the address matches");
-    refused(
-        list(&address, named("10.0.0.2")).await,
-        "is valid only for `10.0.0.1`",
-        "",
-    );
+    list(&address, named("10.0.0.1")).await.expect("the address matches");
+    refused(list(&address, named("10.0.0.2")).await, "is valid only for `10.0.0.1`", "");
 }
 
 #[tokio::test]
 async fn a_client_certificate_is_sent_on_request() {
     let ca_directory = TestDirectory::new();
-    let (clients, untrusted_clients) = (
-        Authority::new("clients"),
-        Authority::new("untrusted_clients"),
-    );
-    let server = serving(
-        &ca_directory.authority.server(&["127.0.0.1"]),
-        Some(&clients),
-    )
-    .await;
+    let (clients, untrusted_clients) =
+        (Authority::new("clients"), Authority::new("untrusted_clients"));
+    let server = serving(&ca_directory.authority.server(&["127.0.0.1"]), Some(&clients)).await;
     let address = https(server.address);
     let with = |identity: &Identity, name: &str| {
         let (certificate, key) = identity.write(ca_directory.path(), name);
@@ -336,9 +265,7 @@ async fn a_client_certificate_is_sent_on_request() {
             ..ca_directory.trusting()
         }
     };
-    list(&address, with(&clients.client(), "client"))
-        .await
-        .expect("the certificate is accepted");
+    list(&address, with(&clients.client(), "client")).await.expect("the certificate is accepted");
     let result = list(&address, ca_directory.trusting()).await;
     refused(result, "requires a client certificate", "NOMAD_CLIENT_CERT");
     let result = list(&address, with(&untrusted_clients.client(), "stranger")).await;
@@ -352,24 +279,14 @@ async fn a_client_certificate_is_sent_on_request() {
 async fn a_write_without_the_client_certificate_has_no_effect() {
     let ca_directory = TestDirectory::new();
     let clients = Authority::new("clients");
-    let server = serving(
-        &ca_directory.authority.server(&["127.0.0.1"]),
-        Some(&clients),
-    )
-    .await;
+    let server = serving(&ca_directory.authority.server(&["127.0.0.1"]), Some(&clients)).await;
     let mut settings = ClientSettings::new(https(server.address));
     settings.tls = ca_directory.trusting();
     let client = NomadClient::new(&settings).expect("the address is valid");
-    let created = client
-        .create_volume(&crate::client_requests::request("db0"))
-        .await;
+    let created = client.create_volume(&crate::client_requests::request("db0")).await;
     let error = created.expect_err("the connection is refused");
     assert_eq!(error.code, Code::ApiTls);
-    assert!(
-        error.message.starts_with("cannot create volume "),
-        "{}",
-        error.message
-    );
+    assert!(error.message.starts_with("cannot create volume "), "{}", error.message);
 }
 
 #[tokio::test]
@@ -385,9 +302,7 @@ async fn http_and_https_mismatches_are_reported() {
     let ca_directory = TestDirectory::new();
     // `https` to an HTTP server that responds to what it cannot read.
     let bad = b"HTTP/1.0 400 Bad Request\r\n\r\n".to_vec();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a free port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("the listener has an address");
     let http_server = tokio::spawn(async move {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -403,9 +318,7 @@ async fn http_and_https_mismatches_are_reported() {
     http_server.await.expect("it served");
 
     // `https` to a server that closes the connection.
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a free port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("the listener has an address");
     let closing_server = tokio::spawn(async move {
         loop {
@@ -420,42 +333,24 @@ async fn http_and_https_mismatches_are_reported() {
     closing_server.abort();
 
     // `http` to Go's TLS server.
-    let go = Server::always(text(
-        400,
-        "Client sent an HTTP request to an HTTPS server.\n",
-    ))
-    .await;
+    let go = Server::always(text(400, "Client sent an HTTP request to an HTTPS server.\n")).await;
     let result = list(&go.url(), TlsSettings::default()).await;
-    refused(
-        result,
-        "requires TLS, but the address uses `http`",
-        "use `https://`",
-    );
+    refused(result, "requires TLS, but the address uses `http`", "use `https://`");
 
     // `http` to another TLS server, which sends an alert.
     let alert = Server::always(Reply::Bytes(b"\x15\x03\x01\x00\x02\x02\x16".to_vec())).await;
-    let error = list(&alert.url(), TlsSettings::default())
-        .await
-        .expect_err("the response is not HTTP");
+    let error =
+        list(&alert.url(), TlsSettings::default()).await.expect_err("the response is not HTTP");
     assert_eq!(error.code, Code::ApiNotNomad);
-    assert_eq!(
-        error.help,
-        ["use `https://` in the address if the server uses TLS"]
-    );
+    assert_eq!(error.help, ["use `https://` in the address if the server uses TLS"]);
 }
 
 /// Asserts the error of unusable settings, which the client reports before it connects.
 async fn assert_unusable(tls: TlsSettings, name: &str, why: &str) {
     let error = list("https://127.0.0.1:1", tls).await.expect_err(name);
     assert_eq!(error.code, Code::ApiTlsFiles, "{error:?}");
-    assert!(
-        error.message.starts_with("cannot list the plugins: "),
-        "{error:?}"
-    );
-    assert!(
-        error.message.contains(name) && error.message.contains(why),
-        "{error:?}"
-    );
+    assert!(error.message.starts_with("cannot list the plugins: "), "{error:?}");
+    assert!(error.message.contains(name) && error.message.contains(why), "{error:?}");
 }
 
 #[tokio::test]
@@ -465,37 +360,22 @@ async fn unusable_authorities_are_named() {
     std::fs::write(&empty, "").expect("it can be written");
     let none = ca_directory.path().join("none");
     std::fs::create_dir(&none).expect("it can be made");
-    let file = |path: &Path| TlsSettings {
-        ca_file: Some(path.to_owned()),
-        ..TlsSettings::default()
-    };
-    let directory = |path: &Path| TlsSettings {
-        ca_directory: Some(path.to_owned()),
-        ..TlsSettings::default()
-    };
+    let file =
+        |path: &Path| TlsSettings { ca_file: Some(path.to_owned()), ..TlsSettings::default() };
+    let directory =
+        |path: &Path| TlsSettings { ca_directory: Some(path.to_owned()), ..TlsSettings::default() };
     let missing = Path::new("/nonexistent");
     assert_unusable(file(&empty), "empty.pem", "no PEM certificate").await;
     assert_unusable(file(missing), "/nonexistent", "No such file").await;
-    assert_unusable(
-        directory(&none),
-        "none",
-        "the directory contains no certificate",
-    )
-    .await;
+    assert_unusable(directory(&none), "none", "the directory contains no certificate").await;
     assert_unusable(directory(missing), "/nonexistent", "No such file").await;
 }
 
 #[tokio::test]
 async fn unusable_client_certificates_are_named() {
     let ca_directory = TestDirectory::new();
-    let (certificate, key) = ca_directory
-        .authority
-        .client()
-        .write(ca_directory.path(), "client");
-    let (_, other) = ca_directory
-        .authority
-        .client()
-        .write(ca_directory.path(), "other");
+    let (certificate, key) = ca_directory.authority.client().write(ca_directory.path(), "client");
+    let (_, other) = ca_directory.authority.client().write(ca_directory.path(), "other");
     let file = |name: &str, text: &str| {
         let path = ca_directory.path().join(name);
         std::fs::write(&path, text).expect("it can be written");
@@ -507,36 +387,11 @@ async fn unusable_client_certificates_are_named() {
     let sealed = file("sealed.pem", sealed);
     let certificate = Some(certificate);
     for (certificate, key, name, why) in [
-        (
-            None,
-            Some(key),
-            "client-key.pem",
-            "the certificate is missing",
-        ),
-        (
-            certificate.clone(),
-            None,
-            "client.pem",
-            "the key is missing",
-        ),
-        (
-            certificate.clone(),
-            Some(empty),
-            "empty.pem",
-            "no PEM private key",
-        ),
-        (
-            certificate.clone(),
-            Some(sealed),
-            "sealed.pem",
-            "is encrypted",
-        ),
-        (
-            certificate,
-            Some(other),
-            "other-key.pem",
-            "it is not the key of the client certificate",
-        ),
+        (None, Some(key), "client-key.pem", "the certificate is missing"),
+        (certificate.clone(), None, "client.pem", "the key is missing"),
+        (certificate.clone(), Some(empty), "empty.pem", "no PEM private key"),
+        (certificate.clone(), Some(sealed), "sealed.pem", "is encrypted"),
+        (certificate, Some(other), "other-key.pem", "it is not the key of the client certificate"),
     ] {
         let tls = TlsSettings {
             client_certificate: certificate,
@@ -551,9 +406,6 @@ async fn unusable_client_certificates_are_named() {
 #[tokio::test]
 async fn no_certificate_is_read_without_tls() {
     let server = Server::always(json("[]")).await;
-    let tls = TlsSettings {
-        ca_file: Some("/nonexistent".into()),
-        ..TlsSettings::default()
-    };
+    let tls = TlsSettings { ca_file: Some("/nonexistent".into()), ..TlsSettings::default() };
     list(&server.url(), tls).await.expect("the list succeeds");
 }

@@ -62,9 +62,7 @@ const HISTORY: u64 = 3;
 /// number of acknowledged events.
 async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     let events: Vec<_> = History::new(seed).take(count).collect();
-    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY)
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY).await.unwrap();
     let (mut done, mut writes, mut snapshot) = (0, vec![0], None);
     let mut rng = SeededRng(seed);
     while done < events.len() {
@@ -77,20 +75,14 @@ async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
             let since = snapshot.as_ref().map_or(0, events_in);
             let replayed = replay_changes(snapshot.clone(), events[since..done].to_vec());
             let (state, changed) = replayed.unwrap();
-            write_snapshot(&journal, snapshot.is_some(), &state, changed)
-                .await
-                .unwrap();
+            write_snapshot(&journal, snapshot.is_some(), &state, changed).await.unwrap();
             snapshot = Some(StateSnapshot::from(&state));
         }
     }
     // Not closed: the power fails while it is open.
     let log = disk.log();
     drop(journal);
-    Run {
-        events,
-        writes,
-        log,
-    }
+    Run { events, writes, log }
 }
 
 /// Returns the number of events in a snapshot.
@@ -163,9 +155,7 @@ async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), Strin
     let held = journal.load().await;
     let held = held.map_err(|error| format!("does not load again: {}", error.source))?;
     if replay(held.snapshot, held.events).as_ref() != Ok(&state) {
-        return Err(format!(
-            "the snapshot after {found} events is another state"
-        ));
+        return Err(format!("the snapshot after {found} events is another state"));
     }
     Ok(())
 }
@@ -217,9 +207,7 @@ async fn no_secret_is_written_to_the_disk_unsealed() {
     let owner = SecretOwner::from(&db);
     let secrets = Secrets::from_iter([("token", CANARY)]);
     let disk = CrashDisk::default();
-    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY)
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY).await.unwrap();
     let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default());
     let cell = cell.await.unwrap();
     for kind in [
@@ -230,9 +218,7 @@ async fn no_secret_is_written_to_the_disk_unsealed() {
             secrets: sealer.seal(&owner, &secrets),
         },
     ] {
-        cell.commit(Expected::Any, Event::new(1, kind))
-            .await
-            .unwrap();
+        cell.commit(Expected::Any, Event::new(1, kind)).await.unwrap();
     }
     let changes = cell.read(SnapshotChanges::complete);
     journal.write_snapshot(changes).await.unwrap();

@@ -39,11 +39,7 @@ fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let backend = FakeBackend::new(settings);
     let server = FakePluginServer::start(backend, &directory.path().join("csi.sock"));
     let plugin = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
-    FakePlugin {
-        _directory: directory,
-        server,
-        plugin,
-    }
+    FakePlugin { _directory: directory, server, plugin }
 }
 
 fn secrets() -> Secrets {
@@ -51,10 +47,7 @@ fn secrets() -> Secrets {
 }
 
 fn options() -> MountOptions {
-    MountOptions {
-        fs_type: "ext4".to_owned(),
-        mount_flags: vec!["noatime".to_owned()],
-    }
+    MountOptions { fs_type: "ext4".to_owned(), mount_flags: vec!["noatime".to_owned()] }
 }
 
 fn create(name: &str) -> CreateVolume {
@@ -139,9 +132,7 @@ async fn an_answer_that_is_too_long_is_no_refusal_of_the_plugin() {
             volume_context: [("long".to_owned(), "x".repeat(megabytes << 20))].into(),
             ..proto::Volume::default()
         };
-        let answer = proto::CreateVolumeResponse {
-            volume: Some(volume),
-        };
+        let answer = proto::CreateVolumeResponse { volume: Some(volume) };
         let answer = answer.encode_to_vec();
         let _plugin = EchoPlugin::start(&socket, move |_| Ok(answer.clone()));
         let plugin = GrpcConnector::new().connect(&socket, None, &SentSecrets::default());
@@ -160,9 +151,7 @@ async fn an_answer_that_is_too_long_is_no_refusal_of_the_plugin() {
 /// fake sends. A Probe response without `ready` means ready (B57). Name and version are kept (B58).
 #[tokio::test]
 async fn a_plugin_is_probed() {
-    let place = Topology {
-        segments: [("zone".to_owned(), "a".to_owned())].into(),
-    };
+    let place = Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
     let settings = PluginSettings {
         plugin: PluginCapabilities {
             controller_service: true,
@@ -186,20 +175,12 @@ async fn a_plugin_is_probed() {
         ..PluginSettings::default()
     };
     let fake = start_plugin(settings.clone());
-    let (identity, controller, node) = (
-        &fake.plugin.identity,
-        &fake.plugin.controller,
-        &fake.plugin.node,
-    );
+    let (identity, controller, node) =
+        (&fake.plugin.identity, &fake.plugin.controller, &fake.plugin.node);
     assert_eq!(identity.plugin_info().await.unwrap(), settings.info);
-    assert_eq!(
-        identity.plugin_capabilities().await.unwrap(),
-        settings.plugin
-    );
+    assert_eq!(identity.plugin_capabilities().await.unwrap(), settings.plugin);
     assert!(identity.probe().await.unwrap());
-    fake.server
-        .backend
-        .update_settings(|settings| settings.ready = false);
+    fake.server.backend.update_settings(|settings| settings.ready = false);
     assert!(!identity.probe().await.unwrap());
     let capabilities = controller.controller_capabilities().await;
     assert_eq!(capabilities.ok(), settings.controller);
@@ -226,16 +207,10 @@ async fn a_plugin_without_a_name_is_refused() {
 /// fake refuses it (B20, B21, B24). Empty ranges and requirements are not sent (W27, GH-11238).
 #[tokio::test]
 async fn a_volume_passes_through_its_whole_lifecycle() {
-    let fake = start_plugin(PluginSettings {
-        secrets: secrets(),
-        ..PluginSettings::default()
-    });
+    let fake = start_plugin(PluginSettings { secrets: secrets(), ..PluginSettings::default() });
     let (controller, node) = (&fake.plugin.controller, &fake.plugin.node);
     let request = CreateVolume {
-        capacity: CapacityRange {
-            min: Bytes::new(1 << 30).unwrap(),
-            max: Bytes::ZERO,
-        },
+        capacity: CapacityRange { min: Bytes::new(1 << 30).unwrap(), max: Bytes::ZERO },
         parameters: [("tier".to_owned(), "fast".to_owned())].into(),
         ..create("db")
     };
@@ -250,12 +225,8 @@ async fn a_volume_passes_through_its_whole_lifecycle() {
     assert!(target.read_only);
     assert_eq!(target.mount_options, options());
     let id = volume.external_id;
-    node.unpublish_volume(id.clone(), "/target".into())
-        .await
-        .unwrap();
-    node.unstage_volume(id.clone(), "/staging".into())
-        .await
-        .unwrap();
+    node.unpublish_volume(id.clone(), "/target".into()).await.unwrap();
+    node.unstage_volume(id.clone(), "/staging".into()).await.unwrap();
     controller.delete_volume(id, secrets()).await.unwrap();
     assert_eq!(fake.server.backend.volumes(), []);
 }
@@ -264,22 +235,13 @@ async fn a_volume_passes_through_its_whole_lifecycle() {
 /// volume fails.
 #[tokio::test]
 async fn an_unknown_volume_counts_as_removed_but_cannot_be_used() {
-    let fake = start_plugin(PluginSettings {
-        unknown_is_not_found: true,
-        ..PluginSettings::default()
-    });
+    let fake =
+        start_plugin(PluginSettings { unknown_is_not_found: true, ..PluginSettings::default() });
     let (controller, node) = (&fake.plugin.controller, &fake.plugin.node);
     let id = ExternalId::new("unknown");
-    controller
-        .delete_volume(id.clone(), Secrets::default())
-        .await
-        .unwrap();
-    node.unpublish_volume(id.clone(), "/target".into())
-        .await
-        .unwrap();
-    node.unstage_volume(id.clone(), "/staging".into())
-        .await
-        .unwrap();
+    controller.delete_volume(id.clone(), Secrets::default()).await.unwrap();
+    node.unpublish_volume(id.clone(), "/target".into()).await.unwrap();
+    node.unstage_volume(id.clone(), "/staging".into()).await.unwrap();
     let unknown = CreatedVolume {
         external_id: id,
         capacity: Bytes::ZERO,
@@ -287,10 +249,7 @@ async fn an_unknown_volume_counts_as_removed_but_cannot_be_used() {
         topologies: vec![],
     };
     for error in [
-        controller
-            .validate_volume(validate(&unknown))
-            .await
-            .unwrap_err(),
+        controller.validate_volume(validate(&unknown)).await.unwrap_err(),
         node.stage_volume(stage(&unknown)).await.unwrap_err(),
     ] {
         assert_eq!(error.code, StatusCode::NotFound, "{error}");
@@ -304,11 +263,7 @@ async fn every_call_carries_its_deadline_and_a_plain_authority() {
     let fake = start_plugin(PluginSettings::default());
     fake.plugin.identity.probe().await.unwrap();
     fake.plugin.identity.plugin_info().await.unwrap();
-    fake.plugin
-        .controller
-        .create_volume(create("a"))
-        .await
-        .unwrap();
+    fake.plugin.controller.create_volume(create("a")).await.unwrap();
     let seen: Vec<_> = fake
         .server
         .call_headers()
@@ -339,11 +294,7 @@ async fn each_fault_has_the_same_verdict_over_grpc() {
         (fail(StatusCode::Unknown), Some(FailedUnknownOutcome), 0),
         (fail(StatusCode::InvalidArgument), Some(Permanent), 0),
         (fail(StatusCode::ResourceExhausted), Some(RetryBriefly), 0),
-        (
-            Fault::FailAfterEffect(StatusCode::Unavailable),
-            Some(RetryUnknownOutcome),
-            1,
-        ),
+        (Fault::FailAfterEffect(StatusCode::Unavailable), Some(RetryUnknownOutcome), 1),
         (Fault::Hang, Some(RetryUnknownOutcome), 0),
         (Fault::LoseReply, Some(RetryUnknownOutcome), 1),
         (Fault::ApplyTwice, None, 1),
@@ -355,11 +306,7 @@ async fn each_fault_has_the_same_verdict_over_grpc() {
         let (backend, controller) = (&fake.server.backend, &fake.plugin.controller);
         backend.inject_faults(Rpc::CreateVolume, [fault]);
         let answer = controller.create_volume(create("a")).await;
-        assert_eq!(
-            answer.err().map(|error| error.verdict),
-            verdict,
-            "{fault:?}"
-        );
+        assert_eq!(answer.err().map(|error| error.verdict), verdict, "{fault:?}");
         assert_eq!(backend.volumes().len(), volumes, "{fault:?}");
         backend.restart();
         backend.release();
@@ -385,20 +332,13 @@ async fn retry_until_ok<T, F: Future<Output = Result<T, PluginError>>>(call: imp
 async fn a_call_without_a_response_ends_at_its_deadline() {
     let fake = start_plugin(PluginSettings::default());
     fake.server.backend.inject_faults(Rpc::Probe, [Fault::Hang]);
-    fake.server
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    fake.server.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let begin = tokio::time::Instant::now();
     let error = fake.plugin.identity.probe().await.unwrap_err();
     assert_eq!(error.code, StatusCode::DeadlineExceeded);
     assert_eq!(begin.elapsed().as_secs(), 5);
     let begin = tokio::time::Instant::now();
-    let error = fake
-        .plugin
-        .controller
-        .create_volume(create("a"))
-        .await
-        .unwrap_err();
+    let error = fake.plugin.controller.create_volume(create("a")).await.unwrap_err();
     assert_eq!(error.code, StatusCode::DeadlineExceeded);
     assert_eq!(begin.elapsed().as_secs(), 1800);
 }
@@ -407,12 +347,7 @@ async fn a_call_without_a_response_ends_at_its_deadline() {
 #[tokio::test]
 async fn a_plugin_has_one_connection() {
     let plugin = start_plugin(PluginSettings::default());
-    let calls = (0..8).map(|at| {
-        plugin
-            .plugin
-            .controller
-            .create_volume(create(&at.to_string()))
-    });
+    let calls = (0..8).map(|at| plugin.plugin.controller.create_volume(create(&at.to_string())));
     for created in futures_util::future::join_all(calls).await {
         created.unwrap();
     }
@@ -435,13 +370,7 @@ async fn a_connection_survives_restarts_of_the_plugin() {
         let expected = format!("cannot connect to `{}`", socket.display());
         assert!(error.message.starts_with(&expected), "{error}");
     };
-    unsent(
-        plugin
-            .controller
-            .create_volume(create("a"))
-            .await
-            .unwrap_err(),
-    );
+    unsent(plugin.controller.create_volume(create("a")).await.unwrap_err());
     let server = FakePluginServer::start(FakeBackend::new(PluginSettings::default()), &socket);
     plugin.controller.create_volume(create("a")).await.unwrap();
     server.backend.crash();
@@ -473,11 +402,7 @@ async fn retry_until_refused<T, F: Future<Output = Result<T, PluginError>>>(
 /// enough.
 #[tokio::test]
 async fn information_calls_are_sent_once() {
-    for code in [
-        StatusCode::Unavailable,
-        StatusCode::Aborted,
-        StatusCode::Internal,
-    ] {
+    for code in [StatusCode::Unavailable, StatusCode::Aborted, StatusCode::Internal] {
         let fake = start_plugin(PluginSettings::default());
         let (backend, plugin) = (&fake.server.backend, &fake.plugin);
         for rpc in [
@@ -510,16 +435,10 @@ async fn information_calls_are_sent_once() {
 /// Without a listener, an information call fails and is not retried.
 #[tokio::test]
 async fn information_calls_are_not_retried_without_a_listener() {
-    let plugin = GrpcConnector::new().connect(
-        Path::new("/nowhere/csi.sock"),
-        None,
-        &SentSecrets::default(),
-    );
+    let plugin =
+        GrpcConnector::new().connect(Path::new("/nowhere/csi.sock"), None, &SentSecrets::default());
     let error = plugin.identity.plugin_info().await.unwrap_err();
-    assert_eq!(
-        (error.code, error.verdict),
-        (StatusCode::Unavailable, Verdict::RetryLater)
-    );
+    assert_eq!((error.code, error.verdict), (StatusCode::Unavailable, Verdict::RetryLater));
     let waited = tokio::time::timeout(Duration::from_secs(60), plugin.identity.probe()).await;
     assert!(waited.unwrap().is_err());
 }
@@ -536,19 +455,13 @@ async fn a_socket_of_another_process_gets_no_calls() {
         pid: i32::try_from(std::process::id()).unwrap(),
         start_time: start_time_in(&stat).unwrap(),
     };
-    let connected = |required| {
-        connector
-            .connect(socket, required, &SentSecrets::default())
-            .identity
-    };
+    let connected =
+        |required| connector.connect(socket, required, &SentSecrets::default()).identity;
     connected(Some(own)).plugin_info().await.unwrap();
     let before = fixture.server.backend.count(Rpc::GetPluginInfo);
     let first = PeerProcess { pid: 1, ..own };
     // The process that was meant has ended, and this one has its number.
-    let earlier = PeerProcess {
-        start_time: own.start_time - 1,
-        ..own
-    };
+    let earlier = PeerProcess { start_time: own.start_time - 1, ..own };
     for (required, found) in [
         (first, format!("process {}", own.pid)),
         (earlier, "another process with its number".to_owned()),
@@ -556,10 +469,7 @@ async fn a_socket_of_another_process_gets_no_calls() {
         let refused = connected(Some(required)).plugin_info().await.unwrap_err();
         assert_eq!(refused.code, StatusCode::Unavailable);
         assert_eq!(refused.delivery, Delivery::NotSent);
-        let why = format!(
-            "{found} listens on the socket now, and not process {}",
-            required.pid
-        );
+        let why = format!("{found} listens on the socket now, and not process {}", required.pid);
         assert!(refused.message.contains(&why), "{refused}");
     }
     assert_eq!(fixture.server.backend.count(Rpc::GetPluginInfo), before);

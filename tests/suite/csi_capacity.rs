@@ -33,14 +33,8 @@ async fn capacity_arrives_as_it_was_sent() {
     let (_directory, server, plugin) = start(true);
     let capabilities = plugin.controller.controller_capabilities().await.unwrap();
     assert!(capabilities.get_capacity);
-    let zone = Topology {
-        segments: [("zone".to_owned(), "a".to_owned())].into(),
-    };
-    let reported = ReportedCapacity {
-        available: i64::MAX,
-        maximum: Some(0),
-        minimum: None,
-    };
+    let zone = Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
+    let reported = ReportedCapacity { available: i64::MAX, maximum: Some(0), minimum: None };
     server.backend.set_capacity(Some(zone.clone()), reported);
     let request = GetCapacity {
         capabilities: vec![Capability {
@@ -62,16 +56,9 @@ async fn capacity_arrives_as_it_was_sent() {
     };
     assert_eq!(answer, expected);
     let everywhere = GetCapacity::default();
-    let negative = ReportedCapacity {
-        minimum: Some(-5),
-        ..reported
-    };
+    let negative = ReportedCapacity { minimum: Some(-5), ..reported };
     server.backend.set_capacity(None, negative);
-    let refused = plugin
-        .controller
-        .get_capacity(everywhere)
-        .await
-        .unwrap_err();
+    let refused = plugin.controller.get_capacity(everywhere).await.unwrap_err();
     assert_eq!(refused.code, StatusCode::Internal);
     assert_eq!(
         refused.message,

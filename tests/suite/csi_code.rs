@@ -20,14 +20,7 @@ const SECRET_FIELDS: [&str; 2] = ["secrets", "mount_flags"];
 const TEXT_FIELDS: [(&str, &[&str]); 5] = [
     (
         "Shown",
-        &[
-            "fs_type",
-            "manifest",
-            "message",
-            "reason",
-            "vendor_version",
-            "volume_mount_group",
-        ],
+        &["fs_type", "manifest", "message", "reason", "vendor_version", "volume_mount_group"],
     ),
     (
         "Address",
@@ -52,10 +45,7 @@ const TEXT_FIELDS: [(&str, &[&str]); 5] = [
             "volume_publish_path",
         ],
     ),
-    (
-        "Context",
-        &["mutable_parameters", "parameters", "volume_context"],
-    ),
+    ("Context", &["mutable_parameters", "parameters", "volume_context"]),
     ("Sealed", &["mount_flags", "publish_context"]),
     ("Secret", &["secrets"]),
 ];
@@ -83,10 +73,8 @@ fn write_texts(code: &mut String, message: &DescriptorProto, module: &str) {
         let is_message = field.r#type() == Type::Message;
         let is_foreign = field.type_name().starts_with(".google.protobuf");
         let of_map = message.nested_type.iter().find(|nested| {
-            let is_map = nested
-                .options
-                .as_ref()
-                .is_some_and(prost_types::MessageOptions::map_entry);
+            let is_map =
+                nested.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry);
             is_map && field.type_name().ends_with(&format!(".{}", nested.name()))
         });
         let is_text = field.r#type() == Type::String
@@ -98,15 +86,11 @@ fn write_texts(code: &mut String, message: &DescriptorProto, module: &str) {
             Some(_) => panic!("{name}.{} is no message", field.name()),
             None if is_text => {
                 let kinds = TEXT_FIELDS.iter();
-                let kind = kinds
-                    .clone()
-                    .find(|(_, names)| names.contains(&field.name()));
+                let kind = kinds.clone().find(|(_, names)| names.contains(&field.name()));
                 let (kind, _) = kind.unwrap_or_else(|| {
                     panic!("decide what {name}.{} may hold: TEXT_FIELDS", field.name())
                 });
-                lines.push(format!(
-                    "self.{ident}.visit_texts(TextKind::{kind}, visit);"
-                ));
+                lines.push(format!("self.{ident}.visit_texts(TextKind::{kind}, visit);"));
             }
             None if is_message && !is_foreign => {
                 lines.push(format!("self.{ident}.visit(visit);"));
@@ -119,10 +103,8 @@ fn write_texts(code: &mut String, message: &DescriptorProto, module: &str) {
             continue;
         }
         let choice = format!("{inner}{}", camel_case(oneof.name()));
-        let arms: String = arms
-            .iter()
-            .map(|arm| format!("Self::{arm}(inner) => inner.visit(visit),"))
-            .collect();
+        let arms: String =
+            arms.iter().map(|arm| format!("Self::{arm}(inner) => inner.visit(visit),")).collect();
         writeln!(
             code,
             "impl MessageTexts for {choice} {{ fn visit(&mut self, visit: &mut TextVisitor<'_>) {{ \
@@ -139,10 +121,7 @@ fn write_texts(code: &mut String, message: &DescriptorProto, module: &str) {
     )
     .expect("a text takes everything");
     for nested in &message.nested_type {
-        let is_map = nested
-            .options
-            .as_ref()
-            .is_some_and(prost_types::MessageOptions::map_entry);
+        let is_map = nested.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry);
         if !is_map {
             write_texts(code, nested, &inner);
         }
@@ -189,10 +168,8 @@ fn csi_code(root: &Path) -> String {
             .map(|message| (format!(".{package}.{}", message.name()), message))
             .collect();
         while let Some((name, message)) = messages.pop() {
-            let has_secrets = message
-                .field
-                .iter()
-                .any(|field| SECRET_FIELDS.contains(&field.name()));
+            let has_secrets =
+                message.field.iter().any(|field| SECRET_FIELDS.contains(&field.name()));
             let nested = message.nested_type.iter();
             messages.extend(nested.map(|nested| (format!("{name}.{}", nested.name()), nested)));
             if has_secrets {

@@ -43,11 +43,7 @@ fn start() -> (tempfile::TempDir, FakePluginServer, PluginConnection) {
 }
 
 fn status(kind: VolumeStatusKind) -> VolumeStatus {
-    VolumeStatus {
-        kind,
-        reason: "Why".to_owned(),
-        message: "text".to_owned(),
-    }
+    VolumeStatus { kind, reason: "Why".to_owned(), message: "text".to_owned() }
 }
 
 /// W56: the health of volumes and storage is asked for.
@@ -66,15 +62,10 @@ async fn health_arrives_as_it_was_sent() {
         status(VolumeStatusKind::DataLoss),
         status(VolumeStatusKind::Unknown(9)),
     ];
-    server
-        .backend
-        .set_volume_health(id.clone(), statuses.clone());
+    server.backend.set_volume_health(id.clone(), statuses.clone());
     let answer = plugin.controller.volume_health(id.clone(), secrets()).await;
     assert_eq!(answer.unwrap(), statuses);
-    let request = ListVolumeHealth {
-        page: PageRequest::default(),
-        secrets: secrets(),
-    };
+    let request = ListVolumeHealth { page: PageRequest::default(), secrets: secrets() };
     let page = plugin.controller.list_volume_health(request).await.unwrap();
     assert_eq!((page.entries.len(), page.next_token), (1, None));
     assert_eq!(page.entries[0].statuses, statuses);
@@ -83,9 +74,7 @@ async fn health_arrives_as_it_was_sent() {
     assert_eq!(refused.unwrap_err().code, StatusCode::NotFound);
     let node = server.backend.settings().description.external_node_id;
     let here = vec![status(VolumeStatusKind::Inaccessible)];
-    server
-        .backend
-        .set_node_volume_health(node, id.clone(), here.clone());
+    server.backend.set_node_volume_health(node, id.clone(), here.clone());
     let request = NodeVolumeHealth {
         external_id: id,
         publish_path: Some(PathBuf::from("/target")),
@@ -99,10 +88,7 @@ async fn health_arrives_as_it_was_sent() {
         attachment_mode: Some(AttachmentMode::BlockDevice),
     }];
     server.backend.set_storage_health(storage.clone());
-    assert_eq!(
-        plugin.node.storage_health(secrets()).await.unwrap(),
-        storage
-    );
+    assert_eq!(plugin.node.storage_health(secrets()).await.unwrap(), storage);
     assert_eq!(server.backend.take_violations(), Vec::<String>::new());
 }
 
@@ -110,10 +96,7 @@ async fn health_arrives_as_it_was_sent() {
 async fn a_bad_token_is_aborted() {
     let (_directory, _server, plugin) = start();
     let request = ListVolumeHealth {
-        page: PageRequest {
-            entries: 1,
-            starting_token: "yesterday".to_owned(),
-        },
+        page: PageRequest { entries: 1, starting_token: "yesterday".to_owned() },
         secrets: secrets(),
     };
     let refused = plugin.controller.list_volume_health(request).await;

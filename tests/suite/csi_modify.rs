@@ -48,10 +48,7 @@ async fn mutable_parameters_arrive_as_they_were_sent() {
     assert_eq!(refused.code, StatusCode::InvalidArgument);
     assert_eq!(refused.verdict, Verdict::Permanent);
     let found = &server.backend.volumes()[0].mutable_parameters;
-    let found: Vec<_> = found
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect();
+    let found: Vec<_> = found.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(found, [("iops", "2"), ("note", "")]);
     assert_eq!(server.backend.take_violations(), Vec::<String>::new());
 }

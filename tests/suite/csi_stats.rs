@@ -75,12 +75,7 @@ fn request(path: &str) -> NodeVolumeStats {
 }
 
 fn reported(unit: StatsUnit, total: i64, used: i64, available: i64) -> ReportedQuantity {
-    ReportedQuantity {
-        unit,
-        total,
-        used,
-        available,
-    }
+    ReportedQuantity { unit, total, used, available }
 }
 
 /// W56: volume statistics are asked for, with the paths of the volume, and arrive as they were sent. Nonsense arrives as
@@ -93,25 +88,15 @@ async fn statistics_arrive_as_they_were_sent() {
     publish(&server, &plugin).await;
     let node = server.backend.settings().description.external_node_id;
     let report = |quantities, condition| {
-        let stats = ReportedStats {
-            quantities,
-            condition,
-        };
+        let stats = ReportedStats { quantities, condition };
         server.backend.set_stats(node.clone(), id(), stats);
     };
-    let slow = Condition {
-        abnormal: true,
-        message: "slow".to_owned(),
-    };
+    let slow = Condition { abnormal: true, message: "slow".to_owned() };
     let (bytes, inodes) = (StatsUnit::Bytes, StatsUnit::Inodes);
     let all = vec![reported(inodes, 9, 2, 7), reported(bytes, i64::MAX, 5, 6)];
     report(all, Some(slow.clone()));
     let quantity = |total, used, available| {
-        Some(Quantity {
-            total: Some(total),
-            used: Some(used),
-            available: Some(available),
-        })
+        Some(Quantity { total: Some(total), used: Some(used), available: Some(available) })
     };
     let expected = VolumeStats {
         bytes: quantity(i64::MAX.unsigned_abs(), 5, 6),
@@ -123,10 +108,7 @@ async fn statistics_arrive_as_they_were_sent() {
         let answer = plugin.node.node_volume_stats(request(path)).await;
         assert_eq!(answer.unwrap(), expected, "{path}");
     }
-    report(
-        vec![reported(bytes, 5, 6, 0), reported(inodes, i64::MIN, 0, 0)],
-        None,
-    );
+    report(vec![reported(bytes, 5, 6, 0), reported(inodes, i64::MIN, 0, 0)], None);
     let answer = plugin.node.node_volume_stats(request("/target")).await;
     let problems = answer.unwrap().problems;
     assert_eq!(
@@ -139,10 +121,7 @@ async fn statistics_arrive_as_they_were_sent() {
     let elsewhere = plugin.node.node_volume_stats(request("/elsewhere")).await;
     assert_eq!(elsewhere.unwrap_err().code, StatusCode::NotFound);
     assert_eq!(server.backend.take_violations(), Vec::<String>::new());
-    let unstaged = NodeVolumeStats {
-        staging_path: None,
-        ..request("/target")
-    };
+    let unstaged = NodeVolumeStats { staging_path: None, ..request("/target") };
     plugin.node.node_volume_stats(unstaged).await.unwrap_err();
     assert_eq!(
         server.backend.take_violations(),

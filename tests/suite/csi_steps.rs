@@ -43,10 +43,7 @@ fn secrets() -> Secrets {
 }
 
 fn options() -> MountOptions {
-    MountOptions {
-        fs_type: "ext4".to_owned(),
-        mount_flags: vec!["noatime".to_owned()],
-    }
+    MountOptions { fs_type: "ext4".to_owned(), mount_flags: vec!["noatime".to_owned()] }
 }
 
 fn volume_context() -> BTreeMap<String, String> {
@@ -54,10 +51,7 @@ fn volume_context() -> BTreeMap<String, String> {
 }
 
 fn size() -> CapacityRange {
-    CapacityRange {
-        min: Bytes::new(1 << 30).unwrap(),
-        max: Bytes::ZERO,
-    }
+    CapacityRange { min: Bytes::new(1 << 30).unwrap(), max: Bytes::ZERO }
 }
 
 /// A plugin that needs every step, on the node `i-42`, with secrets and a volume `vol-1`.
@@ -84,11 +78,7 @@ fn start_plugin() -> Fixture {
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start_on(backend, &socket, Some("i-42".into()));
     let plugin = GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default());
-    Fixture {
-        _directory: directory,
-        server,
-        plugin,
-    }
+    Fixture { _directory: directory, server, plugin }
 }
 
 fn attach() -> ControllerPublishVolume {
@@ -209,11 +199,7 @@ async fn every_step_carries_what_its_rpc_requires() {
     for step in STEPS {
         let mut calls = headers.iter();
         let call = calls.find(|call| call.path.ends_with(step.as_str()));
-        assert_eq!(
-            call.unwrap().timeout.as_deref(),
-            Some(limit.as_str()),
-            "{step}"
-        );
+        assert_eq!(call.unwrap().timeout.as_deref(), Some(limit.as_str()), "{step}");
     }
 }
 
@@ -230,10 +216,7 @@ async fn an_incomplete_step_is_not_sent() {
     };
     let refused = controller.controller_unpublish_volume(request).await;
     let refused = refused.unwrap_err();
-    assert_eq!(
-        (refused.message.as_str(), refused.verdict),
-        ("missing NodeID", Verdict::Permanent)
-    );
+    assert_eq!((refused.message.as_str(), refused.verdict), ("missing NodeID", Verdict::Permanent));
     let mut request = attach();
     request.external_id = "".into();
     let refused = controller.controller_publish_volume(request).await;
@@ -259,9 +242,7 @@ async fn an_incomplete_step_is_not_sent() {
 /// (B53, B54).
 #[tokio::test(start_paused = true)]
 async fn every_fault_of_every_step_has_its_verdict() {
-    let codes = StatusCode::ALL
-        .into_iter()
-        .filter(|code| *code != StatusCode::Ok);
+    let codes = StatusCode::ALL.into_iter().filter(|code| *code != StatusCode::Ok);
     let mut faults: Vec<_> = codes.map(Fault::Fail).collect();
     faults.extend([
         Fault::FailAfterEffect(StatusCode::Unavailable),
@@ -285,15 +266,8 @@ async fn every_fault_of_every_step_has_its_verdict() {
             let error = fixture.take(step).await.err();
             let delivery = error.as_ref().map(|error| error.delivery);
             let is_answer = matches!(fault, Fault::Fail(_) | Fault::FailAfterEffect(_));
-            let expected = if is_answer {
-                Delivery::Answered
-            } else {
-                Delivery::Unanswered
-            };
-            assert!(
-                delivery.is_none_or(|it| it == expected),
-                "{what}: {error:?}"
-            );
+            let expected = if is_answer { Delivery::Answered } else { Delivery::Unanswered };
+            assert!(delivery.is_none_or(|it| it == expected), "{what}: {error:?}");
             let verdict = error.map(|error| error.verdict);
             let expected = match fault {
                 Fault::ApplyTwice => None,

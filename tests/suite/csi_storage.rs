@@ -32,14 +32,9 @@ fn start_plugin(settings: PluginSettings) -> FakePlugin {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let server = FakePluginServer::start(FakeBackend::new(settings), &socket);
-    let controller = GrpcConnector::new()
-        .connect(server.socket(), None, &SentSecrets::default())
-        .controller;
-    FakePlugin {
-        _directory: directory,
-        server,
-        controller,
-    }
+    let controller =
+        GrpcConnector::new().connect(server.socket(), None, &SentSecrets::default()).controller;
+    FakePlugin { _directory: directory, server, controller }
 }
 
 fn capable_settings() -> PluginSettings {
@@ -71,10 +66,7 @@ impl FakePlugin {
     async fn create(&self, name: &str, source: Option<VolumeSource>) -> ExternalId {
         let request = CreateVolume {
             name: name.to_owned(),
-            capacity: CapacityRange {
-                min: size(1 << 20),
-                max: Bytes::ZERO,
-            },
+            capacity: CapacityRange { min: size(1 << 20), max: Bytes::ZERO },
             capabilities: vec![WRITER],
             mount_options: MountOptions::default(),
             parameters: BTreeMap::new(),
@@ -106,24 +98,14 @@ async fn a_provider_lists_all_its_volumes_page_by_page() {
     let plugin = start_plugin(capable_settings());
     let db = plugin.create("db", None).await;
     let cut = plugin.snapshot(&db, "nightly").await.unwrap();
-    let copy = plugin
-        .create("copy", Some(VolumeSource::Volume(db.to_string())))
-        .await;
-    let restored = plugin
-        .create("restored", Some(VolumeSource::Snapshot(cut.to_string())))
-        .await;
-    let broken = Condition {
-        abnormal: true,
-        message: "lost a disk".to_owned(),
-    };
+    let copy = plugin.create("copy", Some(VolumeSource::Volume(db.to_string()))).await;
+    let restored = plugin.create("restored", Some(VolumeSource::Snapshot(cut.to_string()))).await;
+    let broken = Condition { abnormal: true, message: "lost a disk".to_owned() };
     plugin.server.backend.set_condition(&copy, broken.clone());
     let mut found = vec![];
     let mut token = String::new();
     loop {
-        let page = PageRequest {
-            entries: 2,
-            starting_token: token,
-        };
+        let page = PageRequest { entries: 2, starting_token: token };
         let page = plugin.controller.list_volumes(page).await.unwrap();
         assert!(page.entries.len() <= 2);
         found.extend(page.entries);
@@ -148,21 +130,11 @@ async fn a_provider_lists_all_its_volumes_page_by_page() {
 #[tokio::test]
 async fn an_expired_token_is_a_permanent_error() {
     let plugin = start_plugin(capable_settings());
-    let page = PageRequest {
-        entries: 2,
-        starting_token: "yesterday".to_owned(),
-    };
+    let page = PageRequest { entries: 2, starting_token: "yesterday".to_owned() };
     let error = plugin.controller.list_volumes(page.clone()).await;
     let error = error.unwrap_err();
-    assert_eq!(
-        (error.code, error.verdict),
-        (StatusCode::Aborted, Verdict::Permanent)
-    );
-    let request = ListSnapshots {
-        page,
-        secrets: secrets(),
-        ..ListSnapshots::default()
-    };
+    assert_eq!((error.code, error.verdict), (StatusCode::Aborted, Verdict::Permanent));
+    let request = ListSnapshots { page, secrets: secrets(), ..ListSnapshots::default() };
     let error = plugin.controller.list_snapshots(request).await.unwrap_err();
     assert_eq!(error.verdict, Verdict::Permanent);
 }
@@ -170,14 +142,8 @@ async fn an_expired_token_is_a_permanent_error() {
 /// A name yields one snapshot. A snapshot that does not exist counts as deleted (W28).
 #[tokio::test]
 async fn a_snapshot_is_created_once_per_name_listed_and_deleted() {
-    let plugin = start_plugin(PluginSettings {
-        unknown_is_not_found: true,
-        ..capable_settings()
-    });
-    let (db, other) = (
-        plugin.create("db", None).await,
-        plugin.create("other", None).await,
-    );
+    let plugin = start_plugin(PluginSettings { unknown_is_not_found: true, ..capable_settings() });
+    let (db, other) = (plugin.create("db", None).await, plugin.create("other", None).await);
     let first = plugin.snapshot(&db, "one").await.unwrap();
     assert_eq!(plugin.snapshot(&db, "one").await.unwrap(), first);
     let taken = plugin.snapshot(&other, "one").await.unwrap_err();
@@ -219,10 +185,7 @@ async fn a_volume_is_expanded_and_may_require_node_expansion() {
     let expand = |id: &ExternalId, min: u64, capability| {
         plugin.controller.expand_volume(ExpandVolume {
             external_id: id.clone(),
-            capacity: CapacityRange {
-                min: size(min),
-                max: Bytes::ZERO,
-            },
+            capacity: CapacityRange { min: size(min), max: Bytes::ZERO },
             capability,
             mount_options: MountOptions::default(),
             secrets: secrets(),
@@ -234,10 +197,7 @@ async fn a_volume_is_expanded_and_may_require_node_expansion() {
         assert!(expanded.node_expansion_required);
     }
     let too_large = expand(&db, 1 << 31, None).await.unwrap_err();
-    assert_eq!(
-        (too_large.code, too_large.verdict),
-        (StatusCode::OutOfRange, Verdict::Permanent)
-    );
+    assert_eq!((too_large.code, too_large.verdict), (StatusCode::OutOfRange, Verdict::Permanent));
     let unknown = ExternalId::new("unknown");
     let missing = expand(&unknown, 1 << 21, None).await.unwrap_err();
     assert_eq!(missing.verdict, Verdict::RetryLater);

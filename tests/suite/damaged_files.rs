@@ -108,10 +108,8 @@ async fn a_damaged_journal_has_its_whole_content_or_is_refused() {
 }
 
 /// What a plugin reports: volumes and snapshots.
-type Content = (
-    Vec<proto::list_volumes_response::Entry>,
-    Vec<proto::list_snapshots_response::Entry>,
-);
+type Content =
+    (Vec<proto::list_volumes_response::Entry>, Vec<proto::list_snapshots_response::Entry>);
 
 async fn content(client: &mut Client) -> Result<Content, String> {
     let refused = |status: tonic::Status| status.message().to_owned();
@@ -167,9 +165,7 @@ async fn a_damaged_catalogue_has_its_whole_content_or_is_refused() {
         }
     }
     let expected = content(&mut fixture.client).await.unwrap();
-    let PluginFixture {
-        directory, plugin, ..
-    } = fixture;
+    let PluginFixture { directory, plugin, .. } = fixture;
     plugin.stop().await;
     let path = directory.path().join("state/catalog.redb");
     let whole = std::fs::read(&path).unwrap();
@@ -178,11 +174,7 @@ async fn a_damaged_catalogue_has_its_whole_content_or_is_refused() {
         let mut bytes = whole.clone();
         damage(&mut bytes, &mut Random(seed));
         std::fs::write(&path, bytes).unwrap();
-        outcomes.add(
-            seed,
-            &expected,
-            read_catalogue(directory.path(), &host).await,
-        );
+        outcomes.add(seed, &expected, read_catalogue(directory.path(), &host).await);
     }
     outcomes.assert_none_differs("catalogue");
 }

@@ -129,10 +129,7 @@ fn check_xml(text: &str) {
             let entities = text.split('&').skip(1);
             let known = ["amp;", "lt;", "gt;", "quot;", "apos;", "#"];
             for entity in entities {
-                assert!(
-                    known.iter().any(|known| entity.starts_with(known)),
-                    "{text}"
-                );
+                assert!(known.iter().any(|known| entity.starts_with(known)), "{text}");
             }
         }
         let name = tag.split([' ', '/']).find(|part| !part.is_empty());
@@ -152,23 +149,14 @@ fn check_forms([github, sarif, junit, markdown, gitlab]: &[String; 5]) {
     }
     let sarif: Value = serde_json::from_str(sarif).unwrap();
     let results = sarif["runs"][0]["results"].as_array();
-    assert!(
-        results.is_some_and(|results| !results.is_empty()),
-        "{sarif}"
-    );
+    assert!(results.is_some_and(|results| !results.is_empty()), "{sarif}");
     check_xml(junit);
-    assert!(
-        junit.contains("<error ") || junit.contains("<failure "),
-        "{junit}"
-    );
+    assert!(junit.contains("<error ") || junit.contains("<failure "), "{junit}");
     let has_list = markdown.lines().any(|line| line.starts_with("- "));
     assert!(has_list || markdown.contains("| "), "{markdown}");
     let gitlab: Value = serde_json::from_str(gitlab).unwrap();
     let problems = gitlab.as_array();
-    assert!(
-        problems.is_some_and(|problems| !problems.is_empty()),
-        "{gitlab}"
-    );
+    assert!(problems.is_some_and(|problems| !problems.is_empty()), "{gitlab}");
 }
 
 #[test]
@@ -180,11 +168,7 @@ fn every_report_of_a_failed_run_says_what_failed() {
             "unknown access mode `single-node-righter`",
             &["validate", "plan", apply, "drift"][..],
         ),
-        (
-            Failure::ServerUnreachable,
-            "refused the connection",
-            &["plan", apply, "drift"],
-        ),
+        (Failure::ServerUnreachable, "refused the connection", &["plan", apply, "drift"]),
         (Failure::WeakToken, "token", &["plan", apply, "drift"]),
         (Failure::VolumeInUse, "in use", &["plan", apply]),
     ] {

@@ -35,20 +35,14 @@ const FAILURES: [StatusCode; 16] = [
     StatusCode::Unauthenticated,
 ];
 
-const RPCS: [Rpc; 3] = [
-    Rpc::CreateVolume,
-    Rpc::DeleteVolume,
-    Rpc::ValidateVolumeCapabilities,
-];
+const RPCS: [Rpc; 3] = [Rpc::CreateVolume, Rpc::DeleteVolume, Rpc::ValidateVolumeCapabilities];
 
 /// Every fault that CSI allows a plugin. The agent cannot recover from a plugin that works and then
 /// reports that it did nothing, or that denies a volume which it has to delete.
 fn faults(rpc: Rpc) -> Vec<Fault> {
     let verdict = |code: &StatusCode| verdict_of(rpc, *code);
     let failures = FAILURES.iter().copied();
-    let refusals = failures
-        .clone()
-        .filter(|code| verdict(code) != Verdict::AlreadyDone);
+    let refusals = failures.clone().filter(|code| verdict(code) != Verdict::AlreadyDone);
     let denials = failures.filter(|code| verdict(code).may_have_taken_effect());
     refusals
         .map(Fault::Fail)
@@ -127,10 +121,7 @@ impl Front {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("csi.sock");
         let server = FakePluginServer::start(agent.backend.clone(), &socket);
-        Self::Wire {
-            server,
-            _directory: directory,
-        }
+        Self::Wire { server, _directory: directory }
     }
 
     /// Connects a started agent to the plugin.
@@ -149,9 +140,9 @@ async fn prepared(rpc: Rpc) -> FakeAgent {
     let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
     match rpc {
         Rpc::DeleteVolume => request(&agent, Rpc::CreateVolume).await.unwrap(),
-        Rpc::ValidateVolumeCapabilities => agent
-            .backend
-            .add_volume(ExternalId::new("vol-1"), Default::default()),
+        Rpc::ValidateVolumeCapabilities => {
+            agent.backend.add_volume(ExternalId::new("vol-1"), Default::default())
+        }
         _ => {}
     }
     agent
@@ -178,11 +169,7 @@ fn check_end(agent: &FakeAgent, rpc: Rpc, what: &str) {
 async fn run(rpc: Rpc, fault: Fault, restarted: bool, over_grpc: bool) {
     let what = format!("{rpc}, {fault:?}, restarted: {restarted}, wire: {over_grpc}");
     let agent = prepared(rpc).await;
-    let front = if over_grpc {
-        Front::wire(&agent)
-    } else {
-        Front::Ports
-    };
+    let front = if over_grpc { Front::wire(&agent) } else { Front::Ports };
     front.attach(&agent);
     agent.backend.inject_faults(rpc, [fault]);
     let (succeeds, calls) = expected(rpc, fault);

@@ -18,12 +18,8 @@ use crate::support::client_process::run_client;
 use crate::support::fake_plugin::FakePluginServer;
 use crate::support::faulty_proxy::FaultyProxy;
 
-const EMBEDDED_PLUGIN_EXAMPLES: [&str; 4] = [
-    "hostpath.hcl",
-    "hostpath.json",
-    "hostpath.yaml",
-    "volumes.hcl",
-];
+const EMBEDDED_PLUGIN_EXAMPLES: [&str; 4] =
+    ["hostpath.hcl", "hostpath.json", "hostpath.yaml", "volumes.hcl"];
 
 /// An example for another plugin.
 struct Example {
@@ -36,22 +32,14 @@ struct Example {
 }
 
 const OTHER_EXAMPLES: [Example; 4] = [
-    Example {
-        file: "drivers/aws-ebs.hcl",
-        plugin_id: "aws-ebs",
-        has_topology: true,
-        secrets: &[],
-    },
+    Example { file: "drivers/aws-ebs.hcl", plugin_id: "aws-ebs", has_topology: true, secrets: &[] },
     Example {
         file: "drivers/ceph-rbd.hcl",
         plugin_id: "ceph-rbd",
         has_topology: false,
         secrets: &[
             ("userID", "nomad"),
-            (
-                "userKey",
-                "PLACEHOLDER-replace-with-the-key-of-client.nomad",
-            ),
+            ("userKey", "PLACEHOLDER-replace-with-the-key-of-client.nomad"),
         ],
     },
     Example {
@@ -60,12 +48,7 @@ const OTHER_EXAMPLES: [Example; 4] = [
         has_topology: false,
         secrets: &[],
     },
-    Example {
-        file: "drivers/hetzner.hcl",
-        plugin_id: "hetzner",
-        has_topology: true,
-        secrets: &[],
-    },
+    Example { file: "drivers/hetzner.hcl", plugin_id: "hetzner", has_topology: true, secrets: &[] },
 ];
 
 fn specs() -> PathBuf {

@@ -32,10 +32,7 @@ fn committed_completions_and_reference_match_their_generators() {
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         let file = file.display();
-        assert!(
-            written == expected,
-            "{file} is outdated: NOMAD_CSI_BLESS=1 updates it"
-        );
+        assert!(written == expected, "{file} is outdated: NOMAD_CSI_BLESS=1 updates it");
     }
 }
 
@@ -46,9 +43,5 @@ fn every_command_has_a_manual_page() {
         assert!(page.text.contains(".SH SYNOPSIS"), "{}", page.file);
     }
     let chapters = reference().matches("\n## `nomad-csi").count();
-    assert_eq!(
-        pages.len(),
-        chapters,
-        "the manual and the reference cover the same commands"
-    );
+    assert_eq!(pages.len(), chapters, "the manual and the reference cover the same commands");
 }

@@ -69,14 +69,8 @@ const CHECK_OF_RPC: [(&str, &str); 35] = [
 ///
 /// No check can find a delay below the caller's deadline, because CSI sets no time limits. A
 /// capability that is not advertised is no fault ([`REMOVED_CAPABILITIES`]).
-const FAULTS: [&str; 6] = [
-    "INTERNAL",
-    "NOT_FOUND",
-    "UNAVAILABLE:1",
-    "lose-reply:1",
-    "hang:1",
-    "delay=60s:1",
-];
+const FAULTS: [&str; 6] =
+    ["INTERNAL", "NOT_FOUND", "UNAVAILABLE:1", "lose-reply:1", "hang:1", "delay=60s:1"];
 
 /// The timeout of a call in a test with a fault that never answers.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -185,10 +179,7 @@ async fn every_injected_fault_is_found() {
         faults.map(move |fault| (format!("{rpc}:{fault}"), *id))
     });
     let checked = rows.map(async |(fault, id)| {
-        let options = ProfileOptions {
-            fault: vec![fault.clone()],
-            ..full_options()
-        };
+        let options = ProfileOptions { fault: vec![fault.clone()], ..full_options() };
         let report = check(TestHost::with_devices(), options, &[id], SHORT_TIMEOUT).await;
         match report {
             Ok(report) if finds(&report, id) => None,
@@ -208,16 +199,11 @@ async fn every_injected_fault_is_found() {
 #[tokio::test]
 async fn a_plugin_that_cannot_be_identified_is_not_checked() {
     for (fault, expected) in [("INTERNAL:1", "Refused"), ("hang:1", "NoAnswer")] {
-        let options = ProfileOptions {
-            fault: vec![format!("GetPluginInfo:{fault}")],
-            ..full_options()
-        };
+        let options =
+            ProfileOptions { fault: vec![format!("GetPluginInfo:{fault}")], ..full_options() };
         let checked = check(TestHost::with_devices(), options, &[], SHORT_TIMEOUT).await;
         let unusable = checked.expect_err("the plugin cannot be identified");
-        assert!(
-            format!("{unusable:?}").starts_with(expected),
-            "{unusable:?}"
-        );
+        assert!(format!("{unusable:?}").starts_with(expected), "{unusable:?}");
     }
 }
 
@@ -245,10 +231,7 @@ async fn a_plugin_with_any_profile_passes() {
     let unmounted = || {
         let mounter = FakeMounter::new();
         let storage = FakeBlockStorage::with_offline_growth(mounter.clone());
-        TestHost {
-            storage,
-            ..TestHost::without_devices(mounter)
-        }
+        TestHost { storage, ..TestHost::without_devices(mounter) }
     };
     let with = |change: &dyn Fn(&mut ProfileOptions)| {
         let mut options = ProfileOptions::default();
@@ -257,33 +240,18 @@ async fn a_plugin_with_any_profile_passes() {
     };
     let mut kinds = vec![
         (TestHost::with_devices(), ProfileOptions::default()),
-        (
-            TestHost::with_devices(),
-            with(&|options| options.attach = true),
-        ),
-        (
-            TestHost::with_devices(),
-            with(&|options| options.fault = texts(&["*:delay=3ms"])),
-        ),
-        (
-            TestHost::with_devices(),
-            with(&|options| options.backing = Some("directory".to_owned())),
-        ),
+        (TestHost::with_devices(), with(&|options| options.attach = true)),
+        (TestHost::with_devices(), with(&|options| options.fault = texts(&["*:delay=3ms"]))),
+        (TestHost::with_devices(), with(&|options| options.backing = Some("directory".to_owned()))),
         (
             TestHost::with_devices(),
             with(&|options| options.topology = texts(&["t.example/zone=a"])),
         ),
         (unmounted(), ProfileOptions::default()),
-        (
-            none(),
-            with(&|options| options.backing = Some("directory".to_owned())),
-        ),
+        (none(), with(&|options| options.backing = Some("directory".to_owned()))),
     ];
     for names in REMOVED_CAPABILITIES {
-        let options = ProfileOptions {
-            without: texts(names),
-            ..full_options()
-        };
+        let options = ProfileOptions { without: texts(names), ..full_options() };
         kinds.push((TestHost::with_devices(), options));
     }
     let checked = kinds.into_iter().map(async |(host, options)| {
@@ -448,9 +416,7 @@ fn exchanges(report: &Report, id: &str, rpc: &str, code: &str) -> usize {
         let rest = text.strip_prefix(word);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
-    exchanges
-        .filter(|one| is_word(&one.sent, rpc) && is_word(&one.got, code))
-        .count()
+    exchanges.filter(|one| is_word(&one.sent, rpc) && is_word(&one.got, code)).count()
 }
 
 /// Every check runs where it can, passes, and covers its cases of csi-sanity.
@@ -466,9 +432,7 @@ async fn the_full_plugin_passes_every_check_and_every_case_of_csi_sanity() {
     assert_eq!(skipped.collect::<Vec<_>>(), ["manners/log"]);
     let mut missing = vec![];
     for (number, id, rpc, code) in SANITY {
-        let alike = SANITY
-            .iter()
-            .filter(|row| (row.1, row.2, row.3) == (id, rpc, code));
+        let alike = SANITY.iter().filter(|row| (row.1, row.2, row.3) == (id, rpc, code));
         let found = exchanges(&report, id, rpc, code);
         if found < alike.count() {
             missing.push(format!("{number}: {id} has {found} of {rpc} with {code}"));

@@ -16,10 +16,7 @@ async fn the_plugin_reports_its_name_and_its_capabilities() {
     use proto::node_service_capability::{Type as NodeArm, rpc::Type as Node};
     let mut fixture = PluginFixture::with_devices().await;
     let client = &mut fixture.client;
-    let info = client
-        .identity
-        .get_plugin_info(proto::GetPluginInfoRequest {})
-        .await;
+    let info = client.identity.get_plugin_info(proto::GetPluginInfoRequest {}).await;
     let info = info.unwrap().into_inner();
     assert_eq!(info.name, "hostpath.nomad-csi.internal");
     assert_eq!(info.vendor_version, env!("CARGO_PKG_VERSION"));
@@ -55,11 +52,8 @@ async fn the_plugin_reports_its_name_and_its_capabilities() {
         Controller::SingleNodeMultiWriter,
     ];
     assert_eq!(controller, expected);
-    let answer = client
-        .node
-        .node_get_capabilities(proto::NodeGetCapabilitiesRequest {})
-        .await
-        .unwrap();
+    let answer =
+        client.node.node_get_capabilities(proto::NodeGetCapabilitiesRequest {}).await.unwrap();
     let node: Vec<_> = answer
         .into_inner()
         .capabilities
@@ -79,11 +73,7 @@ async fn the_plugin_reports_its_name_and_its_capabilities() {
         Node::VolumeMountGroup,
     ];
     assert_eq!(node, expected);
-    let info = client
-        .node
-        .node_get_info(proto::NodeGetInfoRequest {})
-        .await
-        .unwrap();
+    let info = client.node.node_get_info(proto::NodeGetInfoRequest {}).await.unwrap();
     assert_eq!(info.into_inner().node_id, "node-1");
     // The plugin requires attachment only with `--attach`.
     let attached = client
@@ -97,10 +87,7 @@ async fn the_plugin_reports_its_name_and_its_capabilities() {
 async fn one_name_is_one_volume_until_it_is_deleted() {
     let mut fixture = PluginFixture::new().await;
     let sized = |required_bytes| proto::CreateVolumeRequest {
-        capacity_range: Some(proto::CapacityRange {
-            required_bytes,
-            limit_bytes: 0,
-        }),
+        capacity_range: Some(proto::CapacityRange { required_bytes, limit_bytes: 0 }),
         ..named("db")
     };
     let id = fixture.client.try_create(sized(1 << 20)).await.unwrap();
@@ -109,10 +96,7 @@ async fn one_name_is_one_volume_until_it_is_deleted() {
         volume_capabilities: vec![mount(Mode::MultiNodeMultiWriter, &[])],
         ..sized(1 << 20)
     };
-    for (request, differs) in [
-        (sized(2 << 20), "capacity"),
-        (other_capability, "capabilities"),
-    ] {
+    for (request, differs) in [(sized(2 << 20), "capacity"), (other_capability, "capabilities")] {
         let refused = fixture.client.try_create(request).await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists);
         assert!(refused.message().contains(differs), "{refused}");
@@ -148,10 +132,7 @@ fn capable(access_type: AccessType) -> proto::CreateVolumeRequest {
 
 fn sized(required_bytes: i64, limit_bytes: i64) -> proto::CreateVolumeRequest {
     proto::CreateVolumeRequest {
-        capacity_range: Some(proto::CapacityRange {
-            required_bytes,
-            limit_bytes,
-        }),
+        capacity_range: Some(proto::CapacityRange { required_bytes, limit_bytes }),
         ..named("a")
     }
 }
@@ -179,10 +160,8 @@ fn cloned(volume_id: &str) -> proto::CreateVolumeRequest {
 
 /// Invalid requests, and a part of each error message.
 fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
-    let formatted = |fs_type: &str| MountVolume {
-        fs_type: fs_type.to_owned(),
-        ..Default::default()
-    };
+    let formatted =
+        |fs_type: &str| MountVolume { fs_type: fs_type.to_owned(), ..Default::default() };
     let mut incapable = named("a");
     incapable.volume_capabilities.clear();
     let mut with_parameter = named("a");
@@ -201,14 +180,8 @@ fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
         (named("a\u{7}b"), "control character"),
         (named("a\u{85}b"), "control character"),
         (incapable, "capabilities are missing"),
-        (
-            capable(AccessType::Block(BlockVolume {})),
-            "this machine has none",
-        ),
-        (
-            capable(AccessType::Mount(formatted("ext4"))),
-            "remove fs_type",
-        ),
+        (capable(AccessType::Block(BlockVolume {})), "this machine has none"),
+        (capable(AccessType::Mount(formatted("ext4"))), "remove fs_type"),
         (with_flag, "mount_flags"),
         (with_option, "without its own file system"),
         (sized(-1, 0), "negative"),
@@ -226,26 +199,15 @@ fn wrong_requests() -> Vec<(proto::CreateVolumeRequest, &'static str)> {
 async fn invalid_requests_are_refused_before_anything_is_created() {
     let mut fixture = PluginFixture::new().await;
     for (request, reason) in wrong_requests() {
-        let refused = fixture
-            .client
-            .try_create(request.clone())
-            .await
-            .unwrap_err();
-        assert_eq!(
-            refused.code(),
-            Code::InvalidArgument,
-            "{request:?}: {refused}"
-        );
+        let refused = fixture.client.try_create(request.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{request:?}: {refused}");
         assert!(refused.message().contains(reason), "{request:?}: {refused}");
     }
     let too_large = fixture.client.try_create(sized(i64::MAX, 0)).await;
     assert_eq!(code(too_large), Code::OutOfRange);
     let no_source = fixture.client.try_create(cloned("x")).await;
     assert_eq!(code(no_source), Code::NotFound);
-    assert_eq!(
-        fixture.client.list(0, "").await.unwrap().0,
-        Vec::<String>::new()
-    );
+    assert_eq!(fixture.client.list(0, "").await.unwrap().0, Vec::<String>::new());
     let mut with_secrets = named("b");
     with_secrets.secrets = one("token");
     let mut nowhere = placed(vec![]);
@@ -282,23 +244,15 @@ async fn capabilities_are_confirmed_or_refused_with_a_reason() {
     let answer = controller.validate_volume_capabilities(good.clone()).await;
     let confirmed = answer.unwrap().into_inner().confirmed.unwrap();
     assert_eq!(confirmed.volume_capabilities, good.volume_capabilities);
-    for (request, reason) in [
-        (request(block), "not a block device"),
-        (with_parameters, "\"p\""),
-    ] {
+    for (request, reason) in [(request(block), "not a block device"), (with_parameters, "\"p\"")] {
         let answer = controller.validate_volume_capabilities(request).await;
         let answer = answer.unwrap().into_inner();
         assert_eq!(answer.confirmed, None);
         assert!(answer.message.contains(reason), "{}", answer.message);
     }
-    let unknown = proto::ValidateVolumeCapabilitiesRequest {
-        volume_id: "no".to_owned(),
-        ..good.clone()
-    };
-    let nothing = proto::ValidateVolumeCapabilitiesRequest {
-        volume_capabilities: vec![],
-        ..good
-    };
+    let unknown =
+        proto::ValidateVolumeCapabilitiesRequest { volume_id: "no".to_owned(), ..good.clone() };
+    let nothing = proto::ValidateVolumeCapabilitiesRequest { volume_capabilities: vec![], ..good };
     for (request, expected) in [(unknown, Code::NotFound), (nothing, Code::InvalidArgument)] {
         let answer = controller.validate_volume_capabilities(request).await;
         assert_eq!(code(answer), expected);
@@ -335,24 +289,15 @@ async fn a_directory_has_no_size_of_its_own() {
     let mut fixture = PluginFixture::new().await;
     let id = fixture.client.create("a").await;
     let controller = &mut fixture.client.controller;
-    let request = |volume_id: &str| proto::ControllerGetVolumeRequest {
-        volume_id: volume_id.to_owned(),
-    };
-    let answer = controller
-        .controller_get_volume(request(&id))
-        .await
-        .unwrap();
+    let request =
+        |volume_id: &str| proto::ControllerGetVolumeRequest { volume_id: volume_id.to_owned() };
+    let answer = controller.controller_get_volume(request(&id)).await.unwrap();
     let answer = answer.into_inner();
     let volume = answer.volume.unwrap();
     assert_eq!((volume.volume_id, volume.capacity_bytes), (id, 0));
     assert!(answer.status.is_some());
-    assert_eq!(
-        code(controller.controller_get_volume(request("no")).await),
-        Code::NotFound
-    );
-    let capacity = controller
-        .get_capacity(proto::GetCapacityRequest::default())
-        .await;
+    assert_eq!(code(controller.controller_get_volume(request("no")).await), Code::NotFound);
+    let capacity = controller.get_capacity(proto::GetCapacityRequest::default()).await;
     let capacity = capacity.unwrap().into_inner();
     assert!(capacity.available_capacity > 0);
     assert!(capacity.maximum_volume_size.unwrap() >= capacity.available_capacity);

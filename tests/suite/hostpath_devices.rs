@@ -36,9 +36,7 @@ fn image(fixture: &PluginFixture, id: &str) -> PathBuf {
 }
 
 async fn get(client: &mut Client, id: &str) -> proto::ControllerGetVolumeResponse {
-    let request = proto::ControllerGetVolumeRequest {
-        volume_id: id.to_owned(),
-    };
+    let request = proto::ControllerGetVolumeRequest { volume_id: id.to_owned() };
     let answer = client.controller.controller_get_volume(request).await;
     answer.unwrap().into_inner()
 }
@@ -74,16 +72,12 @@ async fn a_size_is_exact_to_the_sector() {
     // A file system has a minimum size.
     let id = client.try_create(sized("small", 1)).await.unwrap();
     assert_eq!(capacity_of(client, &id).await, MIB);
-    let too_small = proto::CreateVolumeRequest {
-        capacity_range: Some(bytes(1, 4096)),
-        ..named("too small")
-    };
+    let too_small =
+        proto::CreateVolumeRequest { capacity_range: Some(bytes(1, 4096)), ..named("too small") };
     assert_eq!(code(client.try_create(too_small).await), Code::OutOfRange);
     // A volume without a requested size has the plugin's default size.
-    let any = proto::CreateVolumeRequest {
-        parameters: map(&[("backing", "image")]),
-        ..named("any")
-    };
+    let any =
+        proto::CreateVolumeRequest { parameters: map(&[("backing", "image")]), ..named("any") };
     let id = client.try_create(any).await.unwrap();
     assert_eq!(capacity_of(client, &id).await, 1 << 30);
     fixture.use_once(&id, writer()).await;
@@ -96,10 +90,8 @@ async fn space_is_not_provisioned_twice() {
     let mut fixture = PluginFixture::with_devices().await;
     let client = &mut fixture.client;
     let left = async |client: &mut Client, parameters: &[(&str, &str)]| {
-        let request = proto::GetCapacityRequest {
-            parameters: map(parameters),
-            ..Default::default()
-        };
+        let request =
+            proto::GetCapacityRequest { parameters: map(parameters), ..Default::default() };
         let answer = client.controller.get_capacity(request).await?;
         Ok::<_, Status>(answer.into_inner().available_capacity)
     };
@@ -110,20 +102,13 @@ async fn space_is_not_provisioned_twice() {
     assert!(after < before - before / 4, "{after} of {before}");
     let refused = client.try_create(sized("more", before / 4 * 3)).await;
     assert_eq!(code(refused), Code::ResourceExhausted);
-    assert_eq!(
-        code(client.expand(&id, before / 4 * 5).await),
-        Code::ResourceExhausted
-    );
+    assert_eq!(code(client.expand(&id, before / 4 * 5).await), Code::ResourceExhausted);
     let unknown = left(client, &[("colour", "red")]).await;
     assert_eq!(code(unknown), Code::InvalidArgument);
     client.delete(&id).await.unwrap();
     assert!(left(client, &[]).await.unwrap() > after);
     let mut fixture = fixture.restart_with(options(|o| o.overcommit = true)).await;
-    fixture
-        .client
-        .try_create(sized("too much", before * 2))
-        .await
-        .unwrap();
+    fixture.client.try_create(sized("too much", before * 2)).await.unwrap();
 }
 
 /// CSI, CreateVolume: one name is one volume, and only for a request with the same arguments.
@@ -155,13 +140,7 @@ async fn a_name_belongs_to_a_request() {
                 ..request.clone()
             },
         ),
-        (
-            "source",
-            proto::CreateVolumeRequest {
-                volume_content_source: None,
-                ..request.clone()
-            },
-        ),
+        ("source", proto::CreateVolumeRequest { volume_content_source: None, ..request.clone() }),
         (
             "capabilities",
             proto::CreateVolumeRequest {
@@ -193,11 +172,7 @@ async fn list(
         snapshot_id: id.to_owned(),
         ..Default::default()
     };
-    let page = client
-        .controller
-        .list_snapshots(request)
-        .await?
-        .into_inner();
+    let page = client.controller.list_snapshots(request).await?.into_inner();
     let id = |entry: proto::list_snapshots_response::Entry| entry.snapshot.unwrap().snapshot_id;
     let ids: Vec<_> = page.entries.into_iter().map(id).collect();
     Ok((ids, page.next_token))
@@ -217,10 +192,7 @@ async fn a_snapshot_is_created_once_listed_and_deleted() {
     assert_eq!(code(client.snapshot("s", &b).await), Code::AlreadyExists);
     assert_eq!(code(client.snapshot("t", "no").await), Code::NotFound);
     for (name, source) in [("", a.as_str()), ("s", ""), (&"n".repeat(129), &a)] {
-        assert_eq!(
-            code(client.snapshot(name, source).await),
-            Code::InvalidArgument
-        );
+        assert_eq!(code(client.snapshot(name, source).await), Code::InvalidArgument);
     }
     let mut of_a = vec![first.snapshot_id.clone()];
     for name in ["s2", "s3"] {
@@ -234,67 +206,31 @@ async fn a_snapshot_is_created_once_listed_and_deleted() {
     let (page, token) = list(client, 2, &token, &a, "").await.unwrap();
     assert_eq!((page.as_slice(), token.as_str()), (&of_a[2..], ""));
     assert_eq!(list(client, 0, "", "", "").await.unwrap().0.len(), 3);
-    assert_eq!(
-        list(client, 0, "", "", &of_b.snapshot_id)
-            .await
-            .unwrap()
-            .0
-            .len(),
-        1
-    );
-    for (source, id) in [
-        ("no", ""),
-        ("", "no"),
-        (a.as_str(), of_b.snapshot_id.as_str()),
-    ] {
-        assert_eq!(
-            list(client, 0, "", source, id).await.unwrap().0,
-            Vec::<String>::new()
-        );
+    assert_eq!(list(client, 0, "", "", &of_b.snapshot_id).await.unwrap().0.len(), 1);
+    for (source, id) in [("no", ""), ("", "no"), (a.as_str(), of_b.snapshot_id.as_str())] {
+        assert_eq!(list(client, 0, "", source, id).await.unwrap().0, Vec::<String>::new());
     }
-    assert_eq!(
-        code(list(client, 0, "invalid-token", "", "").await),
-        Code::Aborted
-    );
+    assert_eq!(code(list(client, 0, "invalid-token", "", "").await), Code::Aborted);
     let one = async |client: &mut Client, id: &str| {
         let snapshot_id = id.to_owned();
         let secrets = BTreeMap::new();
-        let request = proto::GetSnapshotRequest {
-            snapshot_id,
-            secrets,
-        };
+        let request = proto::GetSnapshotRequest { snapshot_id, secrets };
         client.controller.get_snapshot(request).await
     };
     assert_eq!(code(one(client, "").await), Code::InvalidArgument);
     assert_eq!(code(one(client, &of_a[1]).await), Code::NotFound);
     assert_eq!(
-        one(client, &of_a[0])
-            .await
-            .unwrap()
-            .into_inner()
-            .snapshot
-            .unwrap()
-            .source_volume_id,
+        one(client, &of_a[0]).await.unwrap().into_inner().snapshot.unwrap().source_volume_id,
         a
     );
     // A volume and its snapshots can be deleted independently.
     client.delete(&a).await.unwrap();
     assert!(one(client, &of_a[0]).await.is_ok());
-    for id in [
-        &of_a[0],
-        &of_a[2],
-        &of_b.snapshot_id,
-        &"never-was".to_owned(),
-    ] {
+    for id in [&of_a[0], &of_a[2], &of_b.snapshot_id, &"never-was".to_owned()] {
         client.delete_snapshot(id).await.unwrap();
         client.delete_snapshot(id).await.unwrap();
     }
-    assert_eq!(
-        std::fs::read_dir(fixture.path("state/snapshots"))
-            .unwrap()
-            .count(),
-        0
-    );
+    assert_eq!(std::fs::read_dir(fixture.path("state/snapshots")).unwrap().count(), 0);
 }
 
 /// A snapshot contains nothing that was written after its creation, and a restored volume equals
@@ -302,41 +238,26 @@ async fn a_snapshot_is_created_once_listed_and_deleted() {
 #[tokio::test]
 async fn a_copy_equals_its_source() {
     let mut fixture = PluginFixture::with_devices().await;
-    let id = fixture
-        .client
-        .try_create(device("a", 2 * MIB))
-        .await
-        .unwrap();
+    let id = fixture.client.try_create(device("a", 2 * MIB)).await.unwrap();
     fixture.use_once(&id, block(Mode::SingleNodeWriter)).await;
-    let file = std::fs::File::options()
-        .write(true)
-        .open(image(&fixture, &id))
-        .unwrap();
+    let file = std::fs::File::options().write(true).open(image(&fixture, &id)).unwrap();
     file.write_all_at(b"before", 0).unwrap();
     let snapshot = fixture.client.snapshot("s", &id).await.unwrap().snapshot_id;
     file.write_all_at(b"after!", 0).unwrap();
-    for (name, source, expected) in [
-        ("restored", restore_of(&snapshot), b"before"),
-        ("cloned", clone_of(&id), b"after!"),
-    ] {
+    for (name, source, expected) in
+        [("restored", restore_of(&snapshot), b"before"), ("cloned", clone_of(&id), b"after!")]
+    {
         let request = proto::CreateVolumeRequest {
             volume_content_source: source.clone(),
             ..device(name, 3 * MIB)
         };
-        let answer = fixture
-            .client
-            .controller
-            .create_volume(request.clone())
-            .await;
+        let answer = fixture.client.controller.create_volume(request.clone()).await;
         let volume = answer.unwrap().into_inner().volume.unwrap();
         assert_eq!(volume.content_source, source);
         assert_eq!(volume.capacity_bytes, 3 * MIB);
         let copy = std::fs::read(image(&fixture, &volume.volume_id)).unwrap();
         assert_eq!((&copy[..6], copy.len()), (expected.as_slice(), 3 << 20));
-        assert_eq!(
-            fixture.client.try_create(request).await.unwrap(),
-            volume.volume_id
-        );
+        assert_eq!(fixture.client.try_create(request).await.unwrap(), volume.volume_id);
     }
     let client = &mut fixture.client;
     let from = |source, capability, range| proto::CreateVolumeRequest {
@@ -347,26 +268,11 @@ async fn a_copy_equals_its_source() {
     };
     let device = || block(Mode::SingleNodeWriter);
     for (request, expected) in [
-        (
-            from(restore_of("no"), device(), bytes(MIB, 0)),
-            Code::NotFound,
-        ),
-        (
-            from(clone_of("no"), device(), bytes(MIB, 0)),
-            Code::NotFound,
-        ),
-        (
-            from(restore_of(&snapshot), device(), bytes(MIB, MIB)),
-            Code::OutOfRange,
-        ),
-        (
-            from(clone_of(&id), writer(), bytes(2 * MIB, 0)),
-            Code::InvalidArgument,
-        ),
-        (
-            from(restore_of(""), device(), bytes(MIB, 0)),
-            Code::InvalidArgument,
-        ),
+        (from(restore_of("no"), device(), bytes(MIB, 0)), Code::NotFound),
+        (from(clone_of("no"), device(), bytes(MIB, 0)), Code::NotFound),
+        (from(restore_of(&snapshot), device(), bytes(MIB, MIB)), Code::OutOfRange),
+        (from(clone_of(&id), writer(), bytes(2 * MIB, 0)), Code::InvalidArgument),
+        (from(restore_of(""), device(), bytes(MIB, 0)), Code::InvalidArgument),
     ] {
         assert_eq!(code(client.try_create(request).await), expected);
     }
@@ -382,17 +288,9 @@ async fn a_volume_grows_while_it_is_in_use_and_never_shrinks() {
     assert_eq!(client.expand(&id, 2 * MIB).await.unwrap(), (2 * MIB, false));
     assert_eq!(client.expand(&id, MIB).await.unwrap(), (2 * MIB, false));
     let capability = block(Mode::SingleNodeWriter);
-    client
-        .stage(&id, &staging, capability.clone())
-        .await
-        .unwrap();
-    let publish = Publish {
-        id: &id,
-        staging: &staging,
-        target: &target,
-        capability,
-        read_only: false,
-    };
+    client.stage(&id, &staging, capability.clone()).await.unwrap();
+    let publish =
+        Publish { id: &id, staging: &staging, target: &target, capability, read_only: false };
     client.publish(publish).await.unwrap();
     let path = fixture.plugin.host.storage.devices()[0].path.clone();
     let now = |fixture: &PluginFixture| fixture.plugin.host.storage.bytes_of(&path);
@@ -428,34 +326,16 @@ async fn known_parameters_can_be_changed() {
     let mut fixture = PluginFixture::with_devices().await;
     let client = &mut fixture.client;
     let id = client.try_create(sized("a", MIB)).await.unwrap();
-    let directory = proto::CreateVolumeRequest {
-        parameters: map(&[("backing", "directory")]),
-        ..named("b")
-    };
+    let directory =
+        proto::CreateVolumeRequest { parameters: map(&[("backing", "directory")]), ..named("b") };
     let directory = client.try_create(directory).await.unwrap();
     for (id, changes, expected) in [
         (id.as_str(), vec![("direct_io", "false")], None),
-        (
-            &id,
-            vec![("read_ahead_kib", "64"), ("direct_io", "true")],
-            None,
-        ),
+        (&id, vec![("read_ahead_kib", "64"), ("direct_io", "true")], None),
         (&id, vec![], Some(Code::InvalidArgument)),
-        (
-            &id,
-            vec![("direct_io", "true"), ("XXX_FakeKey", "x")],
-            Some(Code::InvalidArgument),
-        ),
-        (
-            &id,
-            vec![("read_ahead_kib", "many")],
-            Some(Code::InvalidArgument),
-        ),
-        (
-            &directory,
-            vec![("direct_io", "true")],
-            Some(Code::InvalidArgument),
-        ),
+        (&id, vec![("direct_io", "true"), ("XXX_FakeKey", "x")], Some(Code::InvalidArgument)),
+        (&id, vec![("read_ahead_kib", "many")], Some(Code::InvalidArgument)),
+        (&directory, vec![("direct_io", "true")], Some(Code::InvalidArgument)),
         ("no", vec![("direct_io", "true")], Some(Code::NotFound)),
         ("", vec![("direct_io", "true")], Some(Code::InvalidArgument)),
     ] {
@@ -465,11 +345,7 @@ async fn known_parameters_can_be_changed() {
             ..Default::default()
         };
         let answer = client.controller.controller_modify_volume(request).await;
-        assert_eq!(
-            answer.err().map(|status| status.code()),
-            expected,
-            "{changes:?}"
-        );
+        assert_eq!(answer.err().map(|status| status.code()), expected, "{changes:?}");
     }
 }
 
@@ -507,10 +383,7 @@ async fn a_volume_can_be_used_only_where_it_is_attached() {
         client.try_create(sized("b", MIB)).await.unwrap(),
         client.try_create(sized("c", MIB)).await.unwrap(),
     );
-    assert_eq!(
-        code(client.stage(&a, &staging, writer()).await),
-        Code::FailedPrecondition
-    );
+    assert_eq!(code(client.stage(&a, &staging, writer()).await), Code::FailedPrecondition);
     for (id, node, expected) in [
         ("", "node-1", Code::InvalidArgument),
         (a.as_str(), "", Code::InvalidArgument),
@@ -523,18 +396,9 @@ async fn a_volume_can_be_used_only_where_it_is_attached() {
         attach(client, &a, "node-1", true).await.unwrap();
         attach(client, &b, "node-1", false).await.unwrap();
     }
-    assert_eq!(
-        code(attach(client, &a, "node-1", false).await),
-        Code::AlreadyExists
-    );
-    assert_eq!(
-        code(attach(client, &c, "node-1", false).await),
-        Code::ResourceExhausted
-    );
-    assert_eq!(
-        get(client, &a).await.status.unwrap().published_node_ids,
-        ["node-1"]
-    );
+    assert_eq!(code(attach(client, &a, "node-1", false).await), Code::AlreadyExists);
+    assert_eq!(code(attach(client, &c, "node-1", false).await), Code::ResourceExhausted);
+    assert_eq!(get(client, &a).await.status.unwrap().published_node_ids, ["node-1"]);
     assert_eq!(code(client.delete(&a).await), Code::FailedPrecondition);
     client.stage(&a, &staging, writer()).await.unwrap();
     let publish = Publish {
@@ -546,15 +410,9 @@ async fn a_volume_can_be_used_only_where_it_is_attached() {
     };
     client.publish(publish).await.unwrap();
     let mounts = fixture.plugin.mounter.mounts();
-    assert!(
-        mounts.iter().all(|mount| mount.flags.read_only),
-        "attached read-only"
-    );
+    assert!(mounts.iter().all(|mount| mount.flags.read_only), "attached read-only");
     let client = &mut fixture.client;
-    assert_eq!(
-        code(detach(client, &a, "node-1").await),
-        Code::FailedPrecondition
-    );
+    assert_eq!(code(detach(client, &a, "node-1").await), Code::FailedPrecondition);
     client.unpublish(&a, &target).await.unwrap();
     client.unstage(&a, &staging).await.unwrap();
     for id in [a.as_str(), "no"] {
@@ -564,10 +422,7 @@ async fn a_volume_can_be_used_only_where_it_is_attached() {
     }
     attach(client, &c, "node-1", false).await.unwrap();
     client.delete(&a).await.unwrap();
-    let info = client
-        .node
-        .node_get_info(proto::NodeGetInfoRequest {})
-        .await;
+    let info = client.node.node_get_info(proto::NodeGetInfoRequest {}).await;
     assert_eq!(info.unwrap().into_inner().max_volumes_per_node, 2);
 }
 
@@ -615,69 +470,36 @@ async fn a_group_is_created_complete_or_not_at_all() {
     let b = client.try_create(device("b", MIB)).await.unwrap();
     client.stage(&a, &staging, writer()).await.unwrap();
     let group_snapshot = group(client, "g", &[&a, &b]).await.unwrap();
-    assert_eq!(
-        group(client, "g", &[&b, &a, &a]).await.unwrap(),
-        group_snapshot
-    );
+    assert_eq!(group(client, "g", &[&b, &a, &a]).await.unwrap(), group_snapshot);
     assert_eq!(group_snapshot.snapshots.len(), 2);
     let id = group_snapshot.group_snapshot_id.clone();
-    assert!(
-        group_snapshot
-            .snapshots
-            .iter()
-            .all(|member| member.group_snapshot_id == id)
-    );
+    assert!(group_snapshot.snapshots.iter().all(|member| member.group_snapshot_id == id));
     assert_eq!(code(group(client, "g", &[&a]).await), Code::AlreadyExists);
     assert_eq!(code(group(client, "", &[&a]).await), Code::InvalidArgument);
     assert_eq!(code(group(client, "h", &[]).await), Code::InvalidArgument);
     assert_eq!(code(group(client, "h", &[&a, "no"]).await), Code::NotFound);
     // A block device in use cannot be frozen.
-    client
-        .stage(&b, &at_device, block(Mode::SingleNodeWriter))
-        .await
-        .unwrap();
-    assert_eq!(
-        code(group(client, "h", &[&a, &b]).await),
-        Code::FailedPrecondition
-    );
-    assert_eq!(
-        code(client.snapshot("b", &b).await),
-        Code::FailedPrecondition
-    );
+    client.stage(&b, &at_device, block(Mode::SingleNodeWriter)).await.unwrap();
+    assert_eq!(code(group(client, "h", &[&a, &b]).await), Code::FailedPrecondition);
+    assert_eq!(code(client.snapshot("b", &b).await), Code::FailedPrecondition);
     let snapshots = fixture.path("state/snapshots");
-    assert_eq!(
-        std::fs::read_dir(&snapshots).unwrap().count(),
-        2,
-        "nothing is left over"
-    );
+    assert_eq!(std::fs::read_dir(&snapshots).unwrap().count(), 2, "nothing is left over");
     assert_eq!(fixture.plugin.host.storage.frozen(), Vec::<PathBuf>::new());
     fixture.plugin.host.storage.enable_reflink();
     let client = &mut fixture.client;
     client.snapshot("b", &b).await.unwrap();
-    assert_eq!(
-        code(group(client, "h", &[&a, &b]).await),
-        Code::FailedPrecondition
-    );
+    assert_eq!(code(group(client, "h", &[&a, &b]).await), Code::FailedPrecondition);
     // A member can be deleted only with its group.
     let member = group_snapshot.snapshots[0].snapshot_id.clone();
-    assert_eq!(
-        code(client.delete_snapshot(&member).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(client.delete_snapshot(&member).await), Code::InvalidArgument);
     let found = |members: &[&str]| proto::GetVolumeGroupSnapshotRequest {
         group_snapshot_id: id.clone(),
         snapshot_ids: members.iter().map(ToString::to_string).collect(),
         ..Default::default()
     };
     let answer = client.group.get_volume_group_snapshot(found(&[])).await;
-    assert_eq!(
-        answer.unwrap().into_inner().group_snapshot.unwrap(),
-        group_snapshot
-    );
-    let wrong = client
-        .group
-        .get_volume_group_snapshot(found(&[&member]))
-        .await;
+    assert_eq!(answer.unwrap().into_inner().group_snapshot.unwrap(), group_snapshot);
+    let wrong = client.group.get_volume_group_snapshot(found(&[&member])).await;
     assert_eq!(code(wrong), Code::InvalidArgument);
     let restored = proto::CreateVolumeRequest {
         volume_content_source: restore_of(&group_snapshot.snapshots[0].snapshot_id),
@@ -694,11 +516,7 @@ async fn a_group_is_created_complete_or_not_at_all() {
         ..Default::default()
     };
     for _ in 0..2 {
-        client
-            .group
-            .delete_volume_group_snapshot(request.clone())
-            .await
-            .unwrap();
+        client.group.delete_volume_group_snapshot(request.clone()).await.unwrap();
     }
     let gone = client.group.get_volume_group_snapshot(found(&[])).await;
     assert_eq!(code(gone), Code::NotFound);
@@ -717,11 +535,7 @@ async fn allocated(
         max_results: most,
         ..Default::default()
     };
-    let mut stream = client
-        .metadata
-        .get_metadata_allocated(request)
-        .await?
-        .into_inner();
+    let mut stream = client.metadata.get_metadata_allocated(request).await?.into_inner();
     let mut messages = vec![];
     while let Some(message) = stream.message().await? {
         assert_eq!(message.volume_capacity_bytes, MIB);
@@ -742,11 +556,7 @@ async fn delta(
         starting_offset: start,
         ..Default::default()
     };
-    let mut stream = client
-        .metadata
-        .get_metadata_delta(request)
-        .await?
-        .into_inner();
+    let mut stream = client.metadata.get_metadata_delta(request).await?.into_inner();
     let mut all = vec![];
     while let Some(message) = stream.message().await? {
         all.extend(ranges(&message.block_metadata));
@@ -760,10 +570,7 @@ async fn the_blocks_of_a_snapshot_are_reported_in_order() {
     let mut fixture = PluginFixture::with_devices().await;
     let id = fixture.client.try_create(device("a", MIB)).await.unwrap();
     fixture.use_once(&id, block(Mode::SingleNodeWriter)).await;
-    let file = std::fs::File::options()
-        .write(true)
-        .open(image(&fixture, &id))
-        .unwrap();
+    let file = std::fs::File::options().write(true).open(image(&fixture, &id)).unwrap();
     let first = fixture.client.snapshot("1", &id).await.unwrap().snapshot_id;
     for at in [0, 4096, 16384] {
         file.write_all_at(&[7; 4096], at).unwrap();
@@ -777,58 +584,27 @@ async fn the_blocks_of_a_snapshot_are_reported_in_order() {
     let reported = allocated(client, &second, 0, 0).await.unwrap().concat();
     for at in [0, 4096, 16384] {
         assert!(
-            reported
-                .iter()
-                .any(|(start, size)| (*start..start + size).contains(&at)),
+            reported.iter().any(|(start, size)| (*start..start + size).contains(&at)),
             "{reported:?}"
         );
     }
-    assert!(
-        reported
-            .windows(2)
-            .all(|pair| pair[0].0 + pair[0].1 < pair[1].0),
-        "{reported:?}"
-    );
+    assert!(reported.windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0), "{reported:?}");
     let messages = allocated(client, &second, 0, 1).await.unwrap();
     assert!(messages.iter().all(|message| message.len() <= 1));
     assert_eq!(allocated(client, &second, MIB, 0).await.unwrap(), [[]]);
-    assert_eq!(
-        delta(client, &first, &second, 0).await.unwrap(),
-        [(0, 8192), (16384, 4096)]
-    );
-    assert_eq!(
-        delta(client, &second, &third, 0).await.unwrap(),
-        [(16384, 4096), (40960, 4096)]
-    );
-    assert_eq!(
-        delta(client, &second, &third, 20480).await.unwrap(),
-        [(40960, 4096)]
-    );
+    assert_eq!(delta(client, &first, &second, 0).await.unwrap(), [(0, 8192), (16384, 4096)]);
+    assert_eq!(delta(client, &second, &third, 0).await.unwrap(), [(16384, 4096), (40960, 4096)]);
+    assert_eq!(delta(client, &second, &third, 20480).await.unwrap(), [(40960, 4096)]);
     assert_eq!(delta(client, &third, &third, 0).await.unwrap(), []);
     let other = client.try_create(device("b", MIB)).await.unwrap();
     let other = client.snapshot("other", &other).await.unwrap().snapshot_id;
-    assert_eq!(
-        code(delta(client, &first, &other, 0).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(delta(client, &first, &other, 0).await), Code::InvalidArgument);
     assert_eq!(code(delta(client, "no", &other, 0).await), Code::NotFound);
-    assert_eq!(
-        code(allocated(client, "", 0, 0).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(allocated(client, "", 0, 0).await), Code::InvalidArgument);
     assert_eq!(code(allocated(client, "no", 0, 0).await), Code::NotFound);
-    assert_eq!(
-        code(allocated(client, &first, -1, 0).await),
-        Code::OutOfRange
-    );
-    assert_eq!(
-        code(allocated(client, &first, MIB + 1, 0).await),
-        Code::OutOfRange
-    );
-    assert_eq!(
-        code(allocated(client, &first, 0, -1).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(allocated(client, &first, -1, 0).await), Code::OutOfRange);
+    assert_eq!(code(allocated(client, &first, MIB + 1, 0).await), Code::OutOfRange);
+    assert_eq!(code(allocated(client, &first, 0, -1).await), Code::InvalidArgument);
 }
 
 fn ranges(metadata: &[proto::BlockMetadata]) -> Vec<(i64, i64)> {
@@ -842,9 +618,7 @@ async fn a_volume_is_in_the_requested_topology_or_not_created() {
     let profile_options = options(|o| o.topology = vec!["t.x/zone=a".into(), "t.x/rack=r".into()]);
     let mut fixture = PluginFixture::on_host(TestHost::with_devices(), profile_options).await;
     let client = &mut fixture.client;
-    let topology = |pairs: &[(&str, &str)]| proto::Topology {
-        segments: map(pairs),
-    };
+    let topology = |pairs: &[(&str, &str)]| proto::Topology { segments: map(pairs) };
     let placed = |name: &str, requisite: Vec<proto::Topology>| proto::CreateVolumeRequest {
         accessibility_requirements: Some(proto::TopologyRequirement {
             requisite,
@@ -862,10 +636,7 @@ async fn a_volume_is_in_the_requested_topology_or_not_created() {
     assert_eq!(code(refused), Code::ResourceExhausted);
     let moved = client.try_create(placed("here", there())).await;
     assert_eq!(code(moved), Code::AlreadyExists);
-    let info = client
-        .node
-        .node_get_info(proto::NodeGetInfoRequest {})
-        .await;
+    let info = client.node.node_get_info(proto::NodeGetInfoRequest {}).await;
     assert_eq!(info.unwrap().into_inner().accessible_topology, Some(here));
     let request = proto::GetCapacityRequest {
         accessible_topology: Some(topology(&[("t.x/zone", "b")])),
@@ -890,16 +661,9 @@ async fn a_profile_can_remove_every_capability() {
         without(&["CONTROLLER_SERVICE", "LIST_VOLUMES"]),
     )
     .await;
-    assert_eq!(
-        code(fixture.client.try_create(named("a")).await),
-        Code::Unimplemented
-    );
+    assert_eq!(code(fixture.client.try_create(named("a")).await), Code::Unimplemented);
     let request = proto::GetPluginCapabilitiesRequest {};
-    let answer = fixture
-        .client
-        .identity
-        .get_plugin_capabilities(request)
-        .await;
+    let answer = fixture.client.identity.get_plugin_capabilities(request).await;
     let capabilities = answer.unwrap().into_inner().capabilities;
     let is_controller = |capability: &proto::PluginCapability| {
         use proto::plugin_capability::{Type, service};
@@ -909,13 +673,8 @@ async fn a_profile_can_remove_every_capability() {
     let mut fixture = fixture.restart_with(without(&["NODE_SERVICE"])).await;
     let id = fixture.client.try_create(sized("a", MIB)).await.unwrap();
     let staging = fixture.create_dir("staging");
-    assert_eq!(
-        code(fixture.client.stage(&id, &staging, writer()).await),
-        Code::Unimplemented
-    );
-    let mut fixture = fixture
-        .restart_with(without(&["STAGE_UNSTAGE_VOLUME"]))
-        .await;
+    assert_eq!(code(fixture.client.stage(&id, &staging, writer()).await), Code::Unimplemented);
+    let mut fixture = fixture.restart_with(without(&["STAGE_UNSTAGE_VOLUME"])).await;
     let target = fixture.path("target");
     let publish = Publish {
         id: &id,
@@ -941,43 +700,25 @@ async fn a_profile_can_remove_every_capability() {
         volume_capabilities: vec![writer()],
         ..Default::default()
     };
-    let answer = fixture
-        .client
-        .controller
-        .validate_volume_capabilities(request)
-        .await;
+    let answer = fixture.client.controller.validate_volume_capabilities(request).await;
     assert_eq!(answer.unwrap().into_inner().confirmed, None);
 }
 
 #[tokio::test]
 async fn injected_faults_occur() {
-    let faults = [
-        "NodeStageVolume:UNAVAILABLE:2",
-        "CreateVolume:lose-reply:1",
-        "ListVolumes:delay=1ms",
-    ];
+    let faults =
+        ["NodeStageVolume:UNAVAILABLE:2", "CreateVolume:lose-reply:1", "ListVolumes:delay=1ms"];
     let profile_options = options(|o| o.fault = faults.iter().map(ToString::to_string).collect());
     let mut fixture = PluginFixture::on_host(TestHost::with_devices(), profile_options).await;
     let staging = fixture.create_dir("staging");
-    let lost = fixture
-        .client
-        .try_create(sized("a", MIB))
-        .await
-        .unwrap_err();
+    let lost = fixture.client.try_create(sized("a", MIB)).await.unwrap_err();
     assert_eq!(lost.code(), Code::Unavailable);
     assert!(lost.message().contains("injected by --fault"), "{lost}");
     let (listed, _) = fixture.client.list(0, "").await.unwrap();
     let id = fixture.client.try_create(sized("a", MIB)).await.unwrap();
-    assert_eq!(
-        listed,
-        std::slice::from_ref(&id),
-        "the call completed, and its answer was lost"
-    );
+    assert_eq!(listed, std::slice::from_ref(&id), "the call completed, and its answer was lost");
     for _ in 0..2 {
-        assert_eq!(
-            code(fixture.client.stage(&id, &staging, writer()).await),
-            Code::Unavailable
-        );
+        assert_eq!(code(fixture.client.stage(&id, &staging, writer()).await), Code::Unavailable);
         assert_eq!(fixture.targets(), Vec::<PathBuf>::new());
     }
     fixture.client.stage(&id, &staging, writer()).await.unwrap();
@@ -994,10 +735,7 @@ async fn a_reboot_loses_nothing() {
     let device = client.try_create(device("b", MIB)).await.unwrap();
     let read_only = block(Mode::MultiNodeReaderOnly);
     client.stage(&image, &staging, writer()).await.unwrap();
-    client
-        .stage(&device, &at_device, read_only.clone())
-        .await
-        .unwrap();
+    client.stage(&device, &at_device, read_only.clone()).await.unwrap();
     let publish = Publish {
         id: &device,
         staging: &at_device,
@@ -1010,23 +748,12 @@ async fn a_reboot_loses_nothing() {
     fixture.plugin.host.storage.reboot();
     let mut fixture = fixture.restart().await;
     let devices = fixture.plugin.host.storage.devices();
-    assert_eq!(
-        devices.len(),
-        1,
-        "the block device is set up again: {devices:?}"
-    );
+    assert_eq!(devices.len(), 1, "the block device is set up again: {devices:?}");
     assert!(devices[0].read_only);
     fixture.client.publish(publish).await.unwrap();
-    fixture
-        .client
-        .stage(&image, &staging, writer())
-        .await
-        .unwrap();
+    fixture.client.stage(&image, &staging, writer()).await.unwrap();
     assert_eq!(fixture.targets(), [target.clone(), staging.clone()]);
-    assert_eq!(
-        code(fixture.client.delete(&device).await),
-        Code::FailedPrecondition
-    );
+    assert_eq!(code(fixture.client.delete(&device).await), Code::FailedPrecondition);
     fixture.client.unpublish(&device, &target).await.unwrap();
     assert!(!target.exists());
     fixture.client.unstage(&device, &at_device).await.unwrap();
@@ -1046,18 +773,11 @@ async fn a_volume_without_its_data_has_lost_data_and_cannot_be_used() {
     };
     fixture.use_once(&id, writer()).await;
     assert_eq!(fixture.client.health(&id).await.unwrap(), []);
-    let file = std::fs::File::options()
-        .write(true)
-        .open(image(&fixture, &id))
-        .unwrap();
+    let file = std::fs::File::options().write(true).open(image(&fixture, &id)).unwrap();
     file.set_len(4096).unwrap();
     let health = fixture.client.health(&id).await.unwrap();
     assert!(has_lost(&health, "DataTruncated"), "{health:?}");
-    let refused = fixture
-        .client
-        .stage(&id, &staging, writer())
-        .await
-        .unwrap_err();
+    let refused = fixture.client.stage(&id, &staging, writer()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("truncated"), "{refused}");
     std::fs::remove_file(image(&fixture, &id)).unwrap();

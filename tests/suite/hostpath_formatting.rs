@@ -93,10 +93,8 @@ async fn the_blocks_of_a_snapshot_of_an_unused_volume_are_holes() {
     let client = &mut fixture.client;
     let id = client.try_create(sized("a", MIB)).await.unwrap();
     let snapshot = client.snapshot("s", &id).await.unwrap().snapshot_id;
-    let request = proto::GetMetadataAllocatedRequest {
-        snapshot_id: snapshot,
-        ..Default::default()
-    };
+    let request =
+        proto::GetMetadataAllocatedRequest { snapshot_id: snapshot, ..Default::default() };
     let answer = client.metadata.get_metadata_allocated(request).await;
     let mut stream = answer.unwrap().into_inner();
     let first = stream.message().await.unwrap().unwrap();

@@ -43,20 +43,10 @@ async fn expansion_is_advertised_as_it_works_on_the_host() {
     let controller = "CONTROLLER_SERVICE";
     for (host, options, expected, has_expand) in [
         (TestHost::with_devices(), without(&[]), vec![Online], true),
-        (
-            TestHost::with_devices(),
-            without(&[controller]),
-            vec![Online],
-            false,
-        ),
+        (TestHost::with_devices(), without(&[controller]), vec![Online], false),
         (growing_unmounted(), without(&[]), vec![Offline], true),
         (growing_unmounted(), without(&[controller]), vec![], false),
-        (
-            growing_unmounted(),
-            without(&["EXPAND_VOLUME"]),
-            vec![],
-            false,
-        ),
+        (growing_unmounted(), without(&["EXPAND_VOLUME"]), vec![], false),
         (none, without(&[]), vec![], false),
     ] {
         let mut fixture = PluginFixture::on_host(host, options.clone()).await;

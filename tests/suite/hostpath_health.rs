@@ -16,10 +16,7 @@ fn status(kind: proto::VolumeHealthErrorType, reason: &str) -> Reported {
 }
 
 fn with_fault(fault: &str) -> ProfileOptions {
-    ProfileOptions {
-        fault: vec![fault.to_owned()],
-        ..ProfileOptions::default()
-    }
+    ProfileOptions { fault: vec![fault.to_owned()], ..ProfileOptions::default() }
 }
 
 /// Returns a page of the list: IDs with their first status, and the next token.
@@ -51,10 +48,7 @@ async fn only_volumes_with_a_condition_are_listed() {
     for name in ["a", "b", "c", "d"] {
         ids.push(fixture.client.create(name).await);
     }
-    assert_eq!(
-        list(&mut fixture, 0, "").await.unwrap(),
-        (vec![], String::new())
-    );
+    assert_eq!(list(&mut fixture, 0, "").await.unwrap(), (vec![], String::new()));
     ids.sort();
     let lost = status(DataLoss, "DataMissing");
     let mut expected = vec![];
@@ -69,17 +63,11 @@ async fn only_volumes_with_a_condition_are_listed() {
     assert_eq!((second.as_slice(), end.as_str()), (&expected[2..], ""));
     assert_eq!(list(&mut fixture, 3, "").await.unwrap().1, "");
     assert_eq!(code(list(&mut fixture, 0, "page-2").await), Code::Aborted);
-    assert_eq!(
-        code(list(&mut fixture, -1, "").await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(list(&mut fixture, -1, "").await), Code::InvalidArgument);
     assert_eq!(fixture.client.health(&ids[0]).await.unwrap(), []);
     assert_eq!(fixture.client.health(&ids[1]).await.unwrap(), [lost]);
     assert_eq!(code(fixture.client.health("nothing").await), Code::NotFound);
-    assert_eq!(
-        code(fixture.client.node_health("nothing").await),
-        Code::NotFound
-    );
+    assert_eq!(code(fixture.client.node_health("nothing").await), Code::NotFound);
 }
 
 #[tokio::test]
@@ -117,17 +105,9 @@ async fn a_block_volume_without_its_device_is_inaccessible() {
     let staging = fixture.create_dir("staging");
     let target = fixture.path("target");
     let client = &mut fixture.client;
-    client
-        .stage(&id, &staging, capability.clone())
-        .await
-        .unwrap();
-    let publish = Publish {
-        id: &id,
-        staging: &staging,
-        target: &target,
-        capability,
-        read_only: false,
-    };
+    client.stage(&id, &staging, capability.clone()).await.unwrap();
+    let publish =
+        Publish { id: &id, staging: &staging, target: &target, capability, read_only: false };
     client.publish(publish).await.unwrap();
     assert_eq!(client.node_health(&id).await.unwrap(), []);
     fixture.plugin.host.storage.reboot();
@@ -175,10 +155,8 @@ async fn the_storage_has_its_own_health() {
 /// CSI 1.13: only a plugin with SNAPSHOT_ACCESSIBILITY_CONSTRAINTS returns where a snapshot is usable.
 #[tokio::test]
 async fn a_snapshot_is_usable_where_the_plugin_is() {
-    let options = ProfileOptions {
-        topology: vec!["t.x/zone=a".to_owned()],
-        ..ProfileOptions::default()
-    };
+    let options =
+        ProfileOptions { topology: vec!["t.x/zone=a".to_owned()], ..ProfileOptions::default() };
     let mut fixture = PluginFixture::on_host(TestHost::with_devices(), options).await;
     let id = fixture.client.create("a").await;
     let place = |zone: &str| proto::Topology {

@@ -10,11 +10,7 @@ use nomad_csi_testing::FakeMounter;
 use crate::support::hostpath::{PluginFixture, RunningPlugin, TestHost, config};
 
 fn mode(path: &Path) -> u32 {
-    std::fs::symlink_metadata(path)
-        .unwrap()
-        .permissions()
-        .mode()
-        & 0o777
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 #[tokio::test]
@@ -55,18 +51,8 @@ async fn only_a_stale_socket_is_replaced() {
     let refused = refusal(directory.path()).await;
     assert!(matches!(refused, ServeError::SocketInUse(_)), "{refused}");
     drop(living);
-    assert!(
-        other
-            .join("csi.sock")
-            .metadata()
-            .unwrap()
-            .file_type()
-            .is_socket()
-    );
-    RunningPlugin::start(directory.path(), FakeMounter::new())
-        .await
-        .stop()
-        .await;
+    assert!(other.join("csi.sock").metadata().unwrap().file_type().is_socket());
+    RunningPlugin::start(directory.path(), FakeMounter::new()).await.stop().await;
     std::fs::write(other.join("csi.sock"), "a file").unwrap();
     let refused = refusal(directory.path()).await;
     assert!(matches!(refused, ServeError::NotASocket(_)), "{refused}");

@@ -19,10 +19,7 @@ struct Tree {
 /// The module path of a file: `plan/ledger/mod.rs` is `plan::ledger`.
 fn module_path(file: &str) -> Path {
     let file = file.strip_suffix(".rs").unwrap_or(file);
-    let file = ["/mod", "/lib"]
-        .iter()
-        .find_map(|end| file.strip_suffix(end))
-        .unwrap_or(file);
+    let file = ["/mod", "/lib"].iter().find_map(|end| file.strip_suffix(end)).unwrap_or(file);
     file.split('/').map(ToOwned::to_owned).collect()
 }
 
@@ -31,11 +28,7 @@ fn expand(tree: &str) -> Vec<String> {
     let tree = tree.trim();
     let Some(open) = tree.find('{') else {
         let name = tree.split(" as ").next().unwrap_or_default().trim();
-        return if name.is_empty() {
-            vec![]
-        } else {
-            vec![name.to_owned()]
-        };
+        return if name.is_empty() { vec![] } else { vec![name.to_owned()] };
     };
     let prefix = &tree[..open];
     let inner = tree[open + 1..].trim_end().trim_end_matches('}');
@@ -60,10 +53,7 @@ fn expand(tree: &str) -> Vec<String> {
         format!("{part}{}", "}".repeat(open.saturating_sub(close)))
     };
     let parts = parts.iter().map(closed);
-    parts
-        .flat_map(|part| expand(&part))
-        .map(|part| format!("{prefix}{part}"))
-        .collect()
+    parts.flat_map(|part| expand(&part)).map(|part| format!("{prefix}{part}")).collect()
 }
 
 /// The `use` trees of a file, without visibility.
@@ -85,11 +75,7 @@ fn use_trees(code: &str) -> Vec<String> {
 fn inline_paths(code: &str) -> Vec<String> {
     let is_path = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     code.split(|c| !is_path(c))
-        .filter(|word| {
-            ["crate::", "super::", "self::"]
-                .iter()
-                .any(|start| word.starts_with(start))
-        })
+        .filter(|word| ["crate::", "super::", "self::"].iter().any(|start| word.starts_with(start)))
         .map(ToOwned::to_owned)
         .collect()
 }
@@ -97,10 +83,7 @@ fn inline_paths(code: &str) -> Vec<String> {
 impl Tree {
     fn new(files: &[File]) -> Self {
         let mut tree = Self {
-            files: files
-                .iter()
-                .map(|file| (module_path(&file.path), file.path.clone()))
-                .collect(),
+            files: files.iter().map(|file| (module_path(&file.path), file.path.clone())).collect(),
             reexports: BTreeMap::new(),
         };
         for file in files.iter().filter(|file| file.is_facade()) {
@@ -119,10 +102,7 @@ impl Tree {
 
     /// A path as seen from module `here`, from the crate's root; `None` for other crates.
     fn absolute(&self, here: &[String], path: &str) -> Option<Path> {
-        let mut segments = path
-            .split("::")
-            .map(str::trim)
-            .filter(|one| !one.is_empty());
+        let mut segments = path.split("::").map(str::trim).filter(|one| !one.is_empty());
         let mut absolute = here.to_vec();
         let mut first = true;
         let mut rest: Path = vec![];
@@ -154,18 +134,14 @@ impl Tree {
 
     /// The file that defines the item at an absolute path.
     fn file_of(&self, path: &[String], depth: usize) -> Option<&String> {
-        let modules = (0..=path.len())
-            .rev()
-            .find(|end| self.files.contains_key(&path[..*end]))?;
+        let modules = (0..=path.len()).rev().find(|end| self.files.contains_key(&path[..*end]))?;
         let (module, item) = path.split_at(modules);
         let file = self.files.get(module)?;
         if !file.ends_with("/mod.rs") && !file.ends_with("/lib.rs") {
             return Some(file);
         }
         let target = self.reexports.get(module)?.get(item.first()?)?;
-        (depth > 0)
-            .then(|| self.file_of(target, depth - 1))
-            .flatten()
+        (depth > 0).then(|| self.file_of(target, depth - 1)).flatten()
     }
 
     fn imports(&self, file: &File) -> BTreeSet<String> {
@@ -184,12 +160,7 @@ impl Tree {
 /// The files that can be reached from `start`.
 fn reachable<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, start: &str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
-    let mut open: Vec<&str> = graph
-        .get(start)
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
+    let mut open: Vec<&str> = graph.get(start).into_iter().flatten().map(String::as_str).collect();
     while let Some(file) = open.pop() {
         if seen.insert(file) {
             open.extend(graph.get(file).into_iter().flatten().map(String::as_str));
@@ -207,10 +178,8 @@ fn files_do_not_import_each_other_in_a_circle() {
         .filter(|file| !file.is_facade())
         .map(|file| (file.path.clone(), tree.imports(file)))
         .collect();
-    let reach: BTreeMap<&str, BTreeSet<&str>> = graph
-        .keys()
-        .map(|file| (file.as_str(), reachable(&graph, file)))
-        .collect();
+    let reach: BTreeMap<&str, BTreeSet<&str>> =
+        graph.keys().map(|file| (file.as_str(), reachable(&graph, file))).collect();
     let mut circles = BTreeSet::new();
     for (file, others) in &reach {
         if others.contains(file) {
@@ -231,11 +200,7 @@ fn files_do_not_import_each_other_in_a_circle() {
                     .filter(|target| circle.contains(&target.as_str()))
                     .map(move |target| format!("  src/{file} imports src/{target}"))
             });
-            format!(
-                "a circle of {} files:\n{}",
-                circle.len(),
-                edges.collect::<Vec<_>>().join("\n")
-            )
+            format!("a circle of {} files:\n{}", circle.len(), edges.collect::<Vec<_>>().join("\n"))
         })
         .collect();
     assert!(shown.is_empty(), "\n{}\n", shown.join("\n"));

@@ -92,10 +92,7 @@ impl HostileServer {
             .build()
             .unwrap();
         let server = runtime.block_on(Server::start(|request, _| reply(request)));
-        Self {
-            server,
-            _runtime: runtime,
-        }
+        Self { server, _runtime: runtime }
     }
 }
 
@@ -124,10 +121,8 @@ fn run_in<const N: usize>(
     let words = words.chain(["--force-color"]).map(str::to_owned);
     let mut world = test_environment(directory, words, &output);
     world.servers = std::sync::Arc::new(Redirect::to(&server.server.url()));
-    world.stdin = InputStream {
-        reader: Box::new(Answers(b"no\nno\nno\nno\nno\n")),
-        is_terminal: true,
-    };
+    world.stdin =
+        InputStream { reader: Box::new(Answers(b"no\nno\nno\nno\nno\n")), is_terminal: true };
     let variables = variables.map(|(name, value)| (name, value.into()));
     let home = ("HOME", directory.join("home").into_os_string());
     world.environment = std::iter::once(home).chain(variables).collect();
@@ -138,10 +133,7 @@ fn run_in<const N: usize>(
 /// Asserts that a terminal only shows the text and its colours.
 fn assert_harmless(words: &[&str], output: &str) {
     let plain = anstream::adapter::strip_str(output).to_string();
-    let hidden: Vec<char> = plain
-        .chars()
-        .filter(|c| *c != '\n' && is_invisible(*c))
-        .collect();
+    let hidden: Vec<char> = plain.chars().filter(|c| *c != '\n' && is_invisible(*c)).collect();
     assert_eq!(hidden, Vec::<char>::new(), "{words:?}: {output:?}");
     for code in ["\u{1b}[2J", "\u{1b}[8m"] {
         assert!(!output.contains(code), "{words:?}: {output:?}");
@@ -222,24 +214,12 @@ fn directory() -> tempfile::TempDir {
     let file = HOSTILE.replace('\u{1b}', "");
     let line = HOSTILE.replace(['\n', '\r'], "");
     let shown = file.replace(['\n', '\r'], "");
-    write(
-        "hostile/broken.hcl",
-        format!("id = \"{shown}\" # {line}\n\u{9b}31m = }}\n"),
-    );
-    write(
-        "hostile/keys.yaml",
-        format!("id: \"{shown}\"\n\"{shown}\": \"{shown}\"\nname: x\n"),
-    );
-    write(
-        &format!("hostile/{}.json", file.replace('\u{7}', "")),
-        format!("{{\"{shown}\": 1}}"),
-    );
+    write("hostile/broken.hcl", format!("id = \"{shown}\" # {line}\n\u{9b}31m = }}\n"));
+    write("hostile/keys.yaml", format!("id: \"{shown}\"\n\"{shown}\": \"{shown}\"\nname: x\n"));
+    write(&format!("hostile/{}.json", file.replace('\u{7}', "")), format!("{{\"{shown}\": 1}}"));
     write(
         "home/.config/nomad-csi/config.toml",
-        format!(
-            "[contexts.\"{}\"]\naddress = \"http://{}\"\n",
-            "a\u{202e}b", "x\u{202e}y"
-        ),
+        format!("[contexts.\"{}\"]\naddress = \"http://{}\"\n", "a\u{202e}b", "x\u{202e}y"),
     );
     directory
 }
@@ -253,22 +233,13 @@ fn no_command_shows_characters_that_a_terminal_obeys() {
         let output = run(directory.path(), &server, words);
         assert!(!output.is_empty(), "{words:?}");
         assert_harmless(words, &output);
-        let in_workflow = run_in(
-            directory.path(),
-            &server,
-            words,
-            [("GITHUB_ACTIONS", "true")],
-        );
+        let in_workflow = run_in(directory.path(), &server, words, [("GITHUB_ACTIONS", "true")]);
         assert_harmless(words, &in_workflow);
         assert!(!in_workflow.contains("##["), "{words:?}: {in_workflow}");
         replaced += usize::from(output.contains('\u{fffd}') || output.contains(r"\u202e"));
     }
     // Most of the commands have shown such a name, or the test would prove nothing.
-    assert!(
-        replaced > COMMANDS.len() / 2,
-        "{replaced} of {}",
-        COMMANDS.len()
-    );
+    assert!(replaced > COMMANDS.len() / 2, "{replaced} of {}", COMMANDS.len());
 }
 
 #[test]
@@ -295,17 +266,10 @@ fn a_specification_with_such_an_id_is_refused() {
         let spec = std::fs::read_to_string(directory.path().join("good.hcl")).unwrap();
         let spec = spec.replacen("\"db\"", &format!("\"{id}\""), 1);
         std::fs::write(directory.path().join("id.hcl"), spec).unwrap();
-        let output = run(
-            directory.path(),
-            &server,
-            &["apply", "-f", "id.hcl", "--yes"],
-        );
+        let output = run(directory.path(), &server, &["apply", "-f", "id.hcl", "--yes"]);
         let plain = anstream::adapter::strip_str(&output).to_string();
         assert!(plain.contains("error[spec/volume-id]"), "{plain}");
     }
     let requests = server.server.requests();
-    assert!(
-        requests.iter().all(|request| request.method == "GET"),
-        "{requests:?}"
-    );
+    assert!(requests.iter().all(|request| request.method == "GET"), "{requests:?}");
 }

@@ -57,13 +57,7 @@ fn read(text: &str) -> (Option<Job>, Diagnostics) {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("job.nomad.hcl", text);
     let defaults = Defaults::default();
-    let parsed = parse_job(
-        &mut sources,
-        source,
-        Syntax::Hcl,
-        &defaults,
-        &mut diagnostics,
-    );
+    let parsed = parse_job(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
     let Some(JobFile::Specification(parsed)) = parsed else {
         return (None, diagnostics);
     };
@@ -83,12 +77,7 @@ fn errors(text: &str) -> Vec<String> {
 #[test]
 fn accepted_job_files_have_no_error() {
     for case in cases("accepted") {
-        assert_eq!(
-            errors(&case.text),
-            Vec::<String>::new(),
-            "{}",
-            case.path.display()
-        );
+        assert_eq!(errors(&case.text), Vec::<String>::new(), "{}", case.path.display());
     }
 }
 
@@ -114,12 +103,7 @@ fn accepted_job_files_are_the_jobs_that_nomad_reads() {
             decode_value(&recorded[&case.file_name()]["Job"]).expect("the document is read");
         let (expected, problems) = job_from_wire(&document, &Namespace::default());
         assert_eq!(problems, [], "{}", case.path.display());
-        assert_eq!(
-            read(&case.text).0,
-            Some(expected),
-            "{}",
-            case.path.display()
-        );
+        assert_eq!(read(&case.text).0, Some(expected), "{}", case.path.display());
     }
     assert_eq!(recorded.len(), cases("accepted").len());
 }
@@ -138,12 +122,7 @@ fn refused_job_files_have_the_expected_errors() {
 fn every_error_in_a_job_file_has_a_place() {
     for case in ["refused", "differs"].into_iter().flat_map(cases) {
         for one in read(&case.text).1.iter() {
-            assert!(
-                !one.labels.is_empty(),
-                "{}: {}",
-                case.path.display(),
-                one.message
-            );
+            assert!(!one.labels.is_empty(), "{}: {}", case.path.display(), one.message);
         }
     }
 }
@@ -164,10 +143,7 @@ fn nomads_verdict_is_as_recorded() {
     let nomad = std::env::var_os("NOMAD_CSI_TEST_NOMAD").expect("NOMAD_CSI_TEST_NOMAD is set");
     let recorded = recorded();
     let mut count = 0;
-    for case in ["accepted", "refused", "differs"]
-        .into_iter()
-        .flat_map(cases)
-    {
+    for case in ["accepted", "refused", "differs"].into_iter().flat_map(cases) {
         let run = |arguments: &[&str]| {
             let mut command = Command::new(&nomad);
             command.args(arguments).arg(&case.path);
@@ -177,12 +153,7 @@ fn nomads_verdict_is_as_recorded() {
         let output = run(&["job", "validate"]);
         let accepted = output.status.success();
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(
-            accepted,
-            case.is_accepted_by_nomad(),
-            "{}: {text}",
-            case.path.display()
-        );
+        assert_eq!(accepted, case.is_accepted_by_nomad(), "{}: {text}", case.path.display());
         count += 1;
         if let Some(expected) = recorded.get(&case.file_name()) {
             let output = run(&["job", "run", "-output"]);

@@ -72,15 +72,11 @@ async fn a_set_of_many_shards_is_read_back_and_shrinks() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let mut stored = StoredSet::default();
-    save(&ledger, &owning(0..4_000), &mut stored, "1")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &owning(0..4_000), &mut stored, "1").await.expect("the write succeeds");
     let (read_back, set) = read(&ledger).await;
     assert_eq!((&read_back, &set), (&stored, &owning(0..4_000)));
     assert!(stored.shards.len() > 3, "{}", stored.shards.len());
-    save(&ledger, &owning(0..5), &mut stored, "2")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &owning(0..5), &mut stored, "2").await.expect("the write succeeds");
     assert_eq!(stored.shards.len(), 2);
     assert_eq!(read(&ledger).await, (stored, owning(0..5)));
     let sets = ledger.sets().await.expect("the list succeeds");
@@ -95,14 +91,9 @@ async fn a_write_begins_with_the_head_and_ends_with_removals() {
     let mut stored = StoredSet::default();
     let mut sent = vec![];
     for (number, volumes) in [4_000, 5].into_iter().enumerate() {
-        save(
-            &ledger,
-            &owning(0..volumes),
-            &mut stored,
-            &number.to_string(),
-        )
-        .await
-        .expect("the write succeeds");
+        save(&ledger, &owning(0..volumes), &mut stored, &number.to_string())
+            .await
+            .expect("the write succeeds");
         let mut lines = vec![];
         for seen in server.requests() {
             lines.push(seen.line());
@@ -127,19 +118,12 @@ async fn shards_are_not_compressed() {
     let variables = Variables::new();
     let (server, ledger) = serve(&variables).await;
     let mut stored = StoredSet::default();
-    save(&ledger, &owning(0..5), &mut stored, "1")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &owning(0..5), &mut stored, "1").await.expect("the write succeeds");
     read(&ledger).await;
     for seen in server.requests() {
         let is_list = seen.line().starts_with("GET /v1/vars?");
         let expected = if is_list { "gzip" } else { "identity" };
-        assert_eq!(
-            seen.header("accept-encoding"),
-            Some(expected),
-            "{}",
-            seen.line()
-        );
+        assert_eq!(seen.header("accept-encoding"), Some(expected), "{}", seen.line());
     }
 }
 
@@ -149,9 +133,7 @@ async fn a_set_written_during_a_read_is_read_again() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let mut stored = StoredSet::default();
-    save(&ledger, &owning(0..2), &mut stored, "1")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &owning(0..2), &mut stored, "1").await.expect("the write succeeds");
     let server = Server::start(move |seen, number| match number {
         0 => json("[]"),
         _ => variables.serve(seen),
@@ -166,14 +148,9 @@ async fn only_one_of_two_concurrent_writers_writes() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
     let (mut first, mut second) = (StoredSet::default(), StoredSet::default());
-    save(&ledger, &owning(0..2), &mut first, "1")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &owning(0..2), &mut first, "1").await.expect("the write succeeds");
     let refused = save(&ledger, &owning(5..9), &mut second, "2").await;
-    assert_eq!(
-        refused.expect_err("the write conflicts").failure,
-        LedgerFailure::Conflict
-    );
+    assert_eq!(refused.expect_err("the write conflicts").failure, LedgerFailure::Conflict);
     assert_eq!(second, StoredSet::default());
     assert_eq!(read(&ledger).await, (first, owning(0..2)));
 }
@@ -182,11 +159,7 @@ async fn only_one_of_two_concurrent_writers_writes() {
 #[tokio::test]
 async fn a_lost_response_is_resolved_by_reading() {
     use Fault::{ReplyLost, RequestLost};
-    for faults in [
-        &[ReplyLost][..],
-        &[RequestLost],
-        &[RequestLost, ReplyLost, RequestLost],
-    ] {
+    for faults in [&[ReplyLost][..], &[RequestLost], &[RequestLost, ReplyLost, RequestLost]] {
         let variables = Variables::new();
         let (server, ledger) = serve(&variables).await;
         variables.fail_next_writes(faults);
@@ -215,43 +188,22 @@ async fn repeatedly_lost_responses_give_an_unknown_outcome() {
 async fn a_locked_set_names_its_holder_and_an_expired_lock_is_lost() {
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
-    let ada = ledger
-        .lock(&name(), &holder("ada"))
-        .await
-        .expect("the lock is free");
+    let ada = ledger.lock(&name(), &holder("ada")).await.expect("the lock is free");
     ada.renew().await.expect("the lock is held");
     let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
         panic!("two commands hold the lock");
     };
-    assert_eq!(
-        refused.failure,
-        LedgerFailure::Locked(Some(Box::new(holder("ada"))))
-    );
+    assert_eq!(refused.failure, LedgerFailure::Locked(Some(Box::new(holder("ada")))));
     variables.expire_locks();
-    let bo = ledger
-        .lock(&name(), &holder("bo"))
-        .await
-        .expect("the lock has expired");
-    let lost = ada
-        .renew()
-        .await
-        .expect_err("another command holds the lock");
+    let bo = ledger.lock(&name(), &holder("bo")).await.expect("the lock has expired");
+    let lost = ada.renew().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    let lost = ada
-        .release()
-        .await
-        .expect_err("another command holds the lock");
+    let lost = ada.release().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
     bo.release().await.expect("the lock is held");
     let again = ledger.lock(&name(), &holder("ada")).await;
     drop(again.expect("the lock is free"));
-    assert!(
-        ledger
-            .read(&name())
-            .await
-            .expect("the read succeeds")
-            .is_empty()
-    );
+    assert!(ledger.read(&name()).await.expect("the read succeeds").is_empty());
 }
 
 /// A command whose acquire has a lost response does not wait for its own lock.
@@ -280,20 +232,14 @@ async fn a_lock_survives_lost_responses() {
 async fn the_error_of_an_old_server_names_alternatives() {
     let before_1_4 = Server::always(text(404, "")).await;
     let ledger = before_1_4.client().ledger(Namespace::default());
-    let refused = ledger
-        .read(&name())
-        .await
-        .expect_err("the server has no variables");
+    let refused = ledger.read(&name()).await.expect_err("the server has no variables");
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert_eq!(
         refused.message,
         "cannot keep the ledger in Nomad variables: the server has no variables; they require Nomad 1.4 or later"
     );
     let help = refused.diagnostic().help.join(" ");
-    assert!(
-        help.contains("--ledger file:PATH") && help.contains("--ledger none"),
-        "{help}"
-    );
+    assert!(help.contains("--ledger file:PATH") && help.contains("--ledger none"), "{help}");
 
     let variables = Variables::new().without_locks();
     let (_server, ledger) = serve(&variables).await;
@@ -309,14 +255,8 @@ async fn the_error_of_an_old_server_names_alternatives() {
 async fn the_error_of_a_weak_token_names_the_policy() {
     let server = Server::always(text(403, "Permission denied")).await;
     let ledger = server.client().ledger(Namespace::new("ops"));
-    let refused = ledger
-        .read(&name())
-        .await
-        .expect_err("the token is too weak");
-    assert_eq!(
-        (refused.failure, refused.code),
-        (LedgerFailure::Forbidden, Code::ApiForbidden)
-    );
+    let refused = ledger.read(&name()).await.expect_err("the token is too weak");
+    assert_eq!((refused.failure, refused.code), (LedgerFailure::Forbidden, Code::ApiForbidden));
     assert!(
         refused.help[0].contains(r#"namespace "ops" { variables { path "nomad-csi/sets/*""#),
         "{:?}",
@@ -325,14 +265,9 @@ async fn the_error_of_a_weak_token_names_the_policy() {
 
     let variables = Variables::new();
     let (_server, ledger) = serve(&variables).await;
-    save(&ledger, &owning(0..2), &mut StoredSet::default(), "1")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &owning(0..2), &mut StoredSet::default(), "1").await.expect("the write succeeds");
     let (_server, ledger) = serve(&variables.clone().without_list()).await;
-    let refused = ledger
-        .read(&name())
-        .await
-        .expect_err("it would see nothing");
+    let refused = ledger.read(&name()).await.expect_err("it would see nothing");
     assert_eq!(refused.failure, LedgerFailure::Forbidden);
 }
 
@@ -348,9 +283,7 @@ async fn variables_contain_no_secrets_or_mount_flags() {
     });
     let mut set = empty();
     set.record_applied(&desired);
-    save(&ledger, &set, &mut StoredSet::default(), "1")
-        .await
-        .expect("the write succeeds");
+    save(&ledger, &set, &mut StoredSet::default(), "1").await.expect("the write succeeds");
     let sent = server.requests().into_iter().map(|seen| seen.body);
     for text in sent.chain(variables.texts()) {
         assert!(!text.contains("canary"), "{text}");

@@ -18,10 +18,7 @@ use nomad_csi_ports::{IdSource as _, RandomIds};
 fn client() -> NomadClient {
     let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");
     let token = std::env::var("NOMAD_TOKEN").ok().map(RedactedString::new);
-    let settings = ClientSettings {
-        token,
-        ..ClientSettings::new(address)
-    };
+    let settings = ClientSettings { token, ..ClientSettings::new(address) };
     NomadClient::new(&settings).expect("NOMAD_ADDR is an address")
 }
 
@@ -35,10 +32,7 @@ fn name() -> SetName {
 }
 
 fn waiting(seconds: u64) -> LockWait<'static> {
-    LockWait {
-        at_most: Duration::from_secs(seconds),
-        processes: None,
-    }
+    LockWait { at_most: Duration::from_secs(seconds), processes: None }
 }
 
 fn holder(user: &str) -> LockHolder {
@@ -54,10 +48,7 @@ fn holder(user: &str) -> LockHolder {
     }
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the output shows which checks were skipped"
-)]
+#[expect(clippy::print_stderr, reason = "the output shows which checks were skipped")]
 async fn is_at_least(minor: u32) -> bool {
     match client().server().await.expect("the server responds") {
         ServerKind::Nomad(version) => {
@@ -75,10 +66,7 @@ async fn has_variables() -> bool {
     if is_at_least(4).await {
         return true;
     }
-    let refused = ledger()
-        .read(&name())
-        .await
-        .expect_err("the server has no variables");
+    let refused = ledger().read(&name()).await.expect_err("the server has no variables");
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert!(refused.message.contains("Nomad 1.4"), "{}", refused.message);
     false
@@ -98,11 +86,7 @@ async fn has_locks() -> bool {
     };
     assert_eq!(refused.failure, LedgerFailure::Unsupported);
     assert!(refused.message.contains("Nomad 1.7"), "{}", refused.message);
-    let bo = ledger
-        .lock(&name, &holder("bo"))
-        .await
-        .err()
-        .expect("the server has no locks");
+    let bo = ledger.lock(&name, &holder("bo")).await.err().expect("the server has no locks");
     assert_eq!(bo.failure, LedgerFailure::Unsupported);
     false
 }
@@ -163,13 +147,7 @@ async fn real_a_thousand_volumes_are_read_back() {
     .await
     .expect("the write succeeds");
     assert_eq!(open(&name).await.set(), set.set());
-    assert!(
-        ledger()
-            .sets()
-            .await
-            .expect("the list succeeds")
-            .contains(&name)
-    );
+    assert!(ledger().sets().await.expect("the list succeeds").contains(&name));
     remove(&name).await;
 }
 
@@ -189,9 +167,8 @@ async fn real_eight_concurrent_writers_lose_nothing() {
             for at in 0..5 {
                 let key = key(&format!("volume-{writer}-{at}"));
                 // A writer that loses six times in a row gets a conflict and tries again.
-                while let Err(error) = set
-                    .update(|set| set.own(key.clone(), Ownership::default()))
-                    .await
+                while let Err(error) =
+                    set.update(|set| set.own(key.clone(), Ownership::default())).await
                 {
                     assert_eq!(error.failure, LedgerFailure::Conflict);
                     refused += 1;
@@ -218,15 +195,11 @@ async fn real_only_one_of_two_concurrent_writers_succeeds() {
         changed.own(key(id), Ownership::default());
         let ledger = ledger();
         let mut stored = nomad_csi_plan::StoredSet::default();
-        let changes = changed
-            .changes(&stored, &RandomIds.uuid())
-            .expect("the changes fit");
+        let changes = changed.changes(&stored, &RandomIds.uuid()).expect("the changes fit");
         ledger.write(&name, &mut stored, changes).await
     };
     assert_eq!(write(&first, "db0").await, Ok(()));
-    let refused = write(&second, "db1")
-        .await
-        .expect_err("the write conflicts");
+    let refused = write(&second, "db1").await.expect_err("the write conflicts");
     assert_eq!(refused.failure, LedgerFailure::Conflict);
     assert_eq!(owned(open(&name).await.set()), 1);
     remove(&name).await;
@@ -239,10 +212,7 @@ async fn real_a_lock_excludes_others_and_names_its_holder() {
         return;
     }
     let (name, ledger) = (name(), ledger());
-    let ada = ledger
-        .lock(&name, &holder("ada"))
-        .await
-        .expect("the lock is free");
+    let ada = ledger.lock(&name, &holder("ada")).await.expect("the lock is free");
     let Err(refused) = ledger.lock(&name, &holder("bo")).await else {
         panic!("two commands hold the lock");
     };
@@ -259,10 +229,7 @@ async fn real_a_lock_excludes_others_and_names_its_holder() {
     })
     .await;
     assert_eq!((done, ended), (true, Ok(())));
-    let bo = set
-        .lock(&holder("bo"), waiting(30), |_| {})
-        .await
-        .expect("the lock is free");
+    let bo = set.lock(&holder("bo"), waiting(30), |_| {}).await.expect("the lock is free");
     bo.renew().await.expect("the lock is held");
     bo.release().await.expect("the lock is held");
     remove(&name).await;
@@ -276,24 +243,12 @@ async fn real_a_lock_without_renewal_expires() {
         return;
     }
     let (name, ledger) = (name(), ledger());
-    let ada = ledger
-        .lock(&name, &holder("ada"))
-        .await
-        .expect("the lock is free");
+    let ada = ledger.lock(&name, &holder("ada")).await.expect("the lock is free");
     let set = open(&name).await;
-    let bo = set
-        .lock(&holder("bo"), waiting(90), |_| {})
-        .await
-        .expect("the lock expires");
-    let lost = ada
-        .renew()
-        .await
-        .expect_err("another command holds the lock");
+    let bo = set.lock(&holder("bo"), waiting(90), |_| {}).await.expect("the lock expires");
+    let lost = ada.renew().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
-    let lost = ada
-        .release()
-        .await
-        .expect_err("another command holds the lock");
+    let lost = ada.release().await.expect_err("another command holds the lock");
     assert_eq!(lost.failure, LedgerFailure::LockLost);
     bo.release().await.expect("the lock is held");
 }

@@ -150,13 +150,7 @@ fn next_operations<'a>(
 }
 
 fn operation(call: Call, is_done: bool, called: u64, answered: u64) -> Operation {
-    Operation {
-        call,
-        is_done,
-        called,
-        answered,
-        guess: answered,
-    }
+    Operation { call, is_done, called, answered, guess: answered }
 }
 
 fn write(alloc: &str, node: usize) -> Call {
@@ -165,11 +159,7 @@ fn write(alloc: &str, node: usize) -> Call {
 
 fn write_as(alloc: &str, node: usize, mode: AccessMode) -> Call {
     let alloc = alloc.to_owned();
-    let hold = Hold {
-        node,
-        mode,
-        read_only: false,
-    };
+    let hold = Hold { node, mode, read_only: false };
     Call::Claim { alloc, hold }
 }
 
@@ -196,10 +186,8 @@ fn histories_with_an_order_are_accepted() {
         operation(write("c", 1), true, 6, 7),
     ];
     assert!(is_linearizable(&denied_or_granted_during_a_release));
-    let second_call_takes_effect_first = [
-        operation(write("a", 1), false, 1, 4),
-        operation(write("b", 1), true, 2, 3),
-    ];
+    let second_call_takes_effect_first =
+        [operation(write("a", 1), false, 1, 4), operation(write("b", 1), true, 2, 3)];
     assert!(is_linearizable(&second_call_takes_effect_first));
     let shared = AccessMode::MultiNodeMultiWriter;
     let two_writers_of_a_shared_volume = [
@@ -223,29 +211,14 @@ fn histories_without_an_order_are_refused() {
         operation(write("b", 1), false, 5, 6),
     ];
     assert!(!is_linearizable(&lost_release));
-    let lost_claim = [
-        operation(write("a", 1), true, 1, 2),
-        operation(release("a"), false, 3, 4),
-    ];
+    let lost_claim = [operation(write("a", 1), true, 1, 2), operation(release("a"), false, 3, 4)];
     assert!(!is_linearizable(&lost_claim));
-    let denied_without_a_reason = [
-        operation(write("a", 1), false, 1, 2),
-        operation(write("b", 1), true, 3, 4),
-    ];
+    let denied_without_a_reason =
+        [operation(write("a", 1), false, 1, 2), operation(write("b", 1), true, 3, 4)];
     assert!(!is_linearizable(&denied_without_a_reason));
     let two_modes_on_one_node = [
-        operation(
-            write_as("a", 1, AccessMode::MultiNodeMultiWriter),
-            true,
-            1,
-            2,
-        ),
-        operation(
-            write_as("b", 1, AccessMode::MultiNodeSingleWriter),
-            true,
-            3,
-            4,
-        ),
+        operation(write_as("a", 1, AccessMode::MultiNodeMultiWriter), true, 1, 2),
+        operation(write_as("b", 1, AccessMode::MultiNodeSingleWriter), true, 3, 4),
     ];
     assert!(!is_linearizable(&two_modes_on_one_node));
 }

@@ -20,10 +20,7 @@ use nomad_csi_ports::{IdSource as _, RandomIds};
 fn client() -> NomadClient {
     let address = std::env::var("NOMAD_ADDR").expect("NOMAD_ADDR is set");
     let token = std::env::var("NOMAD_TOKEN").ok().map(RedactedString::new);
-    let settings = ClientSettings {
-        token,
-        ..ClientSettings::new(address)
-    };
+    let settings = ClientSettings { token, ..ClientSettings::new(address) };
     NomadClient::new(&settings).expect("NOMAD_ADDR is valid")
 }
 
@@ -56,19 +53,11 @@ fn unique_request() -> VolumeRequest {
 async fn real_volumes_and_snapshots_are_listed_and_deleted() {
     let (client, namespace, none) = (client(), Namespace::default(), Secrets::default());
     let request = unique_request();
-    client
-        .create_volume(&request)
-        .await
-        .expect("the volume is created");
-    let read = client
-        .read_volume(&request.key())
-        .await
-        .expect("the read succeeds");
+    client.create_volume(&request).await.expect("the volume is created");
+    let read = client.read_volume(&request.key()).await.expect("the read succeeds");
     let volume = read.expect("the volume exists").value;
-    let external = client
-        .list_external_volumes(&plugin(), &namespace)
-        .await
-        .expect("the list succeeds");
+    let external =
+        client.list_external_volumes(&plugin(), &namespace).await.expect("the list succeeds");
     let in_list = external
         .iter()
         .find(|listed| listed.external_id == volume.remote_id())
@@ -97,27 +86,17 @@ async fn real_volumes_and_snapshots_are_listed_and_deleted() {
         .await
         .expect("the delete succeeds");
     assert!(!list().await);
-    client
-        .delete_volume(&request.key(), &none)
-        .await
-        .expect("the delete succeeds");
+    client.delete_volume(&request.key(), &none).await.expect("the delete succeeds");
 }
 
 #[tokio::test]
 #[ignore = "needs a server with a plugin: NOMAD_ADDR"]
 async fn real_a_change_or_a_timeout_ends_a_blocking_query() {
     let client = client();
-    let query = VolumeQuery {
-        namespace: Namespace::default(),
-        prefix: None,
-        plugin: None,
-        filter: None,
-    };
+    let query =
+        VolumeQuery { namespace: Namespace::default(), prefix: None, plugin: None, filter: None };
     let request = unique_request();
-    let wait = |index, seconds| WatchRequest {
-        index,
-        max_wait: Duration::from_secs(seconds),
-    };
+    let wait = |index, seconds| WatchRequest { index, max_wait: Duration::from_secs(seconds) };
     let first = client.watch_volume(&request.key(), wait(None, 1)).await;
     let first = first.expect("the server responds");
     assert_eq!((first.value.is_none(), first.changed), (true, true));
@@ -129,15 +108,8 @@ async fn real_a_change_or_a_timeout_ends_a_blocking_query() {
     );
     created.expect("the volume is created");
     let waited = waited.expect("the server responds");
-    assert!(
-        waited.changed && waited.index > listed.index,
-        "{}",
-        waited.index
-    );
-    client
-        .delete_volume(&request.key(), &Secrets::default())
-        .await
-        .expect("the delete succeeds");
+    assert!(waited.changed && waited.index > listed.index, "{}", waited.index);
+    client.delete_volume(&request.key(), &Secrets::default()).await.expect("the delete succeeds");
     let last = client.watch_volume(&request.key(), wait(None, 1)).await;
     let last = last.expect("the server responds");
     let idle = client

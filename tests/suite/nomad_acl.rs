@@ -25,43 +25,23 @@ const TOKENS: &[&[&str]] = &[
         "namespace \"*\" { policy = \"write\" variables { path \"*\" { capabilities = [\"list\", \"read\", \"write\", \"destroy\"] } } }",
         "plugin { policy = \"read\" } agent { policy = \"read\" }",
     ],
-    &[
-        "namespace \"default\" { policy = \"write\" }",
-        PLUGIN,
-        "agent { policy = \"write\" }",
-    ],
+    &["namespace \"default\" { policy = \"write\" }", PLUGIN, "agent { policy = \"write\" }"],
     &["namespace \"def*\" { policy = \"write\" }"],
-    &[
-        "namespace \"default\" { policy = \"write\" }",
-        "plugin { policy = \"write\" }",
-        PLUGIN,
-    ],
-    &[
-        "namespace \"default\" { policy = \"write\" }",
-        "plugin { policy = \"list\" }",
-    ],
+    &["namespace \"default\" { policy = \"write\" }", "plugin { policy = \"write\" }", PLUGIN],
+    &["namespace \"default\" { policy = \"write\" }", "plugin { policy = \"list\" }"],
     &["namespace \"default\" { policy = \"read\" }", PLUGIN],
     &[
         "namespace \"*\" { policy = \"write\" }",
         "namespace \"default\" { policy = \"read\" }",
         PLUGIN,
     ],
-    &[
-        "namespace \"default\" { capabilities = [\"csi-write-volume\"] }",
-        PLUGIN,
-    ],
-    &[
-        "namespace \"default\" { capabilities = [\"csi-mount-volume\"] }",
-        PLUGIN,
-    ],
+    &["namespace \"default\" { capabilities = [\"csi-write-volume\"] }", PLUGIN],
+    &["namespace \"default\" { capabilities = [\"csi-mount-volume\"] }", PLUGIN],
     &["namespace \"default\" { capabilities = [\"csi-list-volume\"] }"],
     &["namespace \"default\" { capabilities = [\"list-jobs\"] }"],
     &["namespace \"default\" { capabilities = [\"read-job\"] }"],
     &["namespace \"default\" { policy = \"scale\" }", PLUGIN],
-    &[
-        "namespace \"default\" { policy = \"write\" capabilities = [\"deny\"] }",
-        PLUGIN,
-    ],
+    &["namespace \"default\" { policy = \"write\" capabilities = [\"deny\"] }", PLUGIN],
     &[
         "{\"namespace\": {\"default\": {\"policy\": \"read\", \"capabilities\": [\"csi-write-volume\"]}}, \"plugin\": {\"policy\": \"read\"}}",
     ],
@@ -72,10 +52,7 @@ const TOKENS: &[&[&str]] = &[
     &[
         "namespace \"default\" { variables { path \"nomad-csi/*\" { capabilities = [\"read\", \"write\"] } path \"nomad-csi/sets/acl/*\" { capabilities = [\"list\"] } } }",
     ],
-    &[
-        "namespace \"other\" { policy = \"write\" }",
-        "agent { policy = \"deny\" }",
-    ],
+    &["namespace \"other\" { policy = \"write\" }", "agent { policy = \"deny\" }"],
     &["node { policy = \"read\" }"],
 ];
 
@@ -93,16 +70,10 @@ impl Server {
             self.host,
             body.len()
         );
-        stream
-            .write_all(head.as_bytes())
-            .expect("the server accepts the request");
-        stream
-            .write_all(body.as_bytes())
-            .expect("the server accepts the request");
+        stream.write_all(head.as_bytes()).expect("the server accepts the request");
+        stream.write_all(body.as_bytes()).expect("the server accepts the request");
         let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .expect("the server responds");
+        stream.read_to_string(&mut answer).expect("the server responds");
         let status = answer.get(9..12).and_then(|status| status.parse().ok());
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         (status.expect("a response has a status"), body.to_owned())
@@ -123,11 +94,7 @@ fn permissions(operation: AclOperation) -> Vec<Permission> {
 
 fn variable(set: &str, capability: &'static str) -> Vec<Permission> {
     let path = format!("nomad-csi/sets/{set}/*");
-    vec![Permission::Variables(
-        Namespace::default(),
-        path,
-        capability,
-    )]
+    vec![Permission::Variables(Namespace::default(), path, capability)]
 }
 
 /// Returns every call, with the variables of this set.
@@ -159,21 +126,9 @@ fn calls(set: &str) -> Vec<Call> {
     let id = "/v1/volume/csi/nomad-csi-acl";
     let node = "/v1/volume/csi/nomad-csi-acl/detach?node=11111111-1111-1111-1111-111111111111";
     vec![
-        call(
-            "list",
-            permissions(AclOperation::List),
-            "GET",
-            "/v1/volumes?type=csi",
-            None,
-        ),
+        call("list", permissions(AclOperation::List), "GET", "/v1/volumes?type=csi", None),
         call("read", read, "GET", id, None),
-        call(
-            "register",
-            permissions(AclOperation::Write),
-            "PUT",
-            id,
-            Some(volume()),
-        ),
+        call("register", permissions(AclOperation::Write), "PUT", id, Some(volume())),
         call(
             "create",
             permissions(AclOperation::Write),
@@ -181,13 +136,7 @@ fn calls(set: &str) -> Vec<Call> {
             "/v1/volume/csi/nomad-csi-acl/create",
             Some(volume()),
         ),
-        call(
-            "deregister",
-            permissions(AclOperation::Deregister),
-            "DELETE",
-            id,
-            None,
-        ),
+        call("deregister", permissions(AclOperation::Deregister), "DELETE", id, None),
         call(
             "delete",
             permissions(AclOperation::Delete),
@@ -195,13 +144,7 @@ fn calls(set: &str) -> Vec<Call> {
             "/v1/volume/csi/nomad-csi-acl/delete",
             None,
         ),
-        call(
-            "detach",
-            permissions(AclOperation::Detach),
-            "DELETE",
-            node,
-            None,
-        ),
+        call("detach", permissions(AclOperation::Detach), "DELETE", node, None),
         call(
             "snapshot",
             permissions(AclOperation::Snapshot),
@@ -209,13 +152,7 @@ fn calls(set: &str) -> Vec<Call> {
             "/v1/volumes/snapshot",
             Some(snapshot),
         ),
-        call(
-            "list plugins",
-            vec![Permission::ListPlugins],
-            "GET",
-            "/v1/plugins?type=csi",
-            None,
-        ),
+        call("list plugins", vec![Permission::ListPlugins], "GET", "/v1/plugins?type=csi", None),
         call(
             "read plugin",
             vec![Permission::ReadPlugins],
@@ -223,28 +160,10 @@ fn calls(set: &str) -> Vec<Call> {
             "/v1/plugin/csi/nomad-csi-acl-none",
             None,
         ),
-        call(
-            "agent",
-            vec![Permission::ReadAgent],
-            "GET",
-            "/v1/agent/self",
-            None,
-        ),
+        call("agent", vec![Permission::ReadAgent], "GET", "/v1/agent/self", None),
         call("read variable", variable(set, "read"), "GET", head, None),
-        call(
-            "write variable",
-            variable(set, "write"),
-            "PUT",
-            head,
-            Some(stored),
-        ),
-        call(
-            "delete variable",
-            variable(set, "destroy"),
-            "DELETE",
-            gone,
-            None,
-        ),
+        call("write variable", variable(set, "write"), "PUT", head, Some(stored)),
+        call("delete variable", variable(set, "destroy"), "DELETE", gone, None),
     ]
 }
 
@@ -257,39 +176,26 @@ async fn a_server_refuses_exactly_the_predicted_calls() {
     let server = Server { host: host.into() };
     let client = |token: &str| {
         let token = Some(RedactedString::new(token));
-        let settings = ClientSettings {
-            token,
-            ..ClientSettings::new(address.as_str())
-        };
+        let settings = ClientSettings { token, ..ClientSettings::new(address.as_str()) };
         NomadClient::new(&settings).expect("the address is valid")
     };
-    let all = access(&client(&management))
-        .await
-        .expect("the token is valid");
+    let all = access(&client(&management)).await.expect("the token is valid");
     assert!(matches!(all.owner, TokenKind::Management { .. }), "{all:?}");
 
-    let kind = client(&management)
-        .server()
-        .await
-        .expect("the server responds");
+    let kind = client(&management).server().await.expect("the server responds");
     let is_before_2_0 =
         matches!(&kind, ServerKind::Nomad(version) if !version.is_at_least(2, 0, 0));
     let mut wrong = vec![];
     let mut refused = 0;
     for (at, rules) in TOKENS.iter().enumerate() {
         if is_before_2_0 && rules[0].contains("scale") {
-            report_skipped(
-                rules[0],
-                "before 2.0 the policy `scale` does not grant reading",
-            );
+            report_skipped(rules[0], "before 2.0 the policy `scale` does not grant reading");
             continue;
         }
         let Some(created) = create_token(&server, &management, at, rules) else {
             continue;
         };
-        let found = access(&client(&created.secret))
-            .await
-            .expect("the token is valid");
+        let found = access(&client(&created.secret)).await.expect("the token is valid");
         for call in calls("acl") {
             let (status, text) =
                 server.ask(&created.secret, call.method, &call.path, call.body.as_ref());
@@ -320,12 +226,7 @@ async fn a_server_refuses_exactly_the_predicted_calls() {
         }
         created.remove(&server, &management);
     }
-    server.ask(
-        &management,
-        "DELETE",
-        "/v1/var/nomad-csi/sets/acl/head",
-        None,
-    );
+    server.ask(&management, "DELETE", "/v1/var/nomad-csi/sets/acl/head", None);
     assert!(refused > TOKENS.len(), "the server refused too few calls");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -348,10 +249,7 @@ async fn the_smallest_policy_is_sufficient() {
     let created = create_token(&server, &management, 99, &[&needs.policy()])
         .expect("every server accepts the policy");
     let token = Some(RedactedString::new(created.secret.as_str()));
-    let settings = ClientSettings {
-        token,
-        ..ClientSettings::new(address.as_str())
-    };
+    let settings = ClientSettings { token, ..ClientSettings::new(address.as_str()) };
     let client = NomadClient::new(&settings).expect("the address is valid");
     let found = access(&client).await.expect("the token is valid");
     assert!(needs.missing(&found.grants).is_empty(), "{found:?}");
@@ -362,19 +260,12 @@ async fn the_smallest_policy_is_sufficient() {
         assert_eq!(status != 403, desired, "{}: {status} {text}", call.name);
     }
     created.remove(&server, &management);
-    server.ask(
-        &management,
-        "DELETE",
-        "/v1/var/nomad-csi/sets/acl-paste/head",
-        None,
-    );
+    server.ask(&management, "DELETE", "/v1/var/nomad-csi/sets/acl-paste/head", None);
 }
 
 /// Returns whether the server should allow a call.
 fn predicted(access: &Access, call: &Call) -> bool {
-    call.required
-        .iter()
-        .all(|need| access.grants.allows(need) == Some(true))
+    call.required.iter().all(|need| access.grants.allows(need) == Some(true))
 }
 
 struct TestToken {
@@ -388,12 +279,7 @@ impl TestToken {
         let token = format!("/v1/acl/token/{}", self.accessor);
         server.ask(management, "DELETE", &token, None);
         for policy in &self.policies {
-            server.ask(
-                management,
-                "DELETE",
-                &format!("/v1/acl/policy/{policy}"),
-                None,
-            );
+            server.ask(management, "DELETE", &format!("/v1/acl/policy/{policy}"), None);
         }
     }
 }
@@ -424,17 +310,10 @@ fn create_token(server: &Server, management: &str, at: usize, rules: &[&str]) ->
     let end = text.rfind('}').map_or(text.len(), |end| end + 1);
     let token: Value = serde_json::from_str(&text[start..end]).expect("a token is JSON");
     let text = |key: &str| token[key].as_str().expect("a token has IDs").to_owned();
-    Some(TestToken {
-        secret: text("SecretID"),
-        accessor: text("AccessorID"),
-        policies,
-    })
+    Some(TestToken { secret: text("SecretID"), accessor: text("AccessorID"), policies })
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the operator must see the skipped cases"
-)]
+#[expect(clippy::print_stderr, reason = "the operator must see the skipped cases")]
 fn report_skipped(rules: &str, why: &str) {
     eprintln!("skipped: {rules}: {why}");
 }

@@ -39,11 +39,7 @@ struct Recording {
 impl Recording {
     const fn new(version: &'static str, lines: &'static str) -> Self {
         let unreported = &[];
-        Self {
-            version,
-            lines,
-            unreported,
-        }
+        Self { version, lines, unreported }
     }
 
     fn version(&self) -> ServerVersion {
@@ -92,26 +88,15 @@ fn place(node: &str) -> Value {
 }
 
 fn case(name: &'static str, update: Value) -> Case {
-    Case {
-        name,
-        created: json!({}),
-        claimed: false,
-        update,
-    }
+    Case { name, created: json!({}), claimed: false, update }
 }
 
 fn claimed(name: &'static str, update: Value) -> Case {
-    Case {
-        claimed: true,
-        ..case(name, update)
-    }
+    Case { claimed: true, ..case(name, update) }
 }
 
 fn created(name: &'static str, created: Value, update: Value) -> Case {
-    Case {
-        created,
-        ..case(name, update)
-    }
+    Case { created, ..case(name, update) }
 }
 
 /// The timeout of each wait.
@@ -267,17 +252,12 @@ impl RecordedCase {
                 let texts: Vec<_> = refusals.into_iter().map(|refusal| refusal.text).collect();
                 if self.status == 200 || texts != found {
                     let (status, name) = (self.status, &self.name);
-                    return vec![format!(
-                        "{name}: predicted {texts:?}, got {status} {found:?}"
-                    )];
+                    return vec![format!("{name}: predicted {texts:?}, got {status} {found:?}")];
                 }
                 vec![]
             }
             Ok(_) if self.status != 200 => {
-                vec![format!(
-                    "{}: predicted no refusal, got {found:?}",
-                    self.name
-                )]
+                vec![format!("{}: predicted no refusal, got {found:?}", self.name)]
             }
             Ok(merged) => differing(&self.name, &merged, &volume(&self.after), rules),
         }
@@ -300,11 +280,7 @@ fn refusals(answer: &str) -> Vec<String> {
         return listed;
     }
     let only = answer.trim();
-    vec![
-        only.strip_prefix("unable to update volume: ")
-            .unwrap_or(only)
-            .to_owned(),
-    ]
+    vec![only.strip_prefix("unable to update volume: ").unwrap_or(only).to_owned()]
 }
 
 /// Returns the visible fields in which a volume differs from the prediction.
@@ -318,14 +294,8 @@ fn differing(name: &str, merged: &Merged, after: &Volume, rules: MergeRules) -> 
         ("name", predicted.name == after.name),
         ("external_id", predicted.external_id == after.external_id),
         ("capability", predicted.capabilities == after.capabilities),
-        (
-            "requested capacity",
-            predicted.requested_capacity == after.requested_capacity,
-        ),
-        (
-            "topology_request",
-            predicted.topology_request == after.topology_request,
-        ),
+        ("requested capacity", predicted.requested_capacity == after.requested_capacity),
+        ("topology_request", predicted.topology_request == after.topology_request),
         ("mount_options", flags(predicted) == flags(after)),
         ("parameters", predicted.parameters == after.parameters),
         ("context", predicted.context == after.context),
@@ -338,9 +308,7 @@ fn differing(name: &str, merged: &Merged, after: &Volume, rules: MergeRules) -> 
         ),
     ];
     let unreported = rules.unreported.fields();
-    let wrong = fields
-        .into_iter()
-        .filter(|(field, same)| !same && !unreported.contains(field));
+    let wrong = fields.into_iter().filter(|(field, same)| !same && !unreported.contains(field));
     wrong
         .map(|(field, _)| format!("{name}: {field} differs from the prediction: {after:?}"))
         .collect()
@@ -351,15 +319,8 @@ fn recorded_responses_match_the_predictions() {
     for recording in RECORDED {
         let (version, recorded) = (recording.version(), recording.recorded());
         let rules = MergeRules::of_nomad(&version);
-        assert_eq!(
-            rules.unreported.fields(),
-            recording.unreported,
-            "Nomad {version}"
-        );
-        let errors: Vec<_> = recorded
-            .iter()
-            .flat_map(|recorded| recorded.errors(rules))
-            .collect();
+        assert_eq!(rules.unreported.fields(), recording.unreported, "Nomad {version}");
+        let errors: Vec<_> = recorded.iter().flat_map(|recorded| recorded.errors(rules)).collect();
         assert_eq!(errors, [""; 0], "Nomad {version}");
         for case in cases() {
             let is_there = recorded.iter().any(|recorded| recorded.name == case.name);
@@ -372,16 +333,10 @@ fn recorded_responses_match_the_predictions() {
 #[test]
 fn recordings_contain_refusals_and_changes() {
     for recording in RECORDED {
-        let (taken, refused): (Vec<_>, Vec<_>) = recording
-            .recorded()
-            .into_iter()
-            .partition(|recorded| recorded.status == 200);
+        let (taken, refused): (Vec<_>, Vec<_>) =
+            recording.recorded().into_iter().partition(|recorded| recorded.status == 200);
         let counts = (taken.len(), refused.len());
-        assert!(
-            counts.0 >= 15 && counts.1 >= 10,
-            "Nomad {}: {counts:?}",
-            recording.version
-        );
+        assert!(counts.0 >= 15 && counts.1 >= 10, "Nomad {}: {counts:?}", recording.version);
     }
 }
 
@@ -452,9 +407,7 @@ impl Server {
         let (method, path) = (method.to_owned(), path.to_owned());
         let send = move || address.ask(&method, &path, body.as_ref());
         let response = tokio::task::spawn_blocking(send).await;
-        let answer = response
-            .expect("the request completes")
-            .expect("the server responds");
+        let answer = response.expect("the request completes").expect("the server responds");
         (answer.status.into(), answer.text())
     }
 
@@ -462,9 +415,7 @@ impl Server {
         let (status, text) = self.ask("GET", "/v1/agent/self", None).await;
         assert_eq!(status, 200, "{text}");
         let about: Value = serde_json::from_str(&text).expect("JSON");
-        let version = about["config"]["Version"]["Version"]
-            .as_str()
-            .expect("a version");
+        let version = about["config"]["Version"]["Version"].as_str().expect("a version");
         ServerVersion::parse(version).expect("a version")
     }
 
@@ -493,10 +444,7 @@ impl Server {
             if claims.is_some_and(|claims| !claims.is_empty()) == claimed {
                 return;
             }
-            assert!(
-                begun.elapsed() < LIMIT,
-                "{id}: claimed is not {claimed}: {volume}"
-            );
+            assert!(begun.elapsed() < LIMIT, "{id}: claimed is not {claimed}: {volume}");
             index = volume["ModifyIndex"].as_u64().expect("an index");
         }
     }
@@ -509,11 +457,7 @@ impl Server {
 
     async fn create(&self, volume: &Value) {
         let id = volume["ID"].as_str().expect("an ID");
-        let verb = if volume.get("ExternalID").is_some() {
-            ""
-        } else {
-            "/create"
-        };
+        let verb = if volume.get("ExternalID").is_some() { "" } else { "/create" };
         let (status, text) = self.write(id, verb, volume).await;
         assert_eq!(status, 200, "{id}: {text}");
     }

@@ -17,16 +17,10 @@ use crate::support::http_server::response;
 
 /// The floors of the house from top to bottom: a label, and crates with what they own.
 const FLOORS: &[(&str, &[(&str, &str)])] = &[
-    (
-        "edge",
-        &[("cli", "arguments, settings, printing, commands")],
-    ),
+    ("edge", &[("cli", "arguments, settings, printing, commands")]),
     (
         "assembly",
-        &[
-            ("agent", "builds and runs the embedded orchestrator"),
-            ("telemetry", "logs, metrics"),
-        ],
+        &[("agent", "builds and runs the embedded orchestrator"), ("telemetry", "logs, metrics")],
     ),
     (
         "workflows",
@@ -40,41 +34,26 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "adapters",
-        &[
-            ("csi", "gRPC client of plugins"),
-            ("testing", "fakes of the ports, for tests"),
-        ],
+        &[("csi", "gRPC client of plugins"), ("testing", "fakes of the ports, for tests")],
     ),
     (
         "ports",
         &[
-            (
-                "ports",
-                "between server, node, plugins and the system, in their words",
-            ),
+            ("ports", "between server, node, plugins and the system, in their words"),
             ("proto", "the messages of CSI"),
         ],
     ),
     (
         "core",
         &[
-            (
-                "plan",
-                "desired against observed, and what is wrong with a volume",
-            ),
-            (
-                "claims",
-                "who may use a volume, and what the agent remembers",
-            ),
+            ("plan", "desired against observed, and what is wrong with a volume"),
+            ("claims", "who may use a volume, and what the agent remembers"),
         ],
     ),
     (
         "",
         &[
-            (
-                "spec",
-                "text to desired volumes: HCL, YAML, JSON; job files",
-            ),
+            ("spec", "text to desired volumes: HCL, YAML, JSON; job files"),
             ("wire", "Nomad's JSON"),
         ],
     ),
@@ -114,10 +93,7 @@ fn architecture_picture() -> String {
         let found = COLORS.iter().find(|(name, _)| name == label);
         color = found.map_or(color, |(_, color)| color);
         let middle = top + HEIGHT / 2;
-        let _ = writeln!(
-            svg,
-            "<text x=\"12\" y=\"{middle}\" fill=\"#555555\">{label}</text>"
-        );
+        let _ = writeln!(svg, "<text x=\"12\" y=\"{middle}\" fill=\"#555555\">{label}</text>");
         let room = WIDTH - LEFT - GAP;
         let width = (room - GAP * (modules.len() - 1)) / modules.len();
         for (column, (module, what)) in modules.iter().enumerate() {
@@ -145,10 +121,8 @@ fn architecture_picture() -> String {
 
 #[test]
 fn the_picture_of_the_architecture_shows_the_crates_of_the_workspace() {
-    let drawn: Vec<&str> = FLOORS
-        .iter()
-        .flat_map(|(_, modules)| modules.iter().map(|(module, _)| *module))
-        .collect();
+    let drawn: Vec<&str> =
+        FLOORS.iter().flat_map(|(_, modules)| modules.iter().map(|(module, _)| *module)).collect();
     let drawn: BTreeSet<String> = drawn.into_iter().map(ToOwned::to_owned).collect();
     assert_eq!(drawn, rooms());
     let floor = |name: &str| {
@@ -158,10 +132,7 @@ fn the_picture_of_the_architecture_shows_the_crates_of_the_workspace() {
     };
     for (name, uses) in crates() {
         for used in uses {
-            assert!(
-                floor(&used) > floor(&name),
-                "`{name}` uses `{used}`, which is drawn above it"
-            );
+            assert!(floor(&used) > floor(&name), "`{name}` uses `{used}`, which is drawn above it");
         }
     }
     compare("docs/images/architecture.svg", &architecture_picture());
@@ -252,10 +223,7 @@ fn the_picture_of_a_plan_shows_what_the_program_prints() {
     let server = CannedServer::start(&interrupts);
     for (request, body) in ANSWERS {
         let reply = response(200, "application/json", &[], body.as_bytes());
-        let canned = CannedResponse {
-            reply,
-            interrupts: 0,
-        };
+        let canned = CannedResponse { reply, interrupts: 0 };
         server.set_response(request, canned);
     }
     let url = server.url();

@@ -23,31 +23,21 @@ volume "db" {
 fn commands(heading: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pipelines.md");
     let text = std::fs::read_to_string(path).expect("the page is readable");
-    let (_, section) = text
-        .split_once(&format!("\n## {heading}\n"))
-        .expect("the page has the section");
-    let block = section
-        .split("```")
-        .nth(1)
-        .expect("the section has a block");
-    let found = block
-        .lines()
-        .filter_map(|line| line.find("nomad-csi ").map(|at| &line[at..]));
-    found
-        .map(|line| line.split(" || ").next().unwrap_or(line).to_owned())
-        .collect()
+    let (_, section) =
+        text.split_once(&format!("\n## {heading}\n")).expect("the page has the section");
+    let block = section.split("```").nth(1).expect("the section has a block");
+    let found = block.lines().filter_map(|line| line.find("nomad-csi ").map(|at| &line[at..]));
+    found.map(|line| line.split(" || ").next().unwrap_or(line).to_owned()).collect()
 }
 
 /// Runs the commands of a section, and returns the transcript.
 fn session(heading: &str) -> String {
     let lines = commands(heading);
     assert_eq!(lines.len(), 4, "validate, plan, apply, drift: {lines:?}");
-    let commands = lines
-        .iter()
-        .map(|line| match line.starts_with("nomad-csi validate") {
-            true => format!("$ {line}\n"),
-            false => format!("$ {line} --embedded=state\n"),
-        });
+    let commands = lines.iter().map(|line| match line.starts_with("nomad-csi validate") {
+        true => format!("$ {line}\n"),
+        false => format!("$ {line} --embedded=state\n"),
+    });
     let console: String = commands.collect();
     let text =
         format!("```hcl volumes/db.hcl{SPECIFICATION}```\n\n```console\n{console}$ ls\n```\n");
@@ -56,13 +46,8 @@ fn session(heading: &str) -> String {
 
 /// Returns the exit code of the command that starts with these words.
 fn exit_code(session: &str, command: &str) -> u8 {
-    let (_, after) = session
-        .split_once(&format!("$ {command} "))
-        .expect("the command ran");
-    let output = after
-        .lines()
-        .skip(1)
-        .take_while(|line| !line.starts_with("$ "));
+    let (_, after) = session.split_once(&format!("$ {command} ")).expect("the command ran");
+    let output = after.lines().skip(1).take_while(|line| !line.starts_with("$ "));
     let code = output.filter_map(|line| line.strip_prefix("? ")).next();
     code.map_or(0, |code| code.parse().expect("an exit code"))
 }

@@ -106,12 +106,7 @@ async fn a_plan_reads_what_may_have_changed() {
     test_bed.apply().await;
     let set = ["--set", "web"];
     let (unchanged, read) = test_bed.plan(&set).await;
-    assert_eq!(
-        (unchanged.code, &*read),
-        (Some(0), &[][..]),
-        "{}",
-        unchanged.output
-    );
+    assert_eq!((unchanged.code, &*read), (Some(0), &[][..]), "{}", unchanged.output);
     let (refreshed, read) = test_bed.plan(&["--set", "web", "--refresh"]).await;
     assert_eq!((refreshed.code, read.len()), (Some(0), VOLUMES));
     assert_eq!(refreshed.output, unchanged.output);
@@ -133,12 +128,7 @@ async fn a_plan_reads_what_may_have_changed() {
         }],
         ..FakeAgent::request("v3")
     };
-    test_bed
-        .agent
-        .volumes
-        .register(vec![request.into()])
-        .await
-        .unwrap();
+    test_bed.agent.volumes.register(vec![request.into()]).await.unwrap();
     let key = FakeAgent::key("v5");
     test_bed.agent.volumes.deregister(key, false).await.unwrap();
     let (planned, mut read) = test_bed.plan(&set).await;
@@ -174,10 +164,5 @@ async fn a_ledger_in_a_file_has_every_volume_read() {
     let applied = test_bed.run(&[&apply[..], &ledger].concat()).await;
     assert_eq!(applied.code, Some(0), "{}", applied.output);
     let (planned, read) = test_bed.plan(&ledger).await;
-    assert_eq!(
-        (planned.code, read.len()),
-        (Some(0), VOLUMES),
-        "{}",
-        planned.output
-    );
+    assert_eq!((planned.code, read.len()), (Some(0), VOLUMES), "{}", planned.output);
 }

@@ -21,10 +21,7 @@ fn violations(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Stri
         match keyword.as_str() {
             "$schema" | "title" | "description" | "$defs" => {}
             "$ref" => {
-                let path = rule
-                    .as_str()
-                    .expect("a reference is a string")
-                    .trim_start_matches('#');
+                let path = rule.as_str().expect("a reference is a string").trim_start_matches('#');
                 let target = root.pointer(path).expect("the reference has a target");
                 found.extend(violations(root, target, value, at));
             }
@@ -47,11 +44,8 @@ fn violations(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Stri
             }
             "required" => {
                 let missing = rule.as_array().expect("a list is required").iter();
-                let missing = missing.filter(|key| {
-                    value
-                        .get(key.as_str().expect("a key is a string"))
-                        .is_none()
-                });
+                let missing = missing
+                    .filter(|key| value.get(key.as_str().expect("a key is a string")).is_none());
                 found.extend(missing.map(|key| format!("{at}: {key} is missing")));
             }
             "properties" => {
@@ -62,13 +56,8 @@ fn violations(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Stri
                 }
             }
             "additionalProperties" => {
-                let known = schema["properties"]
-                    .as_object()
-                    .expect("an object is required");
-                let keys = value
-                    .as_object()
-                    .into_iter()
-                    .flat_map(serde_json::Map::keys);
+                let known = schema["properties"].as_object().expect("an object is required");
+                let keys = value.as_object().into_iter().flat_map(serde_json::Map::keys);
                 let unknown = keys.filter(|key| !known.contains_key(*key));
                 found.extend(unknown.map(|key| format!("{at}: {key} is not in the schema")));
             }
@@ -88,9 +77,7 @@ fn of_type(rule: &Value, value: &Value, at: &str) -> Option<String> {
         "null" => value.is_null(),
         other => panic!("{at}: the checker does not support `{other}`"),
     };
-    let fits = rule
-        .as_array()
-        .map_or_else(|| is(rule), |words| words.iter().any(is));
+    let fits = rule.as_array().map_or_else(|| is(rule), |words| words.iter().any(is));
     (!fits).then(|| format!("{at}: {value} is not of type {rule}"))
 }
 
@@ -104,10 +91,7 @@ fn documents_in(folder: &str, verb: &str) -> Vec<(String, Value)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = directory.join("tests/transcripts").join(folder);
     let mut found = vec![];
-    for entry in std::fs::read_dir(directory)
-        .expect("the directory can be read")
-        .flatten()
-    {
+    for entry in std::fs::read_dir(directory).expect("the directory can be read").flatten() {
         let text = std::fs::read_to_string(entry.path()).expect("transcripts can be read");
         for console in text.split("```console\n").skip(1) {
             let console = console.split("\n```").next().unwrap_or_default();
@@ -167,11 +151,7 @@ fn the_checker_finds_violations() {
     let (_, good) = documents("plan").swap_remove(0);
     let broken: [(&str, MakeInvalid); 5] = [
         ("is missing", |plan| {
-            drop(
-                plan.as_object_mut()
-                    .expect("an object is required")
-                    .remove("server"),
-            );
+            drop(plan.as_object_mut().expect("an object is required").remove("server"));
         }),
         ("is not in the schema", |plan| plan["more"] = json!(1)),
         ("is not of type", |plan| plan["server"] = json!(1)),

@@ -193,12 +193,7 @@ fn summary(report: &Report) -> String {
     for outcome in &report.outcomes {
         if outcome.verdict != Verdict::Passed || !outcome.findings.is_empty() {
             lines.push(format!("{}: {:?}", outcome.case.id, outcome.verdict));
-            lines.extend(
-                outcome
-                    .findings
-                    .iter()
-                    .map(|finding| format!("  {finding:?}")),
-            );
+            lines.extend(outcome.findings.iter().map(|finding| format!("  {finding:?}")));
         }
     }
     lines.extend(report.leftovers.iter().map(|left| format!("{left:?}")));
@@ -248,18 +243,11 @@ async fn every_deviation_is_found_by_its_check() {
             None => &[id],
         };
         let report = check(&plugin, &socket, &selection(only)).await;
-        let outcome = report
-            .outcomes
-            .iter()
-            .find(|outcome| outcome.case.id == *id);
+        let outcome = report.outcomes.iter().find(|outcome| outcome.case.id == *id);
         let outcome = outcome.expect("the check exists");
         let must = |finding: &nomad_csi_conformance::Finding| finding.level == Level::Must;
         if outcome.verdict != Verdict::Failed || !outcome.findings.iter().any(must) {
-            missed.push(format!(
-                "{deviation:?}: {id} {:?}\n{}",
-                outcome.verdict,
-                summary(&report)
-            ));
+            missed.push(format!("{deviation:?}: {id} {:?}\n{}", outcome.verdict, summary(&report)));
         }
     }
     assert!(missed.is_empty(), "\n{}", missed.join("\n"));
@@ -303,16 +291,9 @@ async fn an_interrupt_at_any_creation_leaves_nothing_behind() {
         let report = running.await.expect("the plugin answers");
         assert!(report.interrupted);
         assert_eq!(report.leftovers, []);
-        assert_eq!(
-            plugin.remaining(),
-            Vec::<String>::new(),
-            "at creation {count}"
-        );
+        assert_eq!(plugin.remaining(), Vec::<String>::new(), "at creation {count}");
         let interrupted = Verdict::NotRun("the run was interrupted".to_owned());
-        let interrupted_checks = report
-            .outcomes
-            .iter()
-            .filter(|one| one.verdict == interrupted);
+        let interrupted_checks = report.outcomes.iter().filter(|one| one.verdict == interrupted);
         assert_eq!(interrupted_checks.count(), 1);
     }
 }
@@ -323,12 +304,7 @@ async fn a_plugin_that_crashes_fails_one_check_and_the_others_are_not_run() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("csi.sock");
     let plugin = ReferencePlugin::start(&socket, Some(D::CrashesOnToken));
-    let report = check(
-        &plugin,
-        &socket,
-        &selection(&["list/bad-token", "snapshot"]),
-    )
-    .await;
+    let report = check(&plugin, &socket, &selection(&["list/bad-token", "snapshot"])).await;
     let reason = "the plugin stopped listening during check `list/bad-token`".to_owned();
     for outcome in &report.outcomes {
         let expected = match outcome.case.id {
@@ -356,10 +332,7 @@ async fn missing_parameters_are_reported() {
             plugin.require_parameter(required);
         }
         let given = given.map(|name: &str| (name.to_owned(), "fast".to_owned()));
-        let options = CheckOptions {
-            parameters: given.into_iter().collect(),
-            ..options()
-        };
+        let options = CheckOptions { parameters: given.into_iter().collect(), ..options() };
         let client = RawClient::new(&socket, Duration::from_secs(20));
         let files = Arc::new(plugin.files());
         let create = selection(&["create", "delete/twice"]);
@@ -367,11 +340,7 @@ async fn missing_parameters_are_reported() {
         let running = run_checks(client, options, &create, files, &SilentObserver, &stop);
         let report = running.await.expect("the plugin answers");
         let reported = report.missing_parameters.as_deref();
-        assert_eq!(
-            reported.is_some(),
-            is_reported,
-            "{required:?}: {reported:?}"
-        );
+        assert_eq!(reported.is_some(), is_reported, "{required:?}: {reported:?}");
         if let Some(error) = reported {
             assert!(error.contains("a parameter is missing"), "{error}");
         }
@@ -424,18 +393,7 @@ async fn leftovers_are_reported() {
     let socket = directory.path().join("csi.sock");
     let plugin = ReferencePlugin::start(&socket, Some(D::NoVolumeId));
     let report = check(&plugin, &socket, &selection(&["create/volume"])).await;
-    assert_eq!(
-        plugin.remaining().len(),
-        1,
-        "a volume without an ID cannot be deleted"
-    );
-    let leftovers: Vec<&str> = report
-        .leftovers
-        .iter()
-        .map(|left| left.what.as_str())
-        .collect();
-    assert_eq!(
-        leftovers,
-        ["volume with the name \"nomad-csi-check-test-1\""]
-    );
+    assert_eq!(plugin.remaining().len(), 1, "a volume without an ID cannot be deleted");
+    let leftovers: Vec<&str> = report.leftovers.iter().map(|left| left.what.as_str()).collect();
+    assert_eq!(leftovers, ["volume with the name \"nomad-csi-check-test-1\""]);
 }

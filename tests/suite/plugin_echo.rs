@@ -24,12 +24,8 @@ use crate::support::echo_plugin::EchoPlugin;
 const CANARY: &str = "canary-\"pass\"/word";
 
 /// Fields that are sent back to the plugin as they are, and sealed where they are recorded.
-const CONTEXTS: [&str; 4] = [
-    "volume_context",
-    "publish_context",
-    "parameters",
-    "mutable_parameters",
-];
+const CONTEXTS: [&str; 4] =
+    ["volume_context", "publish_context", "parameters", "mutable_parameters"];
 
 /// The secret as a careless plugin writes it.
 fn forms() -> Vec<String> {
@@ -99,9 +95,8 @@ fn texts_in(all: &FileDescriptorSet, message: &DescriptorProto) -> Vec<Vec<usize
         match field.r#type() {
             Type::String => paths.push(vec![at]),
             Type::Message => {
-                for path in message_of(all, message, field)
-                    .iter()
-                    .flat_map(|inner| texts_in(all, inner))
+                for path in
+                    message_of(all, message, field).iter().flat_map(|inner| texts_in(all, inner))
                 {
                     paths.push([vec![at], path].concat());
                 }
@@ -119,21 +114,14 @@ fn message_of<'a>(
     field: &FieldDescriptorProto,
 ) -> Option<&'a DescriptorProto> {
     let path = field.type_name().strip_prefix(".csi.v1.")?;
-    let own = around
-        .nested_type
-        .iter()
-        .find(|nested| path.ends_with(&format!(".{}", nested.name())));
+    let own =
+        around.nested_type.iter().find(|nested| path.ends_with(&format!(".{}", nested.name())));
     let mut parts = path.split('.');
     let first = parts.next()?;
     let files = all.file.iter().filter(|file| file.package() == "csi.v1");
-    let mut found = files
-        .flat_map(|file| &file.message_type)
-        .find(|m| m.name() == first)?;
+    let mut found = files.flat_map(|file| &file.message_type).find(|m| m.name() == first)?;
     for part in parts {
-        found = found
-            .nested_type
-            .iter()
-            .find(|nested| nested.name() == part)?;
+        found = found.nested_type.iter().find(|nested| nested.name() == part)?;
     }
     own.or(Some(found))
 }
@@ -193,10 +181,7 @@ fn field_name<'a>(
     let field = &message.field[path[0]];
     match message_of(all, message, field) {
         Some(inner)
-            if !inner
-                .options
-                .as_ref()
-                .is_some_and(prost_types::MessageOptions::map_entry) =>
+            if !inner.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry) =>
         {
             field_name(all, inner, &path[1..])
         }
@@ -213,9 +198,7 @@ async fn try_rpc<C: CsiRequest>(echoing: &Echoing, all: &FileDescriptorSet) -> u
     let message = messages.next().expect("every RPC has an answer");
     let paths = texts_in(all, message);
     for form in forms() {
-        let refused = echoing
-            .call::<C>(Err(format!("cannot log in: {form}")))
-            .await;
+        let refused = echoing.call::<C>(Err(format!("cannot log in: {form}"))).await;
         let refused = format!("{refused:?}");
         assert!(refused.contains("[REDACTED]"), "{}: {refused}", C::RPC);
         assert!(!shows_the_secret(&refused), "{}: {refused}", C::RPC);
@@ -227,11 +210,7 @@ async fn try_rpc<C: CsiRequest>(echoing: &Echoing, all: &FileDescriptorSet) -> u
             // A part of a secret in an ID may be the name of something.
             let is_whole = form != forms()[5];
             if !is_context && (is_whole || field == "message") {
-                assert!(
-                    !shows_the_secret(&seen),
-                    "{} {field} {form}: {seen}",
-                    C::RPC
-                );
+                assert!(!shows_the_secret(&seen), "{} {field} {form}: {seen}", C::RPC);
             }
         }
     }
@@ -294,20 +273,13 @@ async fn the_ports_of_the_agent_hide_secrets_too() {
         source: None,
         topology: None,
     };
-    let error = connection
-        .controller
-        .create_volume(request)
-        .await
-        .unwrap_err();
+    let error = connection.controller.create_volume(request).await.unwrap_err();
     assert_eq!(error.rpc, Rpc::CreateVolume);
     let shown = "no access for [REDACTED] with flag [REDACTED]";
     assert_eq!(error.message, shown);
     // A call without secrets, after one that had them.
     let id = ExternalId::new("vol-1");
-    let error = connection
-        .controller
-        .delete_volume(id, Secrets::default())
-        .await;
+    let error = connection.controller.delete_volume(id, Secrets::default()).await;
     assert_eq!(error.unwrap_err().message, shown);
 }
 

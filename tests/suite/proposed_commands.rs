@@ -12,45 +12,17 @@ const QUOTING: [&str; 2] = ["shell_quoted(", "command_words("];
 
 /// Placeholders that need no quotes: the file, what fills it, and why.
 const EXEMPT: [(&str, &str, &str); 12] = [
-    (
-        "cli/commands/man.rs",
-        "env!(\"CARGO_PKG_VERSION\")",
-        "no command: the version",
-    ),
-    (
-        "cli/ui/formats/junit.rs",
-        "report.command",
-        "no command: the name of a suite",
-    ),
+    ("cli/commands/man.rs", "env!(\"CARGO_PKG_VERSION\")", "no command: the version"),
+    ("cli/ui/formats/junit.rs", "report.command", "no command: the name of a suite"),
     ("doctor/remedies.rs", "verb", "a word of this program"),
     ("doctor/remedies.rs", "rest", "its callers quote each word"),
-    (
-        "plan/owned_data_messages.rs",
-        "set",
-        "a set's name has no character that a shell obeys",
-    ),
+    ("plan/owned_data_messages.rs", "set", "a set's name has no character that a shell obeys"),
     ("reconcile/workflow/expand.rs", "name", "the name of a set"),
-    (
-        "reconcile/workflow/expand.rs",
-        "access.flags",
-        "options whose values are quoted",
-    ),
+    ("reconcile/workflow/expand.rs", "access.flags", "options whose values are quoted"),
     ("reconcile/workflow/forget.rs", "name", "the name of a set"),
-    (
-        "reconcile/workflow/forget.rs",
-        "access.flags",
-        "options whose values are quoted",
-    ),
-    (
-        "reconcile/workflow/ledger_access.rs",
-        "set",
-        "the name of a set",
-    ),
-    (
-        "reconcile/workflow/ledger_access.rs",
-        "self.flags",
-        "options whose values are quoted",
-    ),
+    ("reconcile/workflow/forget.rs", "access.flags", "options whose values are quoted"),
+    ("reconcile/workflow/ledger_access.rs", "set", "the name of a set"),
+    ("reconcile/workflow/ledger_access.rs", "self.flags", "options whose values are quoted"),
     ("spec/plugin_template.rs", "verb", "a word of this program"),
 ];
 
@@ -115,10 +87,7 @@ fn unquoted_in(text: &str) -> (Vec<String>, usize) {
     let variable = Regex::new(r"^&?([a-z_]+)$").expect("a valid expression");
     let (mut unquoted, mut count) = (vec![], 0);
     for found in literal.captures_iter(text) {
-        let (whole, inner) = (
-            found.get(0).expect("a match"),
-            found.get(1).expect("a group"),
-        );
+        let (whole, inner) = (found.get(0).expect("a match"), found.get(1).expect("a group"));
         let line = text[..whole.start()].rfind('\n').map_or(0, |at| at + 1);
         if text[line..whole.start()].trim_start().starts_with("//") {
             continue;
@@ -127,21 +96,14 @@ fn unquoted_in(text: &str) -> (Vec<String>, usize) {
             let proposed = proposed.get(1).expect("a group");
             let before = &inner.as_str()[..proposed.start()];
             let is_positional = |found: &regex::Captures<'_>| found[1].is_empty();
-            let mut position = placeholder
-                .captures_iter(before)
-                .filter(is_positional)
-                .count();
+            let mut position = placeholder.captures_iter(before).filter(is_positional).count();
             let arguments = arguments_after(text, whole.end());
             for one in placeholder.captures_iter(proposed.as_str()) {
                 count += 1;
                 let value = match &one[1] {
                     "" => {
                         position += 1;
-                        arguments
-                            .get(position - 1)
-                            .copied()
-                            .unwrap_or("nothing")
-                            .to_owned()
+                        arguments.get(position - 1).copied().unwrap_or("nothing").to_owned()
                     }
                     name => name.to_owned(),
                 };
@@ -165,15 +127,8 @@ fn every_name_in_a_proposed_command_is_quoted() {
     let mut used = vec![];
     for file in sources() {
         let text = std::fs::read_to_string(&file).expect("a readable file");
-        let text = text
-            .split("#[cfg(test)]\nmod tests {")
-            .next()
-            .unwrap_or_default();
-        let name = file
-            .strip_prefix(&root)
-            .expect("below src")
-            .display()
-            .to_string();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let name = file.strip_prefix(&root).expect("below src").display().to_string();
         let (unquoted, found) = unquoted_in(text);
         count += found;
         for value in unquoted {
@@ -187,29 +142,16 @@ fn every_name_in_a_proposed_command_is_quoted() {
     assert_eq!(problems, Vec::<String>::new(), "use `shell_quoted`");
     assert!(count > 50, "{count} placeholders");
     let unused: Vec<_> = EXEMPT.iter().filter(|one| !used.contains(one)).collect();
-    assert_eq!(
-        unused,
-        Vec::<&(&str, &str, &str)>::new(),
-        "remove what is not needed"
-    );
+    assert_eq!(unused, Vec::<&(&str, &str, &str)>::new(), "remove what is not needed");
 }
 
 #[test]
 fn an_unquoted_name_is_found() {
     for (text, expected) in [
-        (
-            "format!(\"run `nomad-csi volume status {}`\", volume.id)",
-            vec!["volume.id"],
-        ),
+        ("format!(\"run `nomad-csi volume status {}`\", volume.id)", vec!["volume.id"]),
         ("format!(\"run `nomad job run {file}`\")", vec!["file"]),
-        (
-            "let file = shell_quoted(name); format!(\"run `nomad job run {file}`\")",
-            vec![],
-        ),
-        (
-            "format!(\"{} `nomad-csi set show {}`\", a, shell_quoted(b))",
-            vec![],
-        ),
+        ("let file = shell_quoted(name); format!(\"run `nomad job run {file}`\")", vec![]),
+        ("format!(\"{} `nomad-csi set show {}`\", a, shell_quoted(b))", vec![]),
         (
             "format!(\"nomad-csi volume status {} --namespace {ns}\", id.command_words())",
             vec!["ns"],

@@ -100,20 +100,14 @@ impl Session {
     /// Configures the responses to a request; the last one repeats.
     fn respond<const N: usize>(&self, request: &str, replies: [Reply; N]) {
         for reply in replies {
-            let response = CannedResponse {
-                reply,
-                interrupts: 0,
-            };
+            let response = CannedResponse { reply, interrupts: 0 };
             self.server.queue_response(request, response);
         }
     }
 
     /// Makes the plugin list these volumes.
     fn list_volumes(&self, volumes: &str) {
-        let response = CannedResponse {
-            reply: listing_plugin(),
-            interrupts: 0,
-        };
+        let response = CannedResponse { reply: listing_plugin(), interrupts: 0 };
         self.server.set_response(PLUGIN, response);
         self.respond(PROVIDED, [json(&format!(r#"{{"Volumes":[{volumes}]}}"#))]);
     }
@@ -121,10 +115,8 @@ impl Session {
     /// Runs this number of rounds without a change, then interrupts the loop.
     fn rounds(&self, count: usize) {
         for round in 1..=count {
-            let response = CannedResponse {
-                reply: json("[]"),
-                interrupts: usize::from(round == count),
-            };
+            let response =
+                CannedResponse { reply: json("[]"), interrupts: usize::from(round == count) };
             self.server.queue_response(CHANGES, response);
         }
     }
@@ -169,21 +161,15 @@ impl Session {
         assert_eq!(self.server.unexpected(), [""; 0], "{text}");
         let lines = text.lines();
         let parsed = lines.map(|line| serde_json::from_str(line).expect("a JSON object per line"));
-        LoopRun {
-            log: parsed.collect(),
-            requests: self.server.take_requests(),
-        }
+        LoopRun { log: parsed.collect(), requests: self.server.take_requests() }
     }
 }
 
 impl LoopRun {
     /// Returns the positions of the log lines whose message contains these words.
     fn log_lines(&self, words: &str) -> Vec<usize> {
-        let matches = |line: &Value| {
-            line["message"]
-                .as_str()
-                .is_some_and(|message| message.contains(words))
-        };
+        let matches =
+            |line: &Value| line["message"].as_str().is_some_and(|message| message.contains(words));
         let lines = self.log.iter().enumerate();
         let lines = lines.filter(|(_, line)| matches(line));
         lines.map(|(at, _)| at).collect()
@@ -196,9 +182,7 @@ impl LoopRun {
 
     fn writes(&self) -> Vec<&String> {
         let requests = self.requests.iter();
-        requests
-            .filter(|asked| !asked.starts_with("GET "))
-            .collect()
+        requests.filter(|asked| !asked.starts_with("GET ")).collect()
     }
 }
 
@@ -230,10 +214,8 @@ fn a_round_restores_only_volumes_that_it_reported_as_missing() {
     let run = session.run();
     assert_eq!(run.writes().len(), 1, "{:#?}", run.requests);
     assert_eq!(run.count(REGISTER), 1, "{:#?}", run.requests);
-    let (reported, done) = (
-        run.log_lines("volume db is gone"),
-        run.log_lines("change of a volume ended"),
-    );
+    let (reported, done) =
+        (run.log_lines("volume db is gone"), run.log_lines("change of a volume ended"));
     assert!(
         matches!((&reported[..], &done[..]), ([reported], [done]) if reported < done),
         "{:#?}",
@@ -257,10 +239,7 @@ fn no_round_makes_an_empty_volume_in_the_place_of_recorded_data() {
     let line = &run.log[lines[0]];
     assert_eq!(line["code"], "plan/data-unconfirmed");
     let notes = line["notes"].as_str().unwrap_or_default();
-    assert!(
-        notes.contains("external ID vol-db at plugin ebs0"),
-        "{notes}"
-    );
+    assert!(notes.contains("external ID vol-db at plugin ebs0"), "{notes}");
 }
 
 /// Other data under the name of a volume is neither accepted nor removed by a round.
@@ -291,18 +270,8 @@ fn a_round_reads_each_volume_once_including_undeclared_ones() {
     session.respond(READ, [absent()]);
     session.rounds(1);
     let run = session.run();
-    assert_eq!(
-        (run.count(READ), run.count(other)),
-        (1, 1),
-        "{:#?}",
-        run.requests
-    );
-    assert_eq!(
-        run.log_lines("volume db is gone").len(),
-        1,
-        "{:#?}",
-        run.log
-    );
+    assert_eq!((run.count(READ), run.count(other)), (1, 1), "{:#?}", run.requests);
+    assert_eq!(run.log_lines("volume db is gone").len(), 1, "{:#?}", run.log);
 }
 
 #[test]
@@ -313,11 +282,7 @@ fn new_ownership_is_logged() {
     let run = session.run();
     let line = "volume db: now owned by set web";
     assert_eq!(run.log_lines(line).len(), 1, "{:#?}", run.log);
-    assert_eq!(
-        run.count(TOKEN),
-        0,
-        "the token is read only before a change"
-    );
+    assert_eq!(run.count(TOKEN), 0, "the token is read only before a change");
 }
 
 /// The log names the secret and its position. Nothing changes.
@@ -325,21 +290,9 @@ fn new_ownership_is_logged() {
 fn missing_secrets_are_logged() {
     let secrets = "  secrets {\n    token = env(\"NOT_SET_ANYWHERE\")\n  }\n\n  capability {";
     let session = Session::new(&SPEC.replace("  capability {", secrets));
-    session.server.queue_response(
-        READ,
-        CannedResponse {
-            reply: absent(),
-            interrupts: 0,
-        },
-    );
+    session.server.queue_response(READ, CannedResponse { reply: absent(), interrupts: 0 });
     // A failed round does not wait for changes. The interrupt arrives during the second round.
-    session.server.queue_response(
-        READ,
-        CannedResponse {
-            reply: absent(),
-            interrupts: 1,
-        },
-    );
+    session.server.queue_response(READ, CannedResponse { reply: absent(), interrupts: 1 });
     let run = session.run();
     let lines_found = run.log_lines("secret `token` of volume `db` has no value");
     assert_eq!(lines_found.len(), 1, "{:#?}", run.log);
@@ -356,13 +309,7 @@ fn missing_secrets_are_logged() {
 fn an_unhealthy_plugin_is_logged_once_until_its_health_changes() {
     let session = Session::new(SPEC);
     session.respond(READ, [absent(), absent(), absent(), absent(), json(VOLUME)]);
-    session.server.set_response(
-        PLUGIN,
-        CannedResponse {
-            reply: plugin(0),
-            interrupts: 0,
-        },
-    );
+    session.server.set_response(PLUGIN, CannedResponse { reply: plugin(0), interrupts: 0 });
     session.respond(PLUGIN, [plugin(0), plugin(1)]);
     session.rounds(3);
     session.respond(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
@@ -373,12 +320,7 @@ fn an_unhealthy_plugin_is_logged_once_until_its_health_changes() {
         ("nothing is changed until this is resolved", 1),
         ("changes are no longer blocked", 1),
     ] {
-        assert_eq!(
-            run.log_lines(words).len(),
-            expected,
-            "{words}: {:#?}",
-            run.log
-        );
+        assert_eq!(run.log_lines(words).len(), expected, "{words}: {:#?}", run.log);
     }
     assert_eq!(run.count(CREATE), 1, "{:#?}", run.requests);
 }
@@ -394,14 +336,8 @@ fn a_change_without_permission_is_not_started() {
             TOKEN,
             r#"{"AccessorID":"a1","Name":"loop","Type":"client","Policies":["read"]}"#.to_owned(),
         ),
-        (
-            "GET /v1/acl/policies",
-            r#"[{"Name":"read","CreateIndex":1,"ModifyIndex":1}]"#.to_owned(),
-        ),
-        (
-            "GET /v1/acl/policy/read",
-            format!(r#"{{"Name":"read","Rules":"{rules}"}}"#),
-        ),
+        ("GET /v1/acl/policies", r#"[{"Name":"read","CreateIndex":1,"ModifyIndex":1}]"#.to_owned()),
+        ("GET /v1/acl/policy/read", format!(r#"{{"Name":"read","Rules":"{rules}"}}"#)),
     ] {
         let response = CannedResponse {
             reply: response(200, "application/json", &[], body.as_bytes()),

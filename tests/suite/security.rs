@@ -38,10 +38,7 @@ fn every_limit_is_documented_with_its_default() {
         std::fs::write(&path, &expected).expect("the document is writable");
         return;
     }
-    assert!(
-        text == expected,
-        "docs/security.md is outdated: NOMAD_CSI_BLESS=1 updates it"
-    );
+    assert!(text == expected, "docs/security.md is outdated: NOMAD_CSI_BLESS=1 updates it");
 }
 
 /// Returns where the test of a cell is: the files, and its name.
@@ -56,10 +53,7 @@ fn places(cell: &str) -> Vec<(Vec<String>, String)> {
             kind => format!("tests/{kind}"),
         };
         let file = format!("{folder}/{}", path[1..].join("/"));
-        (
-            vec![format!("{file}.rs"), format!("{file}/tests.rs")],
-            (*name).to_owned(),
-        )
+        (vec![format!("{file}.rs"), format!("{file}/tests.rs")], (*name).to_owned())
     };
     tests.map(place).collect()
 }
@@ -72,9 +66,7 @@ fn every_cell_of_the_table_of_rights_has_its_test() {
     let (_, table) = text
         .split_once("## Who can do what, and which test holds it")
         .expect("the document has the table");
-    let rows = table
-        .lines()
-        .skip_while(|line| !line.starts_with("| a task"));
+    let rows = table.lines().skip_while(|line| !line.starts_with("| a task"));
     let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() >= 8, "{rows:?}");
     let mut problems = vec![];

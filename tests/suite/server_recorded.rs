@@ -20,40 +20,16 @@ const VARIABLES: &str = include_str!("../data/nomad/2.0.5/variables.jsonl");
 
 /// Requests with a different answer: name, status of the agent, reason.
 const DIFFERENCES: &[(&str, u16, &str)] = &[
-    (
-        "var-no-slash",
-        404,
-        "Nomad redirects to the path with a slash, which then names no variable",
-    ),
-    (
-        "vars-per-page-negative",
-        400,
-        "the agent refuses a negative page size",
-    ),
-    (
-        "vars-token-plain",
-        400,
-        "the agent refuses a token that no list returned",
-    ),
-    (
-        "vars-filter",
-        400,
-        "the agent has no filters; Nomad's fail on every field of a variable",
-    ),
+    ("var-no-slash", 404, "Nomad redirects to the path with a slash, which then names no variable"),
+    ("vars-per-page-negative", 400, "the agent refuses a negative page size"),
+    ("vars-token-plain", 400, "the agent refuses a token that no list returned"),
+    ("vars-filter", 400, "the agent has no filters; Nomad's fail on every field of a variable"),
     ("vars-filter-bad", 400, "the agent has no filters"),
     ("var-bad-json", 400, "the decoder's own words"),
     ("var-number-item", 400, "the decoder's own words"),
     ("lock-ttl-bad", 400, "the agent's decoder adds its own text"),
-    (
-        "lock-put-in-delay-holder",
-        200,
-        "a write by the holder keeps the lock's TTL and delay",
-    ),
-    (
-        "put-with-lock-unlocked",
-        409,
-        "Nomad stores a lock that never expires",
-    ),
+    ("lock-put-in-delay-holder", 200, "a write by the holder keeps the lock's TTL and delay"),
+    ("put-with-lock-unlocked", 409, "Nomad stores a lock that never expires"),
     ("put-with-lock-empty", 200, "a lock without an ID is none"),
     ("put-with-lock-read", 200, "follows from the two before"),
     (
@@ -133,9 +109,7 @@ impl Pairs {
             }
             (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
                 let pairs = a.iter().zip(b);
-                pairs
-                    .flat_map(|(a, b)| self.differences(at, a, b))
-                    .collect()
+                pairs.flat_map(|(a, b)| self.differences(at, a, b)).collect()
             }
             _ if matches!(key, "CreateTime" | "ModifyTime") => vec![],
             _ if matches!(key, "CreateIndex" | "ModifyIndex")
@@ -156,8 +130,7 @@ fn plain(text: &str) -> &str {
     while let Some(rest) = text.strip_prefix("RPC Error:: 400,") {
         text = rest;
     }
-    text.strip_suffix("failed to parse parameters")
-        .unwrap_or(text)
+    text.strip_suffix("failed to parse parameters").unwrap_or(text)
 }
 
 async fn compare(agent: &FakeAgent, exchange: &Exchange, pairs: &mut Pairs) -> Vec<String> {
@@ -183,10 +156,7 @@ async fn compare(agent: &FakeAgent, exchange: &Exchange, pairs: &mut Pairs) -> V
     if u64::from(status) != exchange.status {
         return vec![format!("{} and {status}: {text}", exchange.status)];
     }
-    let (theirs, ours) = (
-        serde_json::from_str(&exchange.answer),
-        serde_json::from_str(&text),
-    );
+    let (theirs, ours) = (serde_json::from_str(&exchange.answer), serde_json::from_str(&text));
     let mut found = match (theirs, ours) {
         (Ok(theirs), Ok(ours)) => pairs.differences("", &theirs, &ours),
         _ if plain(&exchange.answer) == text => vec![],
@@ -218,11 +188,7 @@ async fn variables_and_locks_match_a_real_nomad() {
             agent.clock.advance(Duration::from_secs(21));
         }
         let found = compare(&agent, &exchange, &mut pairs).await;
-        problems.extend(
-            found
-                .into_iter()
-                .map(|what| format!("{}: {what}", exchange.name)),
-        );
+        problems.extend(found.into_iter().map(|what| format!("{}: {what}", exchange.name)));
         count += 1;
     }
     assert!(count > 100, "only {count} exchanges");
@@ -288,10 +254,7 @@ async fn volumes_and_snapshots_of_a_provider_match_a_real_nomad() {
         list_snapshots: true,
         ..ControllerCapabilities::default()
     };
-    let settings = PluginSettings {
-        controller: Some(able),
-        ..PluginSettings::default()
-    };
+    let settings = PluginSettings { controller: Some(able), ..PluginSettings::default() };
     let agent = FakeAgent::start(settings).await.unwrap();
     for id in ["vol0", "vol1"] {
         let created = agent.volumes.create(vec![FakeAgent::request(id).into()]);
@@ -317,10 +280,8 @@ async fn volumes_and_snapshots_of_a_provider_match_a_real_nomad() {
         let (parts, body) = answer.unwrap().into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
         let text = String::from_utf8_lossy(&body);
-        let (theirs, ours) = (
-            serde_json::from_str::<Value>(&exchange.answer),
-            serde_json::from_str::<Value>(&text),
-        );
+        let (theirs, ours) =
+            (serde_json::from_str::<Value>(&exchange.answer), serde_json::from_str::<Value>(&text));
         let is_same = match (theirs, ours) {
             (Ok(theirs), Ok(ours)) => shape(&theirs) == shape(&ours),
             // Of a request that succeeded in part, ours says what was created (W57).

@@ -47,9 +47,7 @@ impl Terminal {
     fn drawn_before(&self, words: &str) -> BTreeSet<char> {
         let written = self.written();
         let places = written.match_indices(words);
-        places
-            .filter_map(|(at, _)| written[..at].trim_end().chars().next_back())
-            .collect()
+        places.filter_map(|(at, _)| written[..at].trim_end().chars().next_back()).collect()
     }
 
     /// Returns the current lines on the screen.
@@ -157,35 +155,22 @@ fn a_terminal_shows_a_live_line_during_a_creation_and_then_its_duration() {
     let wait_for_live_line = move || {
         until("the live line to change", || {
             let seen = watched.drawn_before("volume db0: creating");
-            (seen.len() > 2)
-                .then_some(())
-                .ok_or_else(|| watched.written())
+            (seen.len() > 2).then_some(()).ok_or_else(|| watched.written())
         });
         let screen = watched.screen();
-        let lines = screen
-            .iter()
-            .filter(|line| line.contains("volume db0: creating"));
-        assert_eq!(
-            lines.count(),
-            1,
-            "the line is redrawn in place: {screen:#?}"
-        );
+        let lines = screen.iter().filter(|line| line.contains("volume db0: creating"));
+        assert_eq!(lines.count(), 1, "the line is redrawn in place: {screen:#?}");
     };
     let server = runtime.block_on(Server::start(creating(wait_for_live_line)));
     let line = "volume create -f db0.hcl -o name";
     let result = run_in(directory.path(), line, |environment| {
         environment.servers = Arc::new(Redirect::to(&server.url()));
-        environment.stderr = OutputStream {
-            writer: Box::new(terminal.clone()),
-            is_terminal: true,
-        };
+        environment.stderr = OutputStream { writer: Box::new(terminal.clone()), is_terminal: true };
     });
     let screen = terminal.screen();
     assert_eq!(result.exit, Exit::Done, "{screen:#?}");
     assert_eq!(result.text, "db0\n");
-    let [line] = screen.as_slice() else {
-        panic!("expected one line: {screen:#?}")
-    };
+    let [line] = screen.as_slice() else { panic!("expected one line: {screen:#?}") };
     let duration = line.strip_prefix("volume db0: created (external ID vol-1) in ");
     let seconds = duration.and_then(|rest| rest.strip_suffix(" s"));
     let seconds: f64 = seconds.and_then(|s| s.parse().ok()).expect(line);
@@ -196,10 +181,8 @@ fn a_terminal_shows_a_live_line_during_a_creation_and_then_its_duration() {
 fn completed(directory: &Path, server: &Server, words: &str) -> RunResult {
     run_in(directory, &format!("-- nomad-csi {words}"), |environment| {
         environment.servers = Arc::new(Redirect::to(&server.url()));
-        environment.environment = Environment::from_iter([
-            ("HOME", directory.join("home")),
-            ("COMPLETE", "fish".into()),
-        ]);
+        environment.environment =
+            Environment::from_iter([("HOME", directory.join("home")), ("COMPLETE", "fish".into())]);
     })
 }
 
@@ -264,15 +247,9 @@ fn completion_offers_ids_of_the_server() {
         ("forget m", "mail\nmysql\n"),
         ("import my", "mysql\n"),
         ("apply x.hcl --replace my", "mysql\n"),
-        (
-            "apply x.hcl --approve destroys-data:my",
-            "destroys-data:mysql\n",
-        ),
+        ("apply x.hcl --approve destroys-data:my", "destroys-data:mysql\n"),
         ("plan x.hcl --accept-loss secrets:ma", "secrets:mail\n"),
-        (
-            "drift x.hcl --ignore mount_options.f",
-            "mount_options.fs_type\n",
-        ),
+        ("drift x.hcl --ignore mount_options.f", "mount_options.fs_type\n"),
         ("volume claims my", "mysql\n"),
         ("volume detach mysql w", "worker-1\n"),
         ("node drain w", "worker-1\n"),
@@ -283,10 +260,7 @@ fn completion_offers_ids_of_the_server() {
         ("job periodic force we", "web\n"),
         ("explain placement we", "web\n"),
         ("alloc logs 8a", "8a5f0d4c-1111-2222-3333-444455556666\n"),
-        (
-            "volume release mysql --alloc 8",
-            "8a5f0d4c-1111-2222-3333-444455556666\n",
-        ),
+        ("volume release mysql --alloc 8", "8a5f0d4c-1111-2222-3333-444455556666\n"),
         ("alloc logs 8a5f0d4c w", "web\n"),
         ("volume status --region e", "east\n"),
         ("import --external e", "ebs0\n"),
@@ -295,17 +269,12 @@ fn completion_offers_ids_of_the_server() {
         ("snapshot delete ebs0 s", "snap-1\n"),
         ("snapshot delete nfs s", ""),
         ("orphans --plugin ebs0 --adopt vol-", "vol-1\nvol-2\n"),
-        (
-            "orphans --plugin ebs0 --approve destroys-data:vol-2",
-            "destroys-data:vol-2\n",
-        ),
+        ("orphans --plugin ebs0 --approve destroys-data:vol-2", "destroys-data:vol-2\n"),
     ] {
         until(words, || {
             let result = completed(directory.path(), &server, words);
             assert_eq!(result.exit, Exit::Done);
-            (result.text == expected)
-                .then_some(())
-                .ok_or_else(|| result.text.clone())
+            (result.text == expected).then_some(()).ok_or_else(|| result.text.clone())
         });
     }
     let nothing = completed(directory.path(), &server, "volume status x");
@@ -320,10 +289,8 @@ fn completion_offers_the_aliases_of_an_allocation_on_the_agent() {
     let claims = r#"[{"Alias":"data","AllocID":"a1","Namespace":"default","VolumeID":"db"},
         {"Alias":"copy","AllocID":"a1","Namespace":"default","VolumeID":"db"},
         {"Alias":"other","AllocID":"a2","Namespace":"default","VolumeID":"db"}]"#;
-    for (headers, expected) in [
-        (&[("X-Nomad-CSI-Agent", "0.1.0")][..], "data\ncopy\n"),
-        (&[], ""),
-    ] {
+    for (headers, expected) in [(&[("X-Nomad-CSI-Agent", "0.1.0")][..], "data\ncopy\n"), (&[], "")]
+    {
         let answer = move |seen: &ReceivedRequest, _| match seen.line() {
             line if line.starts_with("GET /v1/regions") => {
                 response(200, "application/json", headers, br#"["global"]"#)
@@ -335,9 +302,7 @@ fn completion_offers_the_aliases_of_an_allocation_on_the_agent() {
         let words = "volume release db --alloc a1 --alias ";
         until(words, || {
             let result = completed(directory.path(), &server, words);
-            (result.text == expected)
-                .then_some(())
-                .ok_or_else(|| result.text.clone())
+            (result.text == expected).then_some(()).ok_or_else(|| result.text.clone())
         });
     }
 }

@@ -51,14 +51,8 @@ const QUOTABLE: [&str; 29] = [
     "v/x y",
 ];
 /// Names that no shell offers.
-const NOT_OFFERED: [&str; 6] = [
-    "v\ntouch PWNED",
-    "v\rtouch PWNED",
-    "v\tx",
-    "v\u{1b}[2Jx",
-    "v\u{7f}x",
-    "v\u{202e}x",
-];
+const NOT_OFFERED: [&str; 6] =
+    ["v\ntouch PWNED", "v\rtouch PWNED", "v\tx", "v\u{1b}[2Jx", "v\u{7f}x", "v\u{202e}x"];
 
 /// Control-C.
 const INTERRUPT: char = '\u{3}';
@@ -84,9 +78,8 @@ impl Names {
             return json_reply(r#"{"config":{"Version":{"Version":"2.0.5"}}}"#);
         }
         let names = self.0.lock().expect("unpoisoned");
-        let volumes = names
-            .iter()
-            .map(|id| json!({"ID": id, "Namespace": "default", "PluginID": "ebs0"}));
+        let volumes =
+            names.iter().map(|id| json!({"ID": id, "Namespace": "default", "PluginID": "ebs0"}));
         json_reply(&volumes.collect::<serde_json::Value>().to_string())
     }
 }
@@ -108,11 +101,8 @@ impl Drop for Session {
 
 /// Returns whether the program is installed.
 fn is_installed(program: &str) -> bool {
-    let tried = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let tried =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
@@ -151,10 +141,7 @@ impl Session {
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(home.path().join("bin/nomad-csi"), executable).expect("its owner");
         write("rc.bash", "source ~/completions\n");
-        write(
-            ".zshrc",
-            "autoload -Uz compinit && compinit -u -D\nsource ~/completions\n",
-        );
+        write(".zshrc", "autoload -Uz compinit && compinit -u -D\nsource ~/completions\n");
         let command = match shell {
             Shell::Zsh => "zsh -i",
             Shell::Fish => "fish --no-config --interactive --init-command 'source ~/completions'",
@@ -163,10 +150,7 @@ impl Session {
         let mut process = Command::new("script")
             .args(["--quiet", "--flush", "--command", command, "/dev/null"])
             .env_clear()
-            .env(
-                "PATH",
-                format!("{}:/usr/bin:/bin", home.path().join("bin").display()),
-            )
+            .env("PATH", format!("{}:/usr/bin:/bin", home.path().join("bin").display()))
             .env("HOME", home.path())
             .env("TERM", "xterm")
             .env("LANG", "C.UTF-8")
@@ -185,17 +169,10 @@ impl Session {
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = output.read(&mut bytes) {
-                sink.lock()
-                    .expect("unpoisoned")
-                    .extend_from_slice(&bytes[..length]);
+                sink.lock().expect("unpoisoned").extend_from_slice(&bytes[..length]);
             }
         });
-        let mut session = Self {
-            home,
-            keys,
-            process,
-            screen,
-        };
+        let mut session = Self { home, keys, process, screen };
         // A shell that is not ready yet reads the line later.
         session.expect_arguments("nomad-csi ready\r", &["ready"]);
         Some(session)
@@ -208,16 +185,13 @@ impl Session {
     /// Presses keys until the program is called with these arguments. The answer of the server may be too late for a
     /// completion on a busy machine.
     fn expect_arguments(&mut self, keys: &str, expected: &[&str]) {
-        until(
-            &format!("{keys:?} to call the program with {expected:?}"),
-            || {
-                let called = self.arguments_after(keys);
-                match called == expected {
-                    true => Ok(()),
-                    false => Err(format!("{called:?}\n{}", self.screen())),
-                }
-            },
-        );
+        until(&format!("{keys:?} to call the program with {expected:?}"), || {
+            let called = self.arguments_after(keys);
+            match called == expected {
+                true => Ok(()),
+                false => Err(format!("{called:?}\n{}", self.screen())),
+            }
+        });
         let left: Vec<_> = std::fs::read_dir(self.home.path().join("work"))
             .expect("a directory")
             .map(|entry| entry.expect("an entry").file_name())
@@ -230,9 +204,7 @@ impl Session {
     fn arguments_after(&mut self, keys: &str) -> Vec<String> {
         let file = self.arguments_file();
         std::fs::remove_file(&file).ok();
-        self.keys
-            .write_all(keys.as_bytes())
-            .expect("the shell reads");
+        self.keys.write_all(keys.as_bytes()).expect("the shell reads");
         let again = format!("{INTERRUPT}{keys}");
         let mut looks = 0;
         let text = until(&format!("{keys:?} to call the program"), || {

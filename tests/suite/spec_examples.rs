@@ -21,18 +21,10 @@ fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
     let mut specs = vec![];
     for (source, syntax) in texts {
         let defaults = Defaults::default();
-        specs.extend(spec::parse(
-            &mut sources,
-            source,
-            syntax,
-            &defaults,
-            &mut diagnostics,
-        ));
+        specs.extend(spec::parse(&mut sources, source, syntax, &defaults, &mut diagnostics));
     }
     spec::validate(&specs, Purpose::ByExternalId, &mut diagnostics);
-    let problems = diagnostics
-        .iter()
-        .map(|one| format!("{}: {}", one.code, one.message));
+    let problems = diagnostics.iter().map(|one| format!("{}: {}", one.code, one.message));
     (specs, problems.collect())
 }
 
@@ -71,13 +63,9 @@ fn the_examples_of_init_work_with_the_embedded_plugin() {
 #[test]
 fn secrets_in_examples_are_placeholders() {
     let (specs, _) = specifications(&["specs"]);
-    let secrets = specs
-        .iter()
-        .filter_map(|spec| spec.request.secrets.as_ref());
+    let secrets = specs.iter().filter_map(|spec| spec.request.secrets.as_ref());
     for (key, from) in secrets.flat_map(nomad_csi_model::SecretRefs::iter) {
-        let is_placeholder = from
-            .literal()
-            .is_none_or(|value| value.starts_with("PLACEHOLDER"));
+        let is_placeholder = from.literal().is_none_or(|value| value.starts_with("PLACEHOLDER"));
         assert!(key == "userID" || is_placeholder, "{key}");
     }
 }

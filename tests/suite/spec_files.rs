@@ -22,10 +22,7 @@ impl Found {
     }
 
     fn codes(&self) -> Vec<&str> {
-        self.problems
-            .iter()
-            .map(|(code, _)| code.as_str())
-            .collect()
+        self.problems.iter().map(|(code, _)| code.as_str()).collect()
     }
 }
 
@@ -46,13 +43,7 @@ fn find_with(
         shows_only_tree: false,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
-    let text = |(id, syntax)| {
-        (
-            sources.name(id).to_owned(),
-            syntax,
-            sources.text(id).to_string(),
-        )
-    };
+    let text = |(id, syntax)| (sources.name(id).to_owned(), syntax, sources.text(id).to_string());
     Found {
         texts: texts.into_iter().map(text).collect(),
         problems: diagnostics
@@ -92,20 +83,9 @@ fn a_directory_contributes_its_specifications_in_order() {
         "specs/volume",
     ]);
     let found = find(directory.path(), &["specs/"]);
-    assert_eq!(
-        found.names(),
-        [
-            "specs/a.yaml",
-            "specs/b.hcl",
-            "specs/c/d.yml",
-            "specs/c/e.JSON"
-        ]
-    );
+    assert_eq!(found.names(), ["specs/a.yaml", "specs/b.hcl", "specs/c/d.yml", "specs/c/e.JSON"]);
     let syntaxes: Vec<_> = found.texts.iter().map(|(_, syntax, _)| *syntax).collect();
-    assert_eq!(
-        syntaxes,
-        [Syntax::Yaml, Syntax::Hcl, Syntax::Yaml, Syntax::Json]
-    );
+    assert_eq!(syntaxes, [Syntax::Yaml, Syntax::Hcl, Syntax::Yaml, Syntax::Json]);
     assert_eq!(found.codes(), Vec::<&str>::new());
 }
 
@@ -120,17 +100,9 @@ fn arguments_keep_their_order_and_no_file_is_read_twice() {
 #[test]
 fn a_named_file_is_read_whatever_its_name() {
     let directory = directory(&["x.nomad.hcl", ".y.hcl", "volume", "z.txt"]);
-    let found = find(
-        directory.path(),
-        &["x.nomad.hcl", ".y.hcl", "volume", "z.txt"],
-    );
+    let found = find(directory.path(), &["x.nomad.hcl", ".y.hcl", "volume", "z.txt"]);
     assert_eq!(found.names(), ["x.nomad.hcl", ".y.hcl", "volume", "z.txt"]);
-    assert!(
-        found
-            .texts
-            .iter()
-            .all(|(_, syntax, _)| *syntax == Syntax::Hcl)
-    );
+    assert!(found.texts.iter().all(|(_, syntax, _)| *syntax == Syntax::Hcl));
     let absolute = directory.path().join("volume");
     let found = find(Path::new("/"), &[absolute.to_str().expect("UTF-8")]);
     assert_eq!(found.texts[0].2, "volume");
@@ -138,13 +110,8 @@ fn a_named_file_is_read_whatever_its_name() {
 
 #[test]
 fn patterns_contribute_matching_files() {
-    let directory = directory(&[
-        "a/one.hcl",
-        "a/two.yaml",
-        "a/b/three.hcl",
-        "a/.four.hcl",
-        "five[1].hcl",
-    ]);
+    let directory =
+        directory(&["a/one.hcl", "a/two.yaml", "a/b/three.hcl", "a/.four.hcl", "five[1].hcl"]);
     for (pattern, expected) in [
         ("a/*.hcl", vec!["a/one.hcl"]),
         ("a/*", vec!["a/one.hcl", "a/two.yaml"]),
@@ -158,18 +125,9 @@ fn patterns_contribute_matching_files() {
         assert_eq!(found.names(), expected, "{pattern}");
         assert_eq!(found.codes(), Vec::<&str>::new(), "{pattern}");
     }
-    assert_eq!(
-        find(directory.path(), &["*.json"]).codes(),
-        ["files/not-found"]
-    );
-    assert_eq!(
-        find(directory.path(), &["nowhere/*.hcl"]).codes(),
-        ["files/not-found"]
-    );
-    assert_eq!(
-        find(directory.path(), &["a/[.hcl"]).codes(),
-        ["files/bad-pattern"]
-    );
+    assert_eq!(find(directory.path(), &["*.json"]).codes(), ["files/not-found"]);
+    assert_eq!(find(directory.path(), &["nowhere/*.hcl"]).codes(), ["files/not-found"]);
+    assert_eq!(find(directory.path(), &["a/[.hcl"]).codes(), ["files/bad-pattern"]);
 }
 
 #[test]
@@ -183,10 +141,7 @@ fn stdin_is_json_if_it_starts_so_otherwise_the_given_syntax() {
         ("", None, Syntax::Hcl),
     ] {
         let found = find_with(directory.path(), &["-", "-"], &mut text.as_bytes(), syntax);
-        assert_eq!(
-            found.texts,
-            [("<stdin>".to_owned(), expected, text.to_owned())]
-        );
+        assert_eq!(found.texts, [("<stdin>".to_owned(), expected, text.to_owned())]);
     }
 }
 
@@ -205,14 +160,7 @@ fn unreadable_files_are_reported_and_the_rest_is_read() {
     fs::write(path.join("wide.hcl"), b"\xff\xfei\0d\0").expect("a file");
     let found = find(
         path,
-        &[
-            "missing.hcl",
-            "empty",
-            "latin.hcl",
-            "wide.hcl",
-            "good.hcl/x.hcl",
-            "good.hcl",
-        ],
+        &["missing.hcl", "empty", "latin.hcl", "wide.hcl", "good.hcl/x.hcl", "good.hcl"],
     );
     assert_eq!(found.names(), ["good.hcl"]);
     assert_eq!(
@@ -225,14 +173,8 @@ fn unreadable_files_are_reported_and_the_rest_is_read() {
             "files/unreadable"
         ]
     );
-    assert_eq!(
-        found.problems[2].1,
-        "`latin.hcl` is not UTF-8: invalid byte at line 2, column 7"
-    );
-    assert_eq!(
-        found.problems[4].1,
-        "cannot read `good.hcl/x.hcl`: not a directory"
-    );
+    assert_eq!(found.problems[2].1, "`latin.hcl` is not UTF-8: invalid byte at line 2, column 7");
+    assert_eq!(found.problems[4].1, "cannot read `good.hcl/x.hcl`: not a directory");
 }
 
 /// The size is checked before the file is read: a sparse file of 100 GiB.
@@ -240,20 +182,14 @@ fn unreadable_files_are_reported_and_the_rest_is_read() {
 fn a_file_above_16_mib_is_refused_without_reading() {
     let directory = directory(&[]);
     let path = directory.path().join("large.hcl");
-    fs::File::create(&path)
-        .and_then(|file| file.set_len(100 << 30))
-        .expect("a sparse file");
+    fs::File::create(&path).and_then(|file| file.set_len(100 << 30)).expect("a sparse file");
     let found = find(directory.path(), &["large.hcl"]);
     assert_eq!(found.codes(), ["files/too-large"]);
     let whole = usize::try_from(MAX_BYTES).expect("16 MiB");
     fs::write(&path, vec![b'#'; whole]).expect("a file");
     assert_eq!(find(directory.path(), &["large.hcl"]).texts.len(), 1);
     let found = find_with(directory.path(), &["-"], &mut io::repeat(b'#'), None);
-    assert_eq!(
-        found.codes(),
-        ["files/too-large"],
-        "an endless stream is read up to the limit"
-    );
+    assert_eq!(found.codes(), ["files/too-large"], "an endless stream is read up to the limit");
 }
 
 /// All files together have a limit, too: the last file is one byte too many.
@@ -262,8 +198,7 @@ fn files_above_128_mib_together_are_refused_once() {
     let directory = directory(&[]);
     for at in 0..8 {
         let file = fs::File::create(directory.path().join(format!("{at}.hcl")));
-        file.and_then(|file| file.set_len(MAX_BYTES))
-            .expect("a sparse file");
+        file.and_then(|file| file.set_len(MAX_BYTES)).expect("a sparse file");
     }
     assert_eq!(8 * MAX_BYTES, MAX_TOTAL_BYTES);
     let found = find(directory.path(), &["."]);
@@ -327,10 +262,8 @@ fn nothing_is_shown_of_a_file_that_someone_else_chose() {
             shows_only_tree,
         };
         let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
-        let withheld: Vec<bool> = texts
-            .iter()
-            .map(|(source, _)| sources.is_withheld(*source))
-            .collect();
+        let withheld: Vec<bool> =
+            texts.iter().map(|(source, _)| sources.is_withheld(*source)).collect();
         assert_eq!(withheld, [false, !is_shown]);
     }
 }

@@ -40,10 +40,7 @@ const LOST_OR_USELESS: &[Code] = &[
 /// Returns whether Nomad loses something in a file that this reader refuses with a code.
 fn is_loss(code: Code, text: &str, volume: &Value) -> bool {
     let capacity = |key: &str| volume[key].as_i64().unwrap_or_default();
-    let capacities = [
-        capacity("RequestedCapacityMin"),
-        capacity("RequestedCapacityMax"),
-    ];
+    let capacities = [capacity("RequestedCapacityMin"), capacity("RequestedCapacityMax")];
     match code {
         // Nomad ignores a list or a block in place of a size; 8 EiB and more become negative.
         Code::SpecWrongType | Code::SpecInvalidSize => capacities.iter().any(|size| *size <= 0),
@@ -85,10 +82,7 @@ fn read_with_nomad(texts: Vec<(String, String)>) -> Vec<OracleResult> {
         .map(|(name, text)| {
             writeln!(stdin, "{}", json!({ "file": name, "text": text }))
                 .expect("the program reads");
-            let line = lines
-                .next()
-                .expect("the program responds")
-                .expect("the response is UTF-8");
+            let line = lines.next().expect("the program responds").expect("the response is UTF-8");
             let mut answer: Value = serde_json::from_str(&line).expect("the response is JSON");
             let nomad = if answer["ok"] == Value::Bool(true) {
                 Ok(answer["volume"].take())
@@ -107,19 +101,9 @@ fn read_with_nomad(texts: Vec<(String, String)>) -> Vec<OracleResult> {
 fn read(text: &str) -> Result<UnresolvedRequest, Vec<Code>> {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("spec", text);
-    let defaults = Defaults {
-        namespace: nomad_csi_model::Namespace::new("-none-"),
-    };
-    let specs = spec::parse(
-        &mut sources,
-        source,
-        Syntax::Hcl,
-        &defaults,
-        &mut diagnostics,
-    );
-    let errors = diagnostics
-        .iter()
-        .filter(|one| one.severity == Severity::Error);
+    let defaults = Defaults { namespace: nomad_csi_model::Namespace::new("-none-") };
+    let specs = spec::parse(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
+    let errors = diagnostics.iter().filter(|one| one.severity == Severity::Error);
     let codes: Vec<Code> = errors.map(|one| one.code).collect();
     match (specs.into_iter().next(), codes.is_empty()) {
         (Some(spec), true) => Ok(spec.request),
@@ -134,10 +118,7 @@ fn nomad_json(request: &UnresolvedRequest) -> Value {
         if places.is_empty() {
             return Value::Null;
         }
-        places
-            .iter()
-            .map(|place| json!({ "Segments": place.segments }))
-            .collect()
+        places.iter().map(|place| json!({ "Segments": place.segments })).collect()
     };
     let namespace = Some(request.namespace.as_str()).filter(|namespace| *namespace != "-none-");
     json!({
@@ -212,9 +193,7 @@ struct Tally {
 
 /// Returns whether Nomad lost a part of the topologies.
 fn nomad_lost_topologies(differences: &[String]) -> bool {
-    differences
-        .iter()
-        .all(|difference| difference.starts_with("RequestedTopologies"))
+    differences.iter().all(|difference| difference.starts_with("RequestedTopologies"))
 }
 
 fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
@@ -227,10 +206,7 @@ fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
                 if differences.is_empty() {
                     tally.same += 1;
                 } else if keep_topologies && nomad_lost_topologies(&differences) {
-                    *tally
-                        .only_nomad_accepts
-                        .entry("kept topologies")
-                        .or_default() += 1;
+                    *tally.only_nomad_accepts.entry("kept topologies").or_default() += 1;
                 } else {
                     tally.unexplained.push(describe(differences.join("; ")));
                 }
@@ -240,17 +216,14 @@ fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
                 match codes.iter().find(kept) {
                     Some(code) => tally.unexplained.push(describe(format!("refused: {code}"))),
                     None => {
-                        *tally
-                            .only_nomad_accepts
-                            .entry(codes[0].as_str())
-                            .or_default() += 1;
+                        *tally.only_nomad_accepts.entry(codes[0].as_str()).or_default() += 1;
                         println!("  refused by this reader: {}: {codes:?}", answer.name);
                     }
                 }
             }
-            (Ok(_), Err(error)) => tally
-                .only_nomad_refuses
-                .push(format!("{}: {error}", answer.name)),
+            (Ok(_), Err(error)) => {
+                tally.only_nomad_refuses.push(format!("{}: {error}", answer.name))
+            }
             (Err(_), Err(_)) => tally.both_refuse += 1,
         }
     }
@@ -270,12 +243,7 @@ fn report(tally: &Tally) {
     for line in tally.only_nomad_refuses.iter().take(60) {
         println!("  refused by Nomad: {line}");
     }
-    let first: Vec<_> = tally
-        .unexplained
-        .iter()
-        .take(40)
-        .map(String::as_str)
-        .collect();
+    let first: Vec<_> = tally.unexplained.iter().take(40).map(String::as_str).collect();
     assert!(first.is_empty(), "{counts}\n\n{}", first.join("\n\n"));
 }
 
@@ -298,9 +266,7 @@ fn nomads_examples_mean_the_same_as_in_nomad() {
 #[test]
 #[ignore = "needs a program around Nomad's own reader"]
 fn generated_files_mean_the_same_as_in_nomad() {
-    let seeds = std::env::var("NOMAD_CSI_ORACLE_SEEDS")
-        .ok()
-        .and_then(|seeds| seeds.parse().ok());
+    let seeds = std::env::var("NOMAD_CSI_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     let mut texts = vec![];
     for seed in 1..=seeds.unwrap_or(4000) {
         texts.push((format!("seed {seed}.hcl"), Generator::new(seed).hcl()));
@@ -342,22 +308,12 @@ const MODES: &[&str] = &[
     "multi-node-single-writer",
     "multi-node-multi-writer",
 ];
-const SIZES: &[&str] = &[
-    "\"10GiB\"",
-    "\"1,000 MB\"",
-    "\"1.5GiB\"",
-    "\"20G\"",
-    "1024",
-    "1.5",
-    "\"\"",
-    "010",
-];
+const SIZES: &[&str] =
+    &["\"10GiB\"", "\"1,000 MB\"", "\"1.5GiB\"", "\"20G\"", "1024", "1.5", "\"\"", "010"];
 
 impl Generator {
     fn new(seed: u64) -> Self {
-        Self {
-            state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-        }
+        Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
     }
 
     fn below(&mut self, limit: usize) -> usize {
@@ -430,21 +386,13 @@ impl Generator {
             0 if any_case => key.to_uppercase(),
             _ => key.to_owned(),
         };
-        if self.chance(10) {
-            format!("\"{key}\"")
-        } else {
-            key
-        }
+        if self.chance(10) { format!("\"{key}\"") } else { key }
     }
 
     fn attribute(&mut self, key: &str, value: &str, any_case: bool) -> String {
         let key = self.key(key, any_case);
         let (before, after) = (self.gap(), self.gap());
-        let end = if value.ends_with('\n') {
-            ""
-        } else {
-            self.end()
-        };
+        let end = if value.ends_with('\n') { "" } else { self.end() };
         format!("{key}{before}={after}{value}{end}")
     }
 
@@ -461,14 +409,7 @@ impl Generator {
         let mut text = String::new();
         for key in keys.iter().take(self.below(5)) {
             let value = self.scalar();
-            let (before, end) = (
-                self.gap(),
-                if value.ends_with('\n') {
-                    ""
-                } else {
-                    self.end()
-                },
-            );
+            let (before, end) = (self.gap(), if value.ends_with('\n') { "" } else { self.end() });
             text.extend([key, before, "= ", &value, end]);
         }
         text
@@ -477,13 +418,8 @@ impl Generator {
     fn topologies(&mut self) -> String {
         let mut text = String::new();
         for _ in 0..1 + self.below(3) {
-            let inside = format!(
-                "zone = {}{}rack = {}{}",
-                self.quoted(),
-                self.end(),
-                self.scalar(),
-                "\n"
-            );
+            let inside =
+                format!("zone = {}{}rack = {}{}", self.quoted(), self.end(), self.scalar(), "\n");
             let mut segments = self.block("segments", &inside, false);
             if self.chance(15) {
                 segments.push_str(&self.block("segments", "zone = \"again\"\n", false));
@@ -505,20 +441,10 @@ impl Generator {
         let mut items = vec![self.attribute("type", "\"csi\"", true)];
         for key in ["id", "plugin_id"] {
             let value = format!("\"{key}-1\"");
-            let value = if self.chance(70) {
-                value
-            } else {
-                self.scalar()
-            };
+            let value = if self.chance(70) { value } else { self.scalar() };
             items.push(self.attribute(key, &value, true));
         }
-        for key in [
-            "name",
-            "namespace",
-            "external_id",
-            "snapshot_id",
-            "clone_id",
-        ] {
+        for key in ["name", "namespace", "external_id", "snapshot_id", "clone_id"] {
             if self.chance(40) {
                 let value = self.scalar();
                 items.push(self.attribute(key, &value, true));
@@ -594,9 +520,7 @@ impl Generator {
 
     fn json_scalar(&mut self) -> String {
         match self.below(10) {
-            0 => self
-                .pick(&["0", "7", "-5", "1.5", "1.10", "1e3", "007"])
-                .to_owned(),
+            0 => self.pick(&["0", "7", "-5", "1.5", "1.10", "1e3", "007"]).to_owned(),
             1 => self.pick(&["true", "false", "null"]).to_owned(),
             _ => self.json_text(),
         }
@@ -609,19 +533,12 @@ impl Generator {
             pairs.push(format!("\"{key}\": {}", self.json_scalar()));
         }
         let map = format!("{{{}}}", pairs.join(", "));
-        if self.chance(30) {
-            format!("[{map}]")
-        } else {
-            map
-        }
+        if self.chance(30) { format!("[{map}]") } else { map }
     }
 
     fn json_topologies(&mut self) -> String {
         let place = |generator: &mut Self| {
-            format!(
-                "{{\"segments\": {{\"zone\": {}}}}}",
-                generator.json_scalar()
-            )
+            format!("{{\"segments\": {{\"zone\": {}}}}}", generator.json_scalar())
         };
         let (first, second) = (place(self), place(self));
         match self.below(5) {
@@ -639,14 +556,7 @@ impl Generator {
             "\"id\": \"a\"".to_owned(),
             "\"plugin_id\": \"p\"".to_owned(),
         ];
-        for key in [
-            "name",
-            "namespace",
-            "external_id",
-            "snapshot_id",
-            "clone_id",
-            "capacity_min",
-        ] {
+        for key in ["name", "namespace", "external_id", "snapshot_id", "clone_id", "capacity_min"] {
             if self.chance(30) {
                 let value = if key == "capacity_min" {
                     self.pick(&["\"10GiB\"", "1024", "null", "1.5"]).to_owned()

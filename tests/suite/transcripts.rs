@@ -120,10 +120,7 @@ fn folder() -> PathBuf {
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder)
-        .expect("a readable folder")
-        .flatten()
-    {
+    for entry in std::fs::read_dir(folder).expect("a readable folder").flatten() {
         let path = entry.path();
         if path.is_dir() {
             files(&path, found);
@@ -163,10 +160,7 @@ fn every_transcript_is_listed() {
     let mut listed = LISTED.to_vec();
     listed.push(REAL);
     listed.sort_unstable();
-    assert_eq!(
-        found, listed,
-        "left: existing files; right: files listed in this test"
-    );
+    assert_eq!(found, listed, "left: existing files; right: files listed in this test");
 }
 
 /// Codes that appear in no transcript, with the file and the name of a test that covers them.
@@ -186,11 +180,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "tests/suite/bad_input.rs",
         "a_closed_pipe_is_no_error_and_a_full_disk_is_one",
     ),
-    (
-        Code::FilesTooLarge,
-        "tests/suite/bad_input.rs",
-        "unreadable_files_are_named",
-    ),
+    (Code::FilesTooLarge, "tests/suite/bad_input.rs", "unreadable_files_are_named"),
     (
         Code::JobRootTask,
         "src/server/jobs/tests.rs",
@@ -201,51 +191,19 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "tests/suite/bad_input.rs",
         "nothing_of_a_file_outside_the_tree_is_shown",
     ),
-    (
-        Code::FilesTimedOut,
-        "tests/suite/spec_files.rs",
-        "a_pipe_without_a_writer_ends_at_its_limit",
-    ),
-    (
-        Code::JournalMissing,
-        "tests/e2e/agent_remains.rs",
-        "a_journal_that_is_gone_is_not_replaced",
-    ),
-    (
-        Code::SpecTooManyValues,
-        "src/spec/tests/limits.rs",
-        "a_file_has_a_limit_of_values",
-    ),
-    (
-        Code::SpecTooManyVolumes,
-        "src/spec/tests/limits.rs",
-        "a_file_has_a_limit_of_volumes",
-    ),
-    (
-        Code::FilesNotUtf8,
-        "tests/suite/bad_input.rs",
-        "unreadable_files_are_named",
-    ),
-    (
-        Code::FilesBadPattern,
-        "tests/suite/bad_input.rs",
-        "unreadable_files_are_named",
-    ),
+    (Code::FilesTimedOut, "tests/suite/spec_files.rs", "a_pipe_without_a_writer_ends_at_its_limit"),
+    (Code::JournalMissing, "tests/e2e/agent_remains.rs", "a_journal_that_is_gone_is_not_replaced"),
+    (Code::SpecTooManyValues, "src/spec/tests/limits.rs", "a_file_has_a_limit_of_values"),
+    (Code::SpecTooManyVolumes, "src/spec/tests/limits.rs", "a_file_has_a_limit_of_volumes"),
+    (Code::FilesNotUtf8, "tests/suite/bad_input.rs", "unreadable_files_are_named"),
+    (Code::FilesBadPattern, "tests/suite/bad_input.rs", "unreadable_files_are_named"),
     (
         Code::AgentPluginNotHealthy,
         "tests/suite/bad_input.rs",
         "an_embedded_plugin_that_does_not_start_is_reported",
     ),
-    (
-        Code::ApiUnreachable,
-        "tests/suite/client_failures.rs",
-        "an_unreachable_address_is_reported",
-    ),
-    (
-        Code::ApiUnknownHost,
-        "tests/suite/client_failures.rs",
-        "an_unknown_host_is_reported",
-    ),
+    (Code::ApiUnreachable, "tests/suite/client_failures.rs", "an_unreachable_address_is_reported"),
+    (Code::ApiUnknownHost, "tests/suite/client_failures.rs", "an_unknown_host_is_reported"),
     (
         Code::ApiTimeout,
         "tests/suite/client_failures.rs",
@@ -256,21 +214,13 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "tests/suite/client_tls.rs",
         "a_write_without_the_client_certificate_has_no_effect",
     ),
-    (
-        Code::ApiTooLarge,
-        "tests/suite/client_answers.rs",
-        "a_response_above_the_limit_is_refused",
-    ),
+    (Code::ApiTooLarge, "tests/suite/client_answers.rs", "a_response_above_the_limit_is_refused"),
     (
         Code::ApiRateLimited,
         "tests/suite/client_failures.rs",
         "retries_of_a_busy_server_are_bounded",
     ),
-    (
-        Code::ApiNoLeader,
-        "tests/suite/client_failures.rs",
-        "retries_of_a_busy_server_are_bounded",
-    ),
+    (Code::ApiNoLeader, "tests/suite/client_failures.rs", "retries_of_a_busy_server_are_bounded"),
     (
         Code::ApiAclDisabled,
         "src/client/nomad/error_table/tests.rs",
@@ -316,26 +266,14 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/server/volumes/tests/provider.rs",
         "an_invalid_snapshot_is_refused_without_a_call",
     ),
-    (
-        Code::SnapshotConflict,
-        "src/server/volumes/tests/provider.rs",
-        "one_name_is_one_snapshot",
-    ),
+    (Code::SnapshotConflict, "src/server/volumes/tests/provider.rs", "one_name_is_one_snapshot"),
     (
         Code::SnapshotPending,
         "src/server/volumes/tests/provider.rs",
         "every_fault_of_a_snapshot_is_resolved_by_the_same_request",
     ),
-    (
-        Code::VariableInvalid,
-        "src/server/http/variables/tests.rs",
-        "refusals_have_their_own_codes",
-    ),
-    (
-        Code::ServerBusy,
-        "src/server/volumes/tests/register.rs",
-        "waiting_ends_with_an_error",
-    ),
+    (Code::VariableInvalid, "src/server/http/variables/tests.rs", "refusals_have_their_own_codes"),
+    (Code::ServerBusy, "src/server/volumes/tests/register.rs", "waiting_ends_with_an_error"),
     (
         Code::ServerStopping,
         "src/server/volumes/tests/register.rs",
@@ -376,11 +314,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/server/store/embedded/tests.rs",
         "a_later_format_is_refused_with_both_numbers",
     ),
-    (
-        Code::AgentPortInUse,
-        "src/agent/listen/tests.rs",
-        "a_port_in_use_is_reported_with_help",
-    ),
+    (Code::AgentPortInUse, "src/agent/listen/tests.rs", "a_port_in_use_is_reported_with_help"),
     (
         Code::AgentCannotListen,
         "src/agent/listen/tests.rs",
@@ -391,21 +325,13 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/agent/directory.rs",
         "the_error_names_a_directory_that_cannot_be_created",
     ),
-    (
-        Code::LogBadFilter,
-        "src/telemetry/log.rs",
-        "an_invalid_filter_is_an_error",
-    ),
+    (Code::LogBadFilter, "src/telemetry/log.rs", "an_invalid_filter_is_an_error"),
     (
         Code::DataInUse,
         "src/agent/data_dir_lock.rs",
         "the_error_names_the_owner_of_the_lock_and_what_to_do",
     ),
-    (
-        Code::DataUnavailable,
-        "src/server/store/lock.rs",
-        "a_missing_directory_is_named",
-    ),
+    (Code::DataUnavailable, "src/server/store/lock.rs", "a_missing_directory_is_named"),
     (
         Code::AgentNodeId,
         "src/agent/node_registration.rs",
@@ -431,11 +357,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/server/store/seal/tests.rs",
         "a_malformed_key_is_refused_and_not_replaced",
     ),
-    (
-        Code::KeyUnavailable,
-        "src/server/store/seal/tests.rs",
-        "an_unusable_directory_is_named",
-    ),
+    (Code::KeyUnavailable, "src/server/store/seal/tests.rs", "an_unusable_directory_is_named"),
     (
         Code::SecretNotText,
         "src/client/secrets/local.rs",
@@ -471,26 +393,14 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/server/http/tests.rs",
         "a_request_of_a_web_page_is_refused_with_its_code",
     ),
-    (
-        Code::ApiOperatorOnly,
-        "tests/e2e/rights.rs",
-        "the_ways_that_a_refusal_names_work",
-    ),
-    (
-        Code::AgentBadHostVolume,
-        "src/agent/config.rs",
-        "host_volumes_are_existing_directories",
-    ),
+    (Code::ApiOperatorOnly, "tests/e2e/rights.rs", "the_ways_that_a_refusal_names_work"),
+    (Code::AgentBadHostVolume, "src/agent/config.rs", "host_volumes_are_existing_directories"),
     (
         Code::AgentBadPluginEndpoint,
         "src/agent/plugin_endpoint.rs",
         "all_wrong_endpoints_are_reported",
     ),
-    (
-        Code::AgentBadLimit,
-        "src/agent/config.rs",
-        "limits_and_names_are_parsed",
-    ),
+    (Code::AgentBadLimit, "src/agent/config.rs", "limits_and_names_are_parsed"),
     (
         Code::FileNotPrivate,
         "tests/e2e/untrusted_clients.rs",
@@ -518,22 +428,16 @@ fn every_code_appears_in_a_transcript_or_a_listed_test() {
         match (in_transcript, elsewhere) {
             (true, None) => {}
             (true, Some(_)) => {
-                problems.push(format!(
-                    "{code} is in a transcript: remove it from the list"
-                ));
+                problems.push(format!("{code} is in a transcript: remove it from the list"));
             }
-            (false, None) => problems.push(format!(
-                "{code} appears in no transcript and no listed test"
-            )),
+            (false, None) => {
+                problems.push(format!("{code} appears in no transcript and no listed test"))
+            }
             (false, Some((_, file, test))) => {
                 let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
                 // By its variant, its text, or the name of its port error.
-                let names = [
-                    format!("Code::{code:?}"),
-                    format!("\"{code}\""),
-                    kind(*code),
-                ];
+                let names = [format!("Code::{code:?}"), format!("\"{code}\""), kind(*code)];
                 let names_it = names.iter().any(|name| text.contains(name));
                 if !text.contains(&format!("fn {test}(")) || !names_it {
                     problems.push(format!("{code}: {file} has no test {test} that names it"));

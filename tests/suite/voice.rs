@@ -28,9 +28,8 @@ const EXCEPTIONS: &[&str] = &["docs/style.md", "tests/suite/voice.rs"];
 fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("the folder is readable") {
         let path = entry.expect("the entry is readable").path();
-        let is_text = path
-            .extension()
-            .is_some_and(|extension| extension == "rs" || extension == "md");
+        let is_text =
+            path.extension().is_some_and(|extension| extension == "rs" || extension == "md");
         if path.is_dir() && !path.ends_with("tests/data") {
             texts(&path, found);
         } else if is_text {
@@ -56,29 +55,20 @@ fn is_word_in(line: &str, word: &str) -> bool {
 #[test]
 fn replaced_words_do_not_come_back() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = vec![
-        root.join("README.md"),
-        root.join("CHANGELOG.md"),
-        root.join("CONTRIBUTING.md"),
-    ];
+    let mut files =
+        vec![root.join("README.md"), root.join("CHANGELOG.md"), root.join("CONTRIBUTING.md")];
     for folder in ["src", "tests", "benches", "docs"] {
         texts(&root.join(folder), &mut files);
     }
     let mut problems = vec![];
     for path in files {
-        let shown = path
-            .strip_prefix(root)
-            .unwrap_or(&path)
-            .display()
-            .to_string();
+        let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         if EXCEPTIONS.contains(&shown.as_str()) {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("the file is readable");
         for (at, line) in text.lines().enumerate() {
-            let line = NAMES
-                .iter()
-                .fold(line.to_owned(), |line, name| line.replace(name, ""));
+            let line = NAMES.iter().fold(line.to_owned(), |line, name| line.replace(name, ""));
             let found = REPLACED.iter().filter(|word| contains_word(&line, word));
             problems
                 .extend(found.map(|word| format!("{shown}:{}: `{word}`: {}", at + 1, line.trim())));

@@ -75,10 +75,7 @@ impl AgentProcess {
 
     /// Like [`AgentProcess::run`], with the log filter of the command's environment.
     pub(crate) fn run_with_its_log(mut command: Command) -> Self {
-        command
-            .args(["--log-format", "json"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["--log-format", "json"]).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let log = Arc::new(Log::default());
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -91,17 +88,11 @@ impl AgentProcess {
         });
         let ready = until("the agent to be ready", || {
             if let Some(status) = child.try_wait().unwrap() {
-                panic!(
-                    "the agent ended with {status}: {:#?}",
-                    log.lines.lock().unwrap()
-                );
+                panic!("the agent ended with {status}: {:#?}", log.lines.lock().unwrap());
             }
             ready_line(&log.lines).ok_or_else(|| format!("{:#?}", log.lines.lock().unwrap()))
         });
-        let address = ready["address"]
-            .as_str()
-            .unwrap()
-            .trim_start_matches("http://");
+        let address = ready["address"].as_str().unwrap().trim_start_matches("http://");
         let data = ready["data"].as_str().unwrap().to_owned();
         Self {
             address: Address::Tcp(address.parse().unwrap(), Some(operator_token(&data))),
@@ -155,10 +146,7 @@ impl AgentProcess {
         let is_missing =
             |lines: &mut Vec<String>| lines.iter().filter(|line| is_meant(line)).count() < number;
         let lines = self.log.lines.lock().unwrap();
-        let waited = self
-            .log
-            .grown
-            .wait_timeout_while(lines, LINE_LIMIT, is_missing);
+        let waited = self.log.grown.wait_timeout_while(lines, LINE_LIMIT, is_missing);
         let (lines, waited) = waited.unwrap();
         drop(lines);
         assert!(!waited.timed_out(), "the log lacks a line");
@@ -186,9 +174,7 @@ fn plugin_log(data: &Path) -> PathBuf {
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
     };
     let allocs = entries(&data.join("allocs"));
-    let runs = allocs
-        .iter()
-        .flat_map(|alloc| entries(&alloc.join("tasks/plugin/runs")));
+    let runs = allocs.iter().flat_map(|alloc| entries(&alloc.join("tasks/plugin/runs")));
     // The runs of earlier versions of the job are removed in the meantime.
     let begun =
         |run: &PathBuf| std::fs::metadata(run.join("spec.json")).and_then(|it| it.modified());
@@ -220,9 +206,7 @@ pub(crate) fn kill_tasks(data: &str) {
 
 fn ready_line(log: &Mutex<Vec<String>>) -> Option<Value> {
     let lines = log.lock().unwrap();
-    let mut events = lines
-        .iter()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut events = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     events.find(|event| event["message"] == "the agent is ready")
 }
 

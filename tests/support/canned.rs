@@ -47,30 +47,14 @@ impl CannedServer {
         let content = Arc::<Mutex<State>>::default();
         let defaults = [
             // A current Nomad whose token may not list namespaces.
-            (
-                "GET /v1/agent/self",
-                200,
-                r#"{"config":{"Version":{"Version":"2.0.5"}}}"#,
-            ),
+            ("GET /v1/agent/self", 200, r#"{"config":{"Version":{"Version":"2.0.5"}}}"#),
             ("GET /v1/namespaces", 403, "Permission denied"),
             // No set is in the variables.
-            (
-                "GET /v1/vars?namespace=default&per_page=1000&prefix=nomad-csi%2Fsets%2F",
-                200,
-                "[]",
-            ),
+            ("GET /v1/vars?namespace=default&per_page=1000&prefix=nomad-csi%2Fsets%2F", 200, "[]"),
             // No other volume is registered.
-            (
-                "GET /v1/volumes?namespace=*&per_page=2000&type=csi",
-                200,
-                "[]",
-            ),
+            ("GET /v1/volumes?namespace=*&per_page=2000&type=csi", 200, "[]"),
             // No plugin lists its volumes.
-            (
-                "GET /v1/volumes/external",
-                500,
-                "unimplemented for this plugin",
-            ),
+            ("GET /v1/volumes/external", 500, "unimplemented for this plugin"),
             // A Nomad, not an agent.
             ("GET /v1/regions", 200, r#"["global"]"#),
             // No node is known, and no allocation.
@@ -89,9 +73,7 @@ impl CannedServer {
                 interrupts: 0,
             };
             let mut content = content.lock().expect("unpoisoned");
-            content
-                .responses
-                .insert(request.to_owned(), [canned].into());
+            content.responses.insert(request.to_owned(), [canned].into());
         }
         let (script, interrupts) = (Arc::clone(&content), interrupts.clone());
         let server = runtime.block_on(Server::start(move |seen, _| {
@@ -99,11 +81,7 @@ impl CannedServer {
             (0..canned.interrupts).for_each(|_| interrupts.interrupt());
             canned.reply
         }));
-        Self {
-            server,
-            state: content,
-            _runtime: runtime,
-        }
+        Self { server, state: content, _runtime: runtime }
     }
 
     /// The server's URL.
@@ -114,9 +92,7 @@ impl CannedServer {
     /// Sets the response to a request, and drops the earlier ones.
     pub(crate) fn set_response(&self, request: &str, canned: CannedResponse) {
         let mut content = self.state.lock().expect("unpoisoned");
-        content
-            .responses
-            .insert(request.to_owned(), [canned].into());
+        content.responses.insert(request.to_owned(), [canned].into());
     }
 
     /// Adds a response to a request, after the earlier ones.
@@ -148,18 +124,11 @@ fn take_response(content: &mut State, seen: &ReceivedRequest) -> CannedResponse 
     let has_own = content.responses.contains_key(&request);
     let key = if has_own { &request } else { path };
     let next = content.responses.get_mut(key).and_then(|answers| {
-        if answers.len() > 1 {
-            answers.pop_front()
-        } else {
-            answers.front().cloned()
-        }
+        if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
     });
     next.unwrap_or_else(|| {
         content.unexpected.push(request);
         let body = b"no response is set for this request";
-        CannedResponse {
-            reply: response(501, "text/plain", &[], body),
-            interrupts: 0,
-        }
+        CannedResponse { reply: response(501, "text/plain", &[], body), interrupts: 0 }
     })
 }

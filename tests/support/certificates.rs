@@ -31,10 +31,7 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("the certificate is signed");
         let issuer = Issuer::new(params, key);
-        Self {
-            certificate,
-            issuer,
-        }
+        Self { certificate, issuer }
     }
 
     /// Signs a server certificate for names and addresses.
@@ -59,9 +56,7 @@ impl Authority {
         params.not_after = date_time_ymd(until, 1, 1);
         params.extended_key_usages = vec![purpose];
         let key = KeyPair::generate().expect("a key");
-        let certificate = params
-            .signed_by(&key, &self.issuer)
-            .expect("the certificate is signed");
+        let certificate = params.signed_by(&key, &self.issuer).expect("the certificate is signed");
         Identity { certificate, key }
     }
 
@@ -115,9 +110,7 @@ impl Identity {
         };
         let chain: Vec<CertificateDer<'static>> = vec![self.certificate.der().clone()];
         let key = PrivatePkcs8KeyDer::from(self.key.serialize_der());
-        builder
-            .with_single_cert(chain, PrivateKeyDer::Pkcs8(key))
-            .expect("the key matches")
+        builder.with_single_cert(chain, PrivateKeyDer::Pkcs8(key)).expect("the key matches")
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
         0 => bytes.truncate(start),
         1 => bytes[start..end].fill(0),
         2 => bytes[start] ^= 1 << below(8),
-        _ => bytes[start..end]
-            .iter_mut()
-            .for_each(|byte| *byte = u8::try_from(below(256)).unwrap()),
+        _ => {
+            bytes[start..end].iter_mut().for_each(|byte| *byte = u8::try_from(below(256)).unwrap())
+        }
     }
 }

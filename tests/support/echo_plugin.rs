@@ -51,13 +51,7 @@ impl Drop for EchoPlugin {
 }
 
 async fn respond(State(answer): State<Answer>, request: Request) -> Response {
-    let rpc = request
-        .uri()
-        .path()
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let rpc = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
     let service = Echo { answer, rpc };
     let response = Grpc::new(Bytes).unary(service, request).await;
     response.map(axum::body::Body::new)

@@ -62,11 +62,7 @@ impl FakePluginServer {
     ) -> Self {
         let cutter = Arc::new(ConnectionCutter::default());
         let envelopes = Arc::new(Mutex::new(vec![]));
-        let service = Service {
-            backend: backend.clone(),
-            cutter: cutter.clone(),
-            node,
-        };
+        let service = Service { backend: backend.clone(), cutter: cutter.clone(), node };
         let listener = UnixListener::bind(socket).expect("the socket can be bound");
         let (accepted, incoming) = mpsc::channel(16);
         let connections = Arc::<AtomicUsize>::default();
@@ -155,11 +151,7 @@ async fn serve(
         let text = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
         envelopes.lock().unwrap().push(CallHeaders {
             path: request.uri().path().to_owned(),
-            authority: request
-                .uri()
-                .authority()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            authority: request.uri().authority().map(ToString::to_string).unwrap_or_default(),
             timeout: text("grpc-timeout"),
         });
         request

@@ -143,10 +143,7 @@ impl FaultyProxy {
     pub(crate) async fn start(agent: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it listens"));
-        let shared = Arc::new(Shared {
-            agent,
-            state: Mutex::default(),
-        });
+        let shared = Arc::new(Shared { agent, state: Mutex::default() });
         let server = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             loop {
@@ -261,15 +258,13 @@ impl Shared {
     }
 
     async fn execute(&self, received: &ReceivedRequest) -> Vec<u8> {
-        self.forward(received, Body::from(received.body.clone()))
-            .await
+        self.forward(received, Body::from(received.body.clone())).await
     }
 
     /// Returns the agent's response, as bytes.
     async fn forward(&self, received: &ReceivedRequest, body: Body) -> Vec<u8> {
-        let mut request = http::Request::builder()
-            .method(received.method.as_str())
-            .uri(&received.target);
+        let mut request =
+            http::Request::builder().method(received.method.as_str()).uri(&received.target);
         for (name, value) in &received.headers {
             request = request.header(name, value);
         }
@@ -287,10 +282,7 @@ impl Shared {
                 bytes.extend_from_slice(b"\r\n");
             }
         }
-        let end = format!(
-            "content-length: {}\r\nconnection: close\r\n\r\n",
-            body.len()
-        );
+        let end = format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len());
         bytes.extend_from_slice(end.as_bytes());
         bytes.extend_from_slice(&body);
         bytes

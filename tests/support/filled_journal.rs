@@ -10,14 +10,9 @@ use nomad_csi_server::store::EmbeddedJournal;
 
 /// Writes the journal of an agent with that many registered volumes.
 pub(crate) fn fill(data: &Path, volumes: usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let journal = EmbeddedJournal::open(data.join("journal.redb"))
-            .await
-            .unwrap();
+        let journal = EmbeddedJournal::open(data.join("journal.redb")).await.unwrap();
         let mut index = State::FIRST_INDEX + 1;
         let ids: Vec<usize> = (0..volumes).collect();
         for part in ids.chunks(1000) {

@@ -269,10 +269,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "request",
         run: |input| {
-            let limits = DecodeLimits {
-                json_values: 10_000,
-                list_elements: 1000,
-            };
+            let limits = DecodeLimits { json_values: 10_000, list_elements: 1000 };
             if let Ok(request) = wire::decode_bounded::<WriteRequest>(input, limits) {
                 for volume in &request.volumes {
                     let _converted = wire::request_from_wire(volume, &Namespace::default());
@@ -322,9 +319,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
             for (name, text) in [("head", head), ("v", volumes)] {
                 let name = ShardName::parse(name).expect("the name of a shard");
                 let text = text.to_owned();
-                stored
-                    .shards
-                    .insert(name, StoredShard { revision: 1, text });
+                stored.shards.insert(name, StoredShard { revision: 1, text });
             }
             let name = SetName::parse("web").expect("the name of a set");
             if let Ok(set) = LedgerSet::read(name.clone(), &stored, LedgerKey::new([1; 32])) {
@@ -356,19 +351,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
             "[context.lab]\naddress = \"http://a\"\ntoken = { env = \"T\" }\n",
             "[context.x]\ntoken = \"literal\"\n",
         ],
-        words: &[
-            "[context.",
-            "]",
-            "address",
-            "token",
-            " = ",
-            "{",
-            "}",
-            "env",
-            "file",
-            "\"",
-            "\n",
-        ],
+        words: &["[context.", "]", "address", "token", " = ", "{", "}", "env", "file", "\"", "\n"],
     },
     // A record is checked by its digest first; this is what is inside it.
     #[cfg(feature = "agent")]
@@ -411,10 +394,7 @@ fn specification(input: &[u8], syntax: Syntax) {
     spec::validate(&volumes, Purpose::ByExternalId, &mut diagnostics);
     for label in diagnostics.iter().flat_map(|one| &one.labels) {
         let range = label.span.range();
-        assert!(
-            range.start <= range.end && range.end <= text.len(),
-            "{label:?}"
-        );
+        assert!(range.start <= range.end && range.end <= text.len(), "{label:?}");
         assert!(
             text.is_char_boundary(range.start) && text.is_char_boundary(range.end),
             "{label:?}"
@@ -426,10 +406,7 @@ fn specification(input: &[u8], syntax: Syntax) {
 
 /// Reads what a server sends, as lists and as documents.
 fn nomad_json(input: &[u8]) {
-    let limits = DecodeLimits {
-        json_values: 10_000,
-        list_elements: 10_000,
-    };
+    let limits = DecodeLimits { json_values: 10_000, list_elements: 10_000 };
     let _listed = wire::for_each_element(input, limits, |stub: VolumeStub, _| {
         let _summary = wire::summary_from_wire(&stub);
         Ok::<(), ()>(())
@@ -444,11 +421,7 @@ fn nomad_json(input: &[u8]) {
         let _plugin = wire::plugin_from_wire(&plugin);
     }
     if let Ok(page) = wire::decode_value::<ExternalVolumesResponse>(&value) {
-        let _volumes: Vec<_> = page
-            .volumes
-            .iter()
-            .map(wire::external_volume_from_wire)
-            .collect();
+        let _volumes: Vec<_> = page.volumes.iter().map(wire::external_volume_from_wire).collect();
     }
     let _snapshots = wire::decode_value::<SnapshotsResponse>(&value);
 }
@@ -483,13 +456,7 @@ fn job_file(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let source = sources.add("job", text.as_ref());
     let defaults = Defaults::default();
-    let parsed = parse_job(
-        &mut sources,
-        source,
-        Syntax::Hcl,
-        &defaults,
-        &mut diagnostics,
-    );
+    let parsed = parse_job(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
     if let Some(JobFile::Specification(parsed)) = parsed {
         check(&parsed, &mut diagnostics);
         if !diagnostics.has_errors() {

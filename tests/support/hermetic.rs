@@ -26,10 +26,7 @@ pub(crate) fn test_environment(
         arguments: arguments.into_iter().map(Into::into).collect(),
         environment: Environment::from_iter([("HOME", directory.join("home"))]),
         directory: directory.to_owned(),
-        stdin: InputStream {
-            reader: Box::new(std::io::empty()),
-            is_terminal: false,
-        },
+        stdin: InputStream { reader: Box::new(std::io::empty()), is_terminal: false },
         stdout: output.sink(""),
         stderr: output.sink("2> "),
         columns: Some(100),
@@ -70,16 +67,11 @@ pub(crate) fn run_in(
     change: impl FnOnce(&mut ProcessEnvironment),
 ) -> RunResult {
     let output = CapturedOutput::default();
-    let words = std::iter::once("nomad-csi")
-        .chain(line.split(' '))
-        .map(str::to_owned);
+    let words = std::iter::once("nomad-csi").chain(line.split(' ')).map(str::to_owned);
     let mut environment = test_environment(directory, words, &output);
     change(&mut environment);
     let exit = run_command_line(environment);
-    RunResult {
-        exit,
-        text: output.text(),
-    }
+    RunResult { exit, text: output.text() }
 }
 
 /// The captured output of both streams, in the order of the writes.
@@ -91,24 +83,14 @@ type Piece = (&'static str, Vec<u8>);
 
 impl CapturedOutput {
     fn sink(&self, mark: &'static str) -> OutputStream {
-        let writer = Box::new(MarkedWriter {
-            mark,
-            output: self.clone(),
-        });
-        OutputStream {
-            writer,
-            is_terminal: false,
-        }
+        let writer = Box::new(MarkedWriter { mark, output: self.clone() });
+        OutputStream { writer, is_terminal: false }
     }
 
     /// The bytes of both streams in the order of the writes, with their colours.
     pub(crate) fn raw(&self) -> String {
         let written = self.0.lock().expect("unpoisoned");
-        let bytes: Vec<u8> = written
-            .iter()
-            .flat_map(|(_, bytes)| bytes)
-            .copied()
-            .collect();
+        let bytes: Vec<u8> = written.iter().flat_map(|(_, bytes)| bytes).copied().collect();
         String::from_utf8(bytes).expect("the output is text")
     }
 
@@ -161,18 +143,12 @@ pub(crate) struct Redirect {
 impl Redirect {
     /// Redirects to the server at `url`. An embedded agent starts the plugin of this program.
     pub(crate) fn to(url: &str) -> Self {
-        Self {
-            server: url.to_owned(),
-            plugin_program: env!("CARGO_BIN_EXE_nomad-csi").into(),
-        }
+        Self { server: url.to_owned(), plugin_program: env!("CARGO_BIN_EXE_nomad-csi").into() }
     }
 
     /// Makes an embedded agent start another plugin program.
     pub(crate) fn with_plugin_program(program: &str) -> Self {
-        Self {
-            plugin_program: program.into(),
-            ..Self::to("http://127.0.0.1:1")
-        }
+        Self { plugin_program: program.into(), ..Self::to("http://127.0.0.1:1") }
     }
 }
 
@@ -184,20 +160,14 @@ impl Servers for Redirect {
                 if settings.address.expose() == ClientSettings::DEFAULT_ADDRESS =>
             {
                 let address = RedactedString::new(self.server.as_str());
-                Target::Cluster(Box::new(ClientSettings {
-                    address,
-                    ..(**settings).clone()
-                }))
+                Target::Cluster(Box::new(ClientSettings { address, ..(**settings).clone() }))
             }
             Target::Cluster(_) => target.clone(),
             #[cfg(feature = "agent")]
             Target::Embedded(embedding) => {
                 let mut embedding = embedding.clone();
                 // The current executable is the test, not the program.
-                embedding
-                    .agent
-                    .plugin_program
-                    .clone_from(&self.plugin_program);
+                embedding.agent.plugin_program.clone_from(&self.plugin_program);
                 Target::Embedded(embedding)
             }
         };

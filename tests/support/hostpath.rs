@@ -35,10 +35,7 @@ impl TestHost {
     /// A host with loop devices and ext4.
     pub(crate) fn with_devices() -> Self {
         let mounter = FakeMounter::new();
-        Self {
-            storage: FakeBlockStorage::new(mounter.clone()),
-            ..Self::without_devices(mounter)
-        }
+        Self { storage: FakeBlockStorage::new(mounter.clone()), ..Self::without_devices(mounter) }
     }
 
     pub(crate) fn plugin_host(&self) -> Host {
@@ -95,23 +92,13 @@ impl RunningPlugin {
             assert!(!task.is_finished(), "the plugin ended: {:?}", task.await);
             tokio::task::yield_now().await;
         }
-        Self {
-            socket,
-            mounter: host.mounter.clone(),
-            host,
-            options,
-            stop,
-            task,
-        }
+        Self { socket, mounter: host.mounter.clone(), host, options, stop, task }
     }
 
     /// Stops the plugin and waits for its end.
     pub(crate) async fn stop(self) {
         self.stop.send(()).expect("the plugin is running");
-        self.task
-            .await
-            .unwrap()
-            .expect("the plugin stops without an error");
+        self.task.await.unwrap().expect("the plugin stops without an error");
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -140,11 +127,7 @@ impl PluginFixture {
     }
 
     pub(crate) async fn with_mounter(mounter: FakeMounter) -> Self {
-        Self::on_host(
-            TestHost::without_devices(mounter),
-            ProfileOptions::default(),
-        )
-        .await
+        Self::on_host(TestHost::without_devices(mounter), ProfileOptions::default()).await
     }
 
     /// A fixture whose host has loop devices and ext4.
@@ -156,11 +139,7 @@ impl PluginFixture {
         let directory = tempfile::tempdir().unwrap();
         let plugin = RunningPlugin::start_on_host(directory.path(), host, options).await;
         let client = plugin.client();
-        Self {
-            directory,
-            plugin,
-            client,
-        }
+        Self { directory, plugin, client }
     }
 
     /// Restarts the plugin on the same state.
@@ -176,11 +155,7 @@ impl PluginFixture {
         self.plugin.stop().await;
         let plugin = RunningPlugin::start_on_host(self.directory.path(), host, options).await;
         let client = plugin.client();
-        Self {
-            directory: self.directory,
-            plugin,
-            client,
-        }
+        Self { directory: self.directory, plugin, client }
     }
 
     /// Creates a directory, as an orchestrator does for a staging path.

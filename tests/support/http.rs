@@ -126,20 +126,11 @@ pub(crate) fn read_answer(mut stream: impl Read) -> io::Result<Answer> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
     let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.ok_or(io::ErrorKind::InvalidData)?;
-    let chunked = head
-        .to_ascii_lowercase()
-        .contains("transfer-encoding: chunked");
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let rest = &answer[end + 4..];
-    let body = if chunked {
-        joined(rest)?
-    } else {
-        rest.to_vec()
-    };
+    let body = if chunked { joined(rest)? } else { rest.to_vec() };
     Ok(Answer { status, head, body })
 }
 
@@ -156,8 +147,6 @@ fn joined(mut rest: &[u8]) -> io::Result<Vec<u8>> {
         }
         let part = rest.get(line + 2..line + 2 + length);
         body.extend_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
-        rest = rest
-            .get(line + 4 + length..)
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        rest = rest.get(line + 4 + length..).ok_or(io::ErrorKind::UnexpectedEof)?;
     }
 }

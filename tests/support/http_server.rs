@@ -73,12 +73,7 @@ pub(crate) fn response(
 }
 
 pub(crate) fn json(body: &str) -> Reply {
-    response(
-        200,
-        "application/json",
-        &[("X-Nomad-Index", "7")],
-        body.as_bytes(),
-    )
+    response(200, "application/json", &[("X-Nomad-Index", "7")], body.as_bytes())
 }
 
 pub(crate) fn text(status: u16, body: &str) -> Reply {
@@ -142,11 +137,7 @@ impl Server {
                 });
             }
         });
-        Self {
-            address,
-            seen,
-            task,
-        }
+        Self { address, seen, task }
     }
 
     /// Listens on a Unix socket.
@@ -161,11 +152,7 @@ impl Server {
                 serve(stream, &log, &script).await;
             }
         });
-        Self {
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            seen,
-            task,
-        }
+        Self { address: SocketAddr::from(([127, 0, 0, 1], 0)), seen, task }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -259,7 +246,5 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Optio
 }
 
 fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes
-        .windows(needle.len())
-        .position(|window| window == needle)
+    bytes.windows(needle.len()).position(|window| window == needle)
 }

@@ -27,15 +27,7 @@ impl Agent {
     /// Starts an agent with more arguments.
     pub(crate) fn start_with(data: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
-            .args([
-                "agent",
-                "--dev",
-                "--http",
-                "127.0.0.1:0",
-                "--log-format",
-                "json",
-                "--data-dir",
-            ])
+            .args(["agent", "--dev", "--http", "127.0.0.1:0", "--log-format", "json", "--data-dir"])
             .arg(data)
             .args(arguments)
             .stderr(Stdio::piped())
@@ -44,17 +36,10 @@ impl Agent {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.find_map(|line| {
             let event: Value = serde_json::from_str(&line.unwrap()).ok()?;
-            event["address"]
-                .as_str()?
-                .strip_prefix("http://")?
-                .parse()
-                .ok()
+            event["address"].as_str()?.strip_prefix("http://")?.parse().ok()
         });
         std::thread::spawn(move || lines.for_each(drop));
-        Self {
-            child,
-            address: address.unwrap(),
-        }
+        Self { child, address: address.unwrap() }
     }
 }
 
@@ -99,18 +84,11 @@ pub(crate) fn run(
             }
         };
         let running: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
-        running
-            .into_iter()
-            .flat_map(|client| client.join().unwrap())
-            .collect()
+        running.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
     let per_second = changes as f64 / begun.elapsed().as_secs_f64();
     times.sort_unstable();
-    Measured {
-        per_second,
-        median: times[times.len() / 2],
-        slow: times[times.len() * 99 / 100],
-    }
+    Measured { per_second, median: times[times.len() / 2], slow: times[times.len() * 99 / 100] }
 }
 
 pub(crate) fn milliseconds(time: Duration) -> f64 {
@@ -138,11 +116,7 @@ pub(crate) fn try_exchange(stream: &mut TcpStream, request: &[u8]) -> Option<Vec
         let length = stream.read(&mut part).ok().filter(|length| *length > 0)?;
         answer.extend_from_slice(&part[..length]);
         if is_complete(&answer) {
-            assert!(
-                answer.starts_with(b"HTTP/1.1 200"),
-                "{}",
-                String::from_utf8_lossy(&answer)
-            );
+            assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
             return Some(answer);
         }
     }
@@ -153,9 +127,8 @@ fn is_complete(answer: &[u8]) -> bool {
         return false;
     };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
     match length {
         Some(length) => answer.len() >= end + 4 + length,
         None => answer.ends_with(b"0\r\n\r\n"),
@@ -174,13 +147,9 @@ pub(crate) fn body(answer: &[u8]) -> &[u8] {
 pub(crate) fn echo(request: usize, answer: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
-        answer.saturating_sub(45)
-    );
-    let answer: Arc<[u8]> = [head.as_bytes(), &vec![b' '; answer.saturating_sub(45)]]
-        .concat()
-        .into();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.saturating_sub(45));
+    let answer: Arc<[u8]> =
+        [head.as_bytes(), &vec![b' '; answer.saturating_sub(45)]].concat().into();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (mut stream, answer) = (stream.unwrap(), answer.clone());

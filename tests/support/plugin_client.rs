@@ -50,9 +50,7 @@ impl Client {
 
     /// Creates a volume and returns its ID.
     pub(crate) async fn create(&mut self, name: &str) -> String {
-        self.try_create(named(name))
-            .await
-            .expect("the volume is created")
+        self.try_create(named(name)).await.expect("the volume is created")
     }
 
     pub(crate) async fn try_create(
@@ -79,10 +77,8 @@ impl Client {
     }
 
     pub(crate) async fn delete_snapshot(&mut self, id: &str) -> Result<(), Status> {
-        let request = proto::DeleteSnapshotRequest {
-            snapshot_id: id.to_owned(),
-            ..Default::default()
-        };
+        let request =
+            proto::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
         self.controller.delete_snapshot(request).await.map(drop)
     }
 
@@ -113,10 +109,7 @@ impl Client {
     }
 
     pub(crate) async fn delete(&mut self, id: &str) -> Result<(), Status> {
-        let request = proto::DeleteVolumeRequest {
-            volume_id: id.to_owned(),
-            ..Default::default()
-        };
+        let request = proto::DeleteVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
         self.controller.delete_volume(request).await.map(drop)
     }
 
@@ -156,10 +149,8 @@ impl Client {
     }
 
     pub(crate) async fn unpublish(&mut self, id: &str, path: &Path) -> Result<(), Status> {
-        let request = proto::NodeUnpublishVolumeRequest {
-            volume_id: id.to_owned(),
-            target_path: text(path),
-        };
+        let request =
+            proto::NodeUnpublishVolumeRequest { volume_id: id.to_owned(), target_path: text(path) };
         self.node.node_unpublish_volume(request).await.map(drop)
     }
 
@@ -175,10 +166,8 @@ impl Client {
 
     /// Returns the statuses of a volume that the node reports.
     pub(crate) async fn node_health(&mut self, id: &str) -> Result<Vec<Reported>, Status> {
-        let request = proto::NodeGetVolumeHealthRequest {
-            volume_id: id.to_owned(),
-            ..Default::default()
-        };
+        let request =
+            proto::NodeGetVolumeHealthRequest { volume_id: id.to_owned(), ..Default::default() };
         let answer = self.node.node_get_volume_health(request).await;
         Ok(reported(id, answer?.into_inner().volume_health))
     }
@@ -189,10 +178,8 @@ impl Client {
         max_entries: i32,
         starting_token: &str,
     ) -> Result<(Vec<String>, String), Status> {
-        let request = proto::ListVolumesRequest {
-            max_entries,
-            starting_token: starting_token.to_owned(),
-        };
+        let request =
+            proto::ListVolumesRequest { max_entries, starting_token: starting_token.to_owned() };
         let page = self.controller.list_volumes(request).await?.into_inner();
         let id = |entry: proto::list_volumes_response::Entry| entry.volume.unwrap().volume_id;
         Ok((page.entries.into_iter().map(id).collect(), page.next_token))
@@ -206,9 +193,7 @@ fn reported(id: &str, health: Option<proto::VolumeHealth>) -> Vec<Reported> {
     let health = health.expect("the health is set");
     assert_eq!(health.volume_id, id);
     let entries = health.health_statuses.into_iter();
-    entries
-        .map(|entry| (entry.status(), entry.reason))
-        .collect()
+    entries.map(|entry| (entry.status(), entry.reason)).collect()
 }
 
 /// The arguments of NodePublishVolume.
@@ -236,18 +221,12 @@ pub(crate) fn named(name: &str) -> proto::CreateVolumeRequest {
 
 /// A capacity range.
 pub(crate) fn bytes(required_bytes: i64, limit_bytes: i64) -> proto::CapacityRange {
-    proto::CapacityRange {
-        required_bytes,
-        limit_bytes,
-    }
+    proto::CapacityRange { required_bytes, limit_bytes }
 }
 
 /// A CreateVolume request with this size.
 pub(crate) fn sized(name: &str, required_bytes: i64) -> proto::CreateVolumeRequest {
-    proto::CreateVolumeRequest {
-        capacity_range: Some(bytes(required_bytes, 0)),
-        ..named(name)
-    }
+    proto::CreateVolumeRequest { capacity_range: Some(bytes(required_bytes, 0)), ..named(name) }
 }
 
 /// A capability for a block device.
@@ -262,9 +241,7 @@ pub(crate) fn block(mode: Mode) -> proto::VolumeCapability {
 pub(crate) fn clone_of(volume_id: &str) -> Option<proto::VolumeContentSource> {
     use proto::volume_content_source::{Type, VolumeSource};
     let volume_id = volume_id.to_owned();
-    Some(proto::VolumeContentSource {
-        r#type: Some(Type::Volume(VolumeSource { volume_id })),
-    })
+    Some(proto::VolumeContentSource { r#type: Some(Type::Volume(VolumeSource { volume_id })) })
 }
 
 /// The content source for the restore of a snapshot.

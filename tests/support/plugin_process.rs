@@ -30,11 +30,7 @@ impl PluginProcess {
 
     /// Starts a plugin with this command and waits until it answers on the socket.
     pub(crate) async fn run(mut command: Command, socket: &Path) -> Self {
-        let process = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let process = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut client = Client::over(channel(socket));
         until_async("the plugin to answer", async || {
             let answer = client.identity.probe(proto::ProbeRequest {}).await;

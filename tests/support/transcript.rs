@@ -40,10 +40,7 @@ pub(crate) fn check(path: &Path) {
 /// # Panics
 /// Panics if the output differs from the transcript.
 pub(crate) fn check_at(path: &Path, address: &str) {
-    let session = Session {
-        real_server: Some(address.to_owned()),
-        ..Session::new()
-    };
+    let session = Session { real_server: Some(address.to_owned()), ..Session::new() };
     compare(path, session);
 }
 
@@ -124,20 +121,12 @@ impl Session {
             written += "```\n";
         }
         let unexpected = self.server.unexpected();
-        assert!(
-            unexpected.is_empty(),
-            "requests without a configured response: {unexpected:#?}"
-        );
+        assert!(unexpected.is_empty(), "requests without a configured response: {unexpected:#?}");
         written
     }
 
     fn block(&mut self, info: &str, lines: &[&str]) -> String {
-        let unchanged = || {
-            lines
-                .iter()
-                .map(|line| format!("{line}\n"))
-                .collect::<String>()
-        };
+        let unchanged = || lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         let words: Vec<&str> = info.split_whitespace().collect();
         match words.as_slice() {
             ["console"] => self.console(lines),
@@ -167,11 +156,7 @@ impl Session {
             reply: parse_response(status, rest),
             interrupts: interrupts.matches("^C").count(),
         };
-        if self
-            .configured_requests
-            .iter()
-            .any(|configured| configured == request)
-        {
+        if self.configured_requests.iter().any(|configured| configured == request) {
             self.server.queue_response(request, response);
         } else {
             self.configured_requests.push((*request).to_owned());
@@ -181,10 +166,7 @@ impl Session {
 
     fn requests(&self) -> String {
         let requests = self.server.take_requests();
-        requests
-            .iter()
-            .map(|request| self.with_placeholders(request) + "\n")
-            .collect()
+        requests.iter().map(|request| self.with_placeholders(request) + "\n").collect()
     }
 
     fn console(&mut self, lines: &[&str]) -> String {
@@ -194,10 +176,8 @@ impl Session {
             let Some(command) = line.strip_prefix("$ ") else {
                 continue;
             };
-            let terminal_input: Vec<&str> = lines[at + 1..]
-                .iter()
-                .map_while(|line| line.strip_prefix("<< "))
-                .collect();
+            let terminal_input: Vec<&str> =
+                lines[at + 1..].iter().map_while(|line| line.strip_prefix("<< ")).collect();
             shown += line;
             shown.push('\n');
             for answer in &terminal_input {
@@ -221,10 +201,9 @@ impl Session {
                 words.remove(at);
                 std::fs::read(self.path(&file)).expect("a readable input file")
             }
-            None => terminal_input
-                .iter()
-                .flat_map(|line| format!("{line}\n").into_bytes())
-                .collect(),
+            None => {
+                terminal_input.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect()
+            }
         };
         match words.first().map(String::as_str) {
             Some("nomad-csi") => {
@@ -252,15 +231,10 @@ impl Session {
         } else {
             Box::new(Cursor::new(input))
         };
-        let arguments = words
-            .iter()
-            .map(|word| word.replace("[DIR]", &self.path("")));
+        let arguments = words.iter().map(|word| word.replace("[DIR]", &self.path("")));
         let exit = run_command_line(ProcessEnvironment {
             environment: Environment::from_iter(environment),
-            stdin: InputStream {
-                reader,
-                is_terminal,
-            },
+            stdin: InputStream { reader, is_terminal },
             servers: Arc::new(Redirect::to(&self.url())),
             interrupts: self.interrupts.clone(),
             ..test_environment(self.directory.path(), arguments, &output)
@@ -366,10 +340,8 @@ fn parse_response(status: &str, rest: &[&str]) -> Reply {
     let status = status.parse().expect("a numeric status");
     let end = rest.iter().position(|line| line.is_empty());
     let end = end.unwrap_or(rest.len());
-    let mut headers: Vec<(&str, &str)> = rest[..end]
-        .iter()
-        .filter_map(|line| line.split_once(": "))
-        .collect();
+    let mut headers: Vec<(&str, &str)> =
+        rest[..end].iter().filter_map(|line| line.split_once(": ")).collect();
     let kind = headers.iter().position(|(name, _)| *name == "Content-Type");
     let kind = match kind.map(|at| headers.remove(at)) {
         Some((_, kind)) => kind,
@@ -418,10 +390,7 @@ impl Read for Keyboard {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut line = vec![];
         self.terminal_input.read_until(b'\n', &mut line)?;
-        let echo = MarkedWriter {
-            mark: "2> ",
-            output: self.echo.clone(),
-        };
+        let echo = MarkedWriter { mark: "2> ", output: self.echo.clone() };
         { echo }.write_all(&line)?;
         buffer[..line.len()].copy_from_slice(&line);
         Ok(line.len())

@@ -74,10 +74,8 @@ impl Variables {
     pub(crate) fn serve(&self, seen: &ReceivedRequest) -> Reply {
         let mut content = self.0.lock().expect("unpoisoned");
         let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
-        let query: BTreeMap<&str, &str> = query
-            .split('&')
-            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-            .collect();
+        let query: BTreeMap<&str, &str> =
+            query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
         if path == "/v1/vars" {
             return content.list(&query);
         }
@@ -105,16 +103,10 @@ impl Content {
     fn list(&self, query: &BTreeMap<&str, &str>) -> Reply {
         let prefix = query.get("prefix").copied().unwrap_or_default();
         let prefix = prefix.replace("%2F", "/");
-        let listed = self
-            .variables
-            .iter()
-            .filter(|(path, _)| path.starts_with(&prefix));
+        let listed = self.variables.iter().filter(|(path, _)| path.starts_with(&prefix));
         let mut listed: Vec<Value> = listed.map(|(_, variable)| variable.clone()).collect();
         for variable in &mut listed {
-            variable
-                .as_object_mut()
-                .expect("a variable is an object")
-                .remove("Items");
+            variable.as_object_mut().expect("a variable is an object").remove("Items");
         }
         if !self.may_list {
             listed.clear();
@@ -124,10 +116,7 @@ impl Content {
 
     fn write(&mut self, seen: &ReceivedRequest, path: &str, query: &BTreeMap<&str, &str>) -> Reply {
         let body: Value = serde_json::from_str(&seen.body).unwrap_or_default();
-        let id = body
-            .pointer("/Lock/ID")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let id = body.pointer("/Lock/ID").and_then(Value::as_str).unwrap_or_default();
         let conflict = || response(409, "text/plain", &[], br#"{"Path":""}"#);
         let holder = self.locks.get(path).cloned();
         if self.has_locks && query.contains_key("lock-renew") {
@@ -150,10 +139,7 @@ impl Content {
         if holder.is_some_and(|holder| !is_acquire || holder != id) {
             return conflict();
         }
-        let now = self
-            .variables
-            .get(path)
-            .map_or(0, |v| v["ModifyIndex"].as_u64().unwrap());
+        let now = self.variables.get(path).map_or(0, |v| v["ModifyIndex"].as_u64().unwrap());
         if let Some(cas) = query.get("cas")
             && cas.parse::<u64>().expect("cas is a number") != now
         {
@@ -169,11 +155,7 @@ impl Content {
             json!({"Path": path, "ModifyIndex": index, "Items": body["Items"].clone()});
         self.variables.insert(path.to_owned(), variable.clone());
         if self.has_locks && is_acquire {
-            let id = if id.is_empty() {
-                format!("lock-{index}")
-            } else {
-                id.to_owned()
-            };
+            let id = if id.is_empty() { format!("lock-{index}") } else { id.to_owned() };
             variable["Lock"] = json!({"ID": id, "TTL": "15s", "LockDelay": "1s"});
             self.locks.insert(path.to_owned(), id);
         }

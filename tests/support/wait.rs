@@ -39,11 +39,7 @@ pub(crate) fn until_within<T>(
 
 /// Calls `check` until it returns true.
 pub(crate) fn until_true(what: &str, mut check: impl FnMut() -> bool) {
-    until(what, || {
-        check()
-            .then_some(())
-            .ok_or_else(|| "the condition is false".to_owned())
-    });
+    until(what, || check().then_some(()).ok_or_else(|| "the condition is false".to_owned()));
 }
 
 /// The asynchronous form of [`until`].

@@ -30,10 +30,7 @@ pub(super) struct CountedConnection {
 impl ClientAddresses {
     /// Allows this many connections per address; 0 is no limit.
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            open: Arc::default(),
-            limit,
-        }
+        Self { open: Arc::default(), limit }
     }
 
     /// Counts a connection; `None` if the address has too many. A client without an address, as on
@@ -48,10 +45,7 @@ impl ClientAddresses {
             }
             *count += 1;
         }
-        Some(CountedConnection {
-            addresses: self.clone(),
-            client,
-        })
+        Some(CountedConnection { addresses: self.clone(), client })
     }
 }
 

@@ -60,11 +60,7 @@ fn question(client: SocketAddr, own: SocketAddr) -> Vec<u8> {
         IpAddr::V6(_) => AddressFamily::INET6,
     };
     let mut message = vec![];
-    message.extend(
-        u32::try_from(HEADER + BODY)
-            .unwrap_or_default()
-            .to_ne_bytes(),
-    );
+    message.extend(u32::try_from(HEADER + BODY).unwrap_or_default().to_ne_bytes());
     message.extend(QUESTION.to_ne_bytes());
     message.extend(REQUEST.to_ne_bytes());
     // The sequence and the sender.

@@ -18,11 +18,7 @@ pub(super) struct StallLimit<S> {
 
 impl<S> StallLimit<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self {
-            stream,
-            limit,
-            stalled: None,
-        }
+        Self { stream, limit, stalled: None }
     }
 
     fn limited<T>(

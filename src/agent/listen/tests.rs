@@ -45,10 +45,7 @@ async fn fetch(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> S
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(LONG, stream.read_to_string(&mut answer))
-        .await
-        .unwrap()
-        .unwrap();
+    timeout(LONG, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
     answer
 }
 
@@ -63,10 +60,7 @@ async fn both_sockets_are_served_and_the_unix_socket_is_private() {
     let unix = UnixStream::connect(&running.socket).await.unwrap();
     assert!(fetch(tcp, "/").await.ends_with("hello"));
     assert!(fetch(unix, "/").await.ends_with("hello"));
-    let mode = std::fs::metadata(&running.socket)
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(&running.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -111,10 +105,7 @@ async fn a_request_without_an_end_does_not_block_the_stop() {
     };
     let running = serve_router(Router::new().route("/stuck", get(stuck))).await;
     let mut stream = UnixStream::connect(&running.socket).await.unwrap();
-    stream
-        .write_all(b"GET /stuck HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /stuck HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     entered.notified().await;
     let asked = tokio::time::Instant::now();
     running.stop.cancel();
@@ -143,16 +134,9 @@ async fn an_idle_client_is_disconnected() {
 async fn a_port_in_use_is_reported_with_help() {
     let running = serve_router(hello()).await;
     let other = running.socket.with_file_name("other.sock");
-    let problem = Listeners::open(Some(running.address), &other)
-        .await
-        .err()
-        .map(first)
-        .unwrap();
+    let problem = Listeners::open(Some(running.address), &other).await.err().map(first).unwrap();
     assert_eq!(problem.code, Code::AgentPortInUse);
-    let expected = format!(
-        "cannot listen on `{}`: the address is in use",
-        running.address
-    );
+    let expected = format!("cannot listen on `{}`: the address is in use", running.address);
     assert_eq!(problem.message, expected);
     assert!(problem.help[0].contains("--http ADDR:PORT"));
 }
@@ -165,11 +149,7 @@ async fn an_old_socket_is_replaced_and_a_file_is_not() {
     drop(Listeners::open(None, &socket).await.unwrap());
     std::fs::remove_file(&socket).unwrap();
     std::fs::write(&socket, "precious").unwrap();
-    let problem = Listeners::open(None, &socket)
-        .await
-        .err()
-        .map(first)
-        .unwrap();
+    let problem = Listeners::open(None, &socket).await.err().map(first).unwrap();
     assert_eq!(problem.code, Code::AgentCannotListen);
     assert_eq!(std::fs::read(&socket).unwrap(), b"precious");
 }
@@ -185,9 +165,7 @@ async fn an_address_of_another_machine_is_reported() {
         .unwrap();
     assert_eq!(problem.code, Code::AgentCannotListen);
     assert!(
-        problem
-            .message
-            .ends_with("this machine does not have that address"),
+        problem.message.ends_with("this machine does not have that address"),
         "{}",
         problem.message
     );

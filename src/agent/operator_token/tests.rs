@@ -18,9 +18,7 @@ fn runtime(base: &Path) -> PathBuf {
 fn names(runtime: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(runtime.join(OPERATOR_TOKEN_DIRECTORY));
     let entries = entries.into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -39,9 +37,7 @@ fn every_start_has_a_private_token_of_its_own() {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.trim_end().len(), 2 * BYTES);
         assert!(!seen.contains(&text), "the token of an earlier start");
-        let copy = runtime
-            .join(OPERATOR_TOKEN_DIRECTORY)
-            .join("127.0.0.1:4646.token");
+        let copy = runtime.join(OPERATOR_TOKEN_DIRECTORY).join("127.0.0.1:4646.token");
         let copied = std::fs::read_to_string(&copy).unwrap();
         let network = std::fs::read_link("/proc/self/ns/net").unwrap();
         assert_eq!(copied, format!("{text}{}\n", network.display()));
@@ -67,10 +63,7 @@ fn only_addresses_that_loopback_reaches_have_a_file() {
     for (addresses, expected) in [
         (vec!["127.0.0.1:1"], vec!["127.0.0.1:1.token"]),
         (vec!["192.0.2.1:1"], vec![]),
-        (
-            vec!["[::]:1", "0.0.0.0:1"],
-            vec!["0.0.0.0:1.token", "[::]:1.token"],
-        ),
+        (vec!["[::]:1", "0.0.0.0:1"], vec!["0.0.0.0:1.token", "[::]:1.token"]),
     ] {
         let addresses: Vec<_> = addresses.iter().map(|text| text.parse().unwrap()).collect();
         let files = OperatorTokenFiles::create(&dirs, Some(&runtime), &addresses).unwrap();

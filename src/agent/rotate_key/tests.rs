@@ -25,22 +25,14 @@ async fn used() -> tempfile::TempDir {
     let data = tempfile::tempdir().unwrap();
     let sealer = KeySealer::open(&key_file(data.path()), None).unwrap();
     let mut registration = registered(&key("default", "db"), "vol-1");
-    if let EventKind::VolumeRegistered {
-        secrets: sealed, ..
-    } = &mut registration
-    {
+    if let EventKind::VolumeRegistered { secrets: sealed, .. } = &mut registration {
         *sealed = sealer.seal(&volume(), &secrets());
     }
     let items = sealer.seal(&SecretOwner::Variable(variable()), &secrets());
-    let written = EventKind::Variable {
-        key: variable(),
-        event: VariableEvent::Written { items },
-    };
+    let written = EventKind::Variable { key: variable(), event: VariableEvent::Written { items } };
     let kinds = [started(), registration, written];
     let events: Vec<_> = kinds.into_iter().map(|kind| Event::new(1, kind)).collect();
-    let journal = EmbeddedJournal::open(journal_file(data.path()))
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::open(journal_file(data.path())).await.unwrap();
     journal.append(2, events.into()).await.unwrap();
     journal.close().await.unwrap();
     data
@@ -80,10 +72,7 @@ async fn assert_rotated(data: &Path, before: &[SealedSecrets]) {
     for (old, new) in before.iter().zip(&after) {
         assert_ne!(old, new);
     }
-    assert!(
-        sealer.open(&volume(), &before[0]).is_err(),
-        "the old key is gone"
-    );
+    assert!(sealer.open(&volume(), &before[0]).is_err(), "the old key is gone");
     let journal = EmbeddedJournal::open(journal_file(data)).await.unwrap();
     let history = journal.read_events(0, 100).await.unwrap();
     journal.close().await.unwrap();
@@ -109,9 +98,7 @@ async fn a_rotation_can_be_interrupted_at_every_step() {
         let data = used().await;
         let before = read_as_a_start_does(data.path()).await;
         let rotation = KeyRotation::begin(&key_file(data.path())).unwrap();
-        let journal = EmbeddedJournal::open(journal_file(data.path()))
-            .await
-            .unwrap();
+        let journal = EmbeddedJournal::open(journal_file(data.path())).await.unwrap();
         let state = read_state(data.path(), &journal).await.unwrap();
         if steps == 2 {
             let event = Event::new(5, EventKind::KeyRotationStarted);
@@ -119,9 +106,7 @@ async fn a_rotation_can_be_interrupted_at_every_step() {
             journal.append(next, Arc::new([event])).await.unwrap();
         }
         if steps == 3 {
-            reseal(data.path(), &journal, state, &rotation)
-                .await
-                .unwrap();
+            reseal(data.path(), &journal, state, &rotation).await.unwrap();
         }
         journal.close().await.unwrap();
         drop(rotation);

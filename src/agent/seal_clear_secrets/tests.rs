@@ -26,12 +26,7 @@ fn volume() -> SecretOwner {
 /// Returns what an earlier version has recorded.
 fn clear_events(sealer: &KeySealer) -> Vec<Event> {
     let mut volume_registered = registered(&key("default", "db"), "vol-1");
-    if let EventKind::VolumeRegistered {
-        definition,
-        provided,
-        secrets,
-    } = &mut volume_registered
-    {
+    if let EventKind::VolumeRegistered { definition, provided, secrets } = &mut volume_registered {
         *secrets = sealer.seal(&volume(), &Secrets::from_iter([("k", "canary-secret")]));
         definition.mount_options = Some(RecordedMountOptions {
             fs_type: "cifs".to_owned(),
@@ -63,9 +58,7 @@ fn clear_events(sealer: &KeySealer) -> Vec<Event> {
                 }),
             },
         };
-        job.groups[0]
-            .volumes
-            .insert(VolumeAlias::new("data"), volume);
+        job.groups[0].volumes.insert(VolumeAlias::new("data"), volume);
     }
     let mut report = alloc_reported(ALLOC, ClientStatus::Running);
     if let EventKind::PlacedAlloc { event, .. } = &mut report
@@ -85,15 +78,7 @@ fn clear_events(sealer: &KeySealer) -> Vec<Event> {
     {
         job.groups[0].count = 2;
     }
-    let kinds = [
-        started(),
-        node,
-        volume_registered,
-        job,
-        placed,
-        report,
-        scaled,
-    ];
+    let kinds = [started(), node, volume_registered, job, placed, report, scaled];
     kinds.into_iter().map(|kind| Event::new(1, kind)).collect()
 }
 
@@ -136,20 +121,14 @@ async fn no_byte_of_the_journal_is_a_secret_after_the_first_start() {
     let record = after.record(&key("default", "db")).unwrap();
     let options = record.definition.mount_options.as_ref().unwrap();
     let flags = open(options.sealed().unwrap());
-    assert_eq!(
-        flags.expose().map(|(_, flag)| flag).collect::<Vec<_>>(),
-        [FLAG]
-    );
+    assert_eq!(flags.expose().map(|(_, flag)| flag).collect::<Vec<_>>(), [FLAG]);
     let shown = record.provided.context.to_shown_map();
     assert_eq!(shown["login"], MountOptions::REDACTED);
     let version = &after.job(&job_key("web")).unwrap().current;
     let placed = &after.alloc(&AllocId::new(ALLOC)).unwrap().placement;
     let placed = &placed.as_ref().unwrap().job;
     assert_eq!((placed.version, version.version), (0, 1));
-    assert_eq!(
-        placed.settings, version.settings,
-        "the allocation would be replaced"
-    );
+    assert_eq!(placed.settings, version.settings, "the allocation would be replaced");
     let owner = SecretOwner::Job(version.key());
     let settings = sealer.open(&owner, &version.settings).unwrap();
     let job = version.job.with_settings(&settings).unwrap();
@@ -162,16 +141,10 @@ async fn no_byte_of_the_journal_is_a_secret_after_the_first_start() {
     assert_eq!(config["command"], "canary-command");
     let alloc = after.alloc(&AllocId::new(ALLOC)).unwrap();
     let placement = alloc.placement.as_ref().unwrap();
-    assert_eq!(
-        placement.job.job.groups[0].tasks,
-        version.job.groups[0].tasks
-    );
+    assert_eq!(placement.job.job.groups[0].tasks, version.job.groups[0].tasks);
     let report = placement.report.as_ref().unwrap();
     assert_eq!(report.description, "cannot start [REDACTED]");
     let bytes = std::fs::read(journal_file(data)).unwrap();
     start(data).await;
-    assert_eq!(
-        std::fs::read(journal_file(data)).unwrap().len(),
-        bytes.len()
-    );
+    assert_eq!(std::fs::read(journal_file(data)).unwrap().len(), bytes.len());
 }

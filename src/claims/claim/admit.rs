@@ -256,10 +256,7 @@ fn check_usage(record: &Claims, request: &ClaimRequest) -> Result<(), ClaimDenie
     let node = &request.node;
     let differs = |usage: &ClaimUsage| *usage != request.usage;
     let in_the_way = |claim: &Claim| claim.node == *node && differs(&claim.usage);
-    let staged_otherwise = record
-        .stagings
-        .get(node)
-        .is_some_and(|staging| differs(&staging.usage));
+    let staged_otherwise = record.stagings.get(node).is_some_and(|staging| differs(&staging.usage));
     if staged_otherwise || record.claims.values().any(in_the_way) {
         let reason = ClaimDeniedReason::OtherUsage(node.clone());
         return Err(denied(record, reason, in_the_way));
@@ -275,9 +272,7 @@ fn denied(
     let claims = record.claims.iter().filter(|(_, claim)| in_the_way(claim));
     ClaimDenied {
         reason,
-        holders: claims
-            .map(|(key, claim)| ClaimHolder::new(key, claim))
-            .collect(),
+        holders: claims.map(|(key, claim)| ClaimHolder::new(key, claim)).collect(),
     }
 }
 

@@ -201,17 +201,11 @@ pub fn is_valid(record: &Claims, event: &ClaimEvent) -> bool {
         ClaimEvent::NodeAssumedGone { .. }
         | ClaimEvent::NodeRebooted { .. }
         | ClaimEvent::ExpansionRequired { .. } => true,
-        ClaimEvent::MountsLost {
-            node,
-            targets,
-            staging,
-            ..
-        } => relies_on(record, node, targets, *staging),
+        ClaimEvent::MountsLost { node, targets, staging, .. } => {
+            relies_on(record, node, targets, *staging)
+        }
         ClaimEvent::Released { key } => is_releasable(record, key),
-        ClaimEvent::Orphaned {
-            tombstone,
-            registration,
-        } => {
+        ClaimEvent::Orphaned { tombstone, registration } => {
             let registration = registration.as_ref();
             registration.is_none_or(|registration| *registration == tombstone.volume)
         }
@@ -252,9 +246,7 @@ fn is_open(record: &Claims, step: &Step, started: u64) -> bool {
     let is_last = record
         .call(step)
         .is_some_and(|call| call.index == started && call.is_setup == step.is_setup());
-    let has_no_end = step
-        .effect()
-        .is_none_or(|effect| record.known(&effect) == Known::Maybe);
+    let has_no_end = step.effect().is_none_or(|effect| record.known(&effect) == Known::Maybe);
     is_last && has_no_end
 }
 
@@ -273,18 +265,11 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
                 claim.intent = Intent::Release;
             }
         }
-        ClaimEvent::StepStarted {
-            step,
-            instance,
-            inputs,
-        } => start(record, step, instance, inputs.as_deref(), at),
+        ClaimEvent::StepStarted { step, instance, inputs } => {
+            start(record, step, instance, inputs.as_deref(), at)
+        }
         ClaimEvent::StepDone { step, answer, .. } => finish(record, step, answer),
-        ClaimEvent::StepFailed {
-            step,
-            error,
-            help,
-            exhausted,
-        } => {
+        ClaimEvent::StepFailed { step, error, help, exhausted } => {
             let problem = StepProblem {
                 step: step.name().to_owned(),
                 error: error.clone(),
@@ -309,26 +294,19 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
             }
         }
         ClaimEvent::NodeRebooted { node } => mark_unknown(record, node),
-        ClaimEvent::MountsLost {
-            node,
-            targets,
-            staging,
-            reason,
-        } => lose(record, (node, targets, *staging), reason, at),
+        ClaimEvent::MountsLost { node, targets, staging, reason } => {
+            lose(record, (node, targets, *staging), reason, at)
+        }
         ClaimEvent::Released { key } => {
             record.claims.remove(key);
         }
         ClaimEvent::ExpansionRequired { to } => {
-            record.expansion = Some(NodeExpansion {
-                to: *to,
-                done: BTreeSet::new(),
-                calls: BTreeMap::new(),
-            });
+            record.expansion =
+                Some(NodeExpansion { to: *to, done: BTreeSet::new(), calls: BTreeMap::new() });
         }
-        ClaimEvent::Orphaned {
-            tombstone,
-            registration,
-        } => orphan(record, registration.as_ref(), tombstone),
+        ClaimEvent::Orphaned { tombstone, registration } => {
+            orphan(record, registration.as_ref(), tombstone)
+        }
     }
     forget_ended(record);
 }
@@ -341,9 +319,7 @@ fn orphan(record: &mut Claims, registration: Option<&NamespacedId>, tombstone: &
             claim.intent = Intent::Release;
         }
     }
-    record
-        .tombstones
-        .retain(|earlier| earlier.volume != tombstone.volume);
+    record.tombstones.retain(|earlier| earlier.volume != tombstone.volume);
     record.tombstones.push(Tombstone::clone(tombstone));
     if !record.claims.values().any(Claim::is_held) {
         record.expansion = None;
@@ -369,10 +345,7 @@ fn forget_ended(record: &mut Claims) {
 }
 
 fn claims_on<'a>(record: &'a mut Claims, node: &'a NodeId) -> impl Iterator<Item = &'a mut Claim> {
-    record
-        .claims
-        .values_mut()
-        .filter(move |claim| claim.node == *node)
+    record.claims.values_mut().filter(move |claim| claim.node == *node)
 }
 
 /// Returns the provider's ID of the node under which the volume is or may be attached. Once it is on
@@ -398,11 +371,8 @@ fn start(
     inputs: Option<&SetupInputs>,
     at: EventPlace,
 ) {
-    let call = StartedCall {
-        index: at.index,
-        is_setup: step.is_setup(),
-        instance: instance.clone(),
-    };
+    let call =
+        StartedCall { index: at.index, is_setup: step.is_setup(), instance: instance.clone() };
     let context = || inputs.map(|inputs| inputs.volume_context.clone());
     match step {
         Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
@@ -642,17 +612,10 @@ mod tests {
         let node = NodeId::new("n1");
         for step in [Step::NodeStage(node), publish("a1"), publish("a2")] {
             let instance = AllocId::new("p");
-            let started = ClaimEvent::StepStarted {
-                step: step.clone(),
-                instance,
-                inputs: None,
-            };
+            let started = ClaimEvent::StepStarted { step: step.clone(), instance, inputs: None };
             apply(&mut record, &started, AT);
-            let done = ClaimEvent::StepDone {
-                step,
-                started: AT.index,
-                answer: StepAnswer::default(),
-            };
+            let done =
+                ClaimEvent::StepDone { step, started: AT.index, answer: StepAnswer::default() };
             apply(&mut record, &done, AT);
         }
         record
@@ -697,11 +660,9 @@ mod tests {
     #[test]
     fn a_mount_that_the_record_does_not_rely_on_is_no_loss() {
         let record = published();
-        for event in [
-            lost("n1", &[], false),
-            lost("n1", &["other"], false),
-            lost("n2", &["a1"], true),
-        ] {
+        for event in
+            [lost("n1", &[], false), lost("n1", &["other"], false), lost("n2", &["a1"], true)]
+        {
             assert!(!is_valid(&record, &event), "{event:?}");
         }
         assert!(!is_valid(&Claims::default(), &lost("n1", &["a1"], true)));

@@ -7,22 +7,15 @@ pub fn violations(record: &Claims) -> Vec<String> {
     let mut found = vec![];
     for (node, staging) in &record.stagings {
         if staging.state == Known::No {
-            found.push(format!(
-                "has a staging on node `{node}` that does not exist"
-            ));
+            found.push(format!("has a staging on node `{node}` that does not exist"));
         }
-        if !record
-            .on(node)
-            .any(|(_, claim)| claim.usage == staging.usage)
-        {
+        if !record.on(node).any(|(_, claim)| claim.usage == staging.usage) {
             found.push(format!("has no claim left to unstage node `{node}`"));
         }
     }
     for (node, attachment) in &record.attachments {
         if attachment.state == Known::No {
-            found.push(format!(
-                "has an attachment to node `{node}` that does not exist"
-            ));
+            found.push(format!("has an attachment to node `{node}` that does not exist"));
         }
         if record.on(node).next().is_none() {
             found.push(format!("has no claim left to detach node `{node}`"));
@@ -30,10 +23,7 @@ pub fn violations(record: &Claims) -> Vec<String> {
     }
     for (key, claim) in &record.claims {
         if claim.published != Known::No && claim.call.is_none() {
-            found.push(format!(
-                "published for allocation `{}` without a call",
-                key.alloc
-            ));
+            found.push(format!("published for allocation `{}` without a call", key.alloc));
         }
         let differs = |other: &Claim| other.node == claim.node && other.usage != claim.usage;
         if record.claims.values().any(differs) {

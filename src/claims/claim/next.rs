@@ -26,19 +26,14 @@ pub fn next_steps(record: &Claims, facts: &Facts) -> BTreeSet<Step> {
             Some(teardown(record, facts, key, claim))
         }
     });
-    let sweeps = facts
-        .returned
-        .iter()
-        .filter(|node| is_given_up(record, node));
+    let sweeps = facts.returned.iter().filter(|node| is_given_up(record, node));
     steps.chain(sweeps.cloned().map(Step::Sweep)).collect()
 }
 
 /// Returns whether the record has neither a target nor a staging on the node.
 fn is_given_up(record: &Claims, node: &NodeId) -> bool {
     record.staged(node) == Known::No
-        && record
-            .on(node)
-            .all(|(_, claim)| claim.published == Known::No)
+        && record.on(node).all(|(_, claim)| claim.published == Known::No)
 }
 
 /// The next step towards the target path.

@@ -283,16 +283,12 @@ impl Claims {
 
     /// Returns the claims on a node.
     pub fn on(&self, node: &NodeId) -> impl Iterator<Item = (&ClaimKey, &Claim)> {
-        self.claims
-            .iter()
-            .filter(move |(_, claim)| claim.node == *node)
+        self.claims.iter().filter(move |(_, claim)| claim.node == *node)
     }
 
     /// Returns the claims through one registration.
     pub fn through(&self, volume: &NamespacedId) -> impl Iterator<Item = (&ClaimKey, &Claim)> {
-        self.claims
-            .iter()
-            .filter(move |(_, claim)| claim.volume == *volume)
+        self.claims.iter().filter(move |(_, claim)| claim.volume == *volume)
     }
 
     /// Returns what is left of a registration that was removed by force.
@@ -313,15 +309,11 @@ impl Claims {
             Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
                 let attachment = self.attachments.get(node);
                 let made_for = attachment.and_then(|attachment| attachment.made_for.as_ref());
-                made_for
-                    .map(|made_for| &made_for.volume)
-                    .or_else(|| of_claim(node))
+                made_for.map(|made_for| &made_for.volume).or_else(|| of_claim(node))
             }
             Step::NodeStage(node) | Step::NodeUnstage(node) => {
                 let staging = self.stagings.get(node);
-                staging
-                    .map(|staging| &staging.volume)
-                    .or_else(|| of_claim(node))
+                staging.map(|staging| &staging.volume).or_else(|| of_claim(node))
             }
             Step::NodePublish(key) | Step::NodeUnpublish(key) | Step::Release(key) => {
                 self.claims.get(key).map(|claim| &claim.volume)
@@ -344,10 +336,9 @@ impl Claims {
     /// Returns the last call that was started for the step's effect.
     pub fn call(&self, step: &Step) -> Option<&StartedCall> {
         match step {
-            Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => self
-                .attachments
-                .get(node)
-                .map(|attachment| &attachment.call),
+            Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
+                self.attachments.get(node).map(|attachment| &attachment.call)
+            }
             Step::NodeStage(node) | Step::NodeUnstage(node) => {
                 self.stagings.get(node).map(|staging| &staging.call)
             }
@@ -372,25 +363,18 @@ impl Claims {
 
     /// Returns whether the volume is attached to the node.
     pub fn attached(&self, node: &NodeId) -> Known {
-        self.attachments
-            .get(node)
-            .map_or(Known::No, |attachment| attachment.state)
+        self.attachments.get(node).map_or(Known::No, |attachment| attachment.state)
     }
 
     /// Returns whether the volume is staged on the node.
     pub fn staged(&self, node: &NodeId) -> Known {
-        self.stagings
-            .get(node)
-            .map_or(Known::No, |staging| staging.state)
+        self.stagings.get(node).map_or(Known::No, |staging| staging.state)
     }
 
     /// Returns all nodes that have claims, or anything of the volume.
     pub fn nodes(&self) -> BTreeSet<&NodeId> {
         let claims = self.claims.values().map(|claim| &claim.node);
-        claims
-            .chain(self.stagings.keys())
-            .chain(self.attachments.keys())
-            .collect()
+        claims.chain(self.stagings.keys()).chain(self.attachments.keys()).collect()
     }
 
     /// Returns the access mode in force: that of the first claim.

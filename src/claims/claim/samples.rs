@@ -10,18 +10,12 @@ use nomad_csi_model::{
 
 /// A capability for file systems.
 pub fn capability(access_mode: AccessMode) -> Capability {
-    Capability {
-        access_mode,
-        attachment_mode: AttachmentMode::FileSystem,
-    }
+    Capability { access_mode, attachment_mode: AttachmentMode::FileSystem }
 }
 
 /// A key with the alias `data`.
 pub fn key(alloc: &str) -> ClaimKey {
-    ClaimKey {
-        alloc: AllocId::new(alloc),
-        alias: VolumeAlias::new("data"),
-    }
+    ClaimKey { alloc: AllocId::new(alloc), alias: VolumeAlias::new("data") }
 }
 
 /// A request to write volume `db` on a node.

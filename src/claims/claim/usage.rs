@@ -43,16 +43,10 @@ impl ClaimUsage {
     /// Creates a usage. A block device has no mount options.
     pub fn new(capability: Capability, fs_type: impl Into<String>, flags: SealedFlags) -> Self {
         match capability.attachment_mode {
-            AttachmentMode::FileSystem => Self {
-                capability,
-                fs_type: fs_type.into(),
-                flags,
-            },
-            AttachmentMode::BlockDevice => Self {
-                capability,
-                fs_type: String::new(),
-                flags: SealedFlags::default(),
-            },
+            AttachmentMode::FileSystem => Self { capability, fs_type: fs_type.into(), flags },
+            AttachmentMode::BlockDevice => {
+                Self { capability, fs_type: String::new(), flags: SealedFlags::default() }
+            }
         }
     }
 }

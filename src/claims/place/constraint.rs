@@ -29,11 +29,8 @@ pub(super) fn is_fulfilled(constraint: &Constraint, node: &Node) -> bool {
 
 /// Returns the constraint as Nomad's clients show it: `${attr.kernel.name} = linux`.
 pub(super) fn text(constraint: &Constraint) -> String {
-    let parts = [
-        constraint.attribute.as_str(),
-        constraint.operator.as_str(),
-        constraint.value.as_str(),
-    ];
+    let parts =
+        [constraint.attribute.as_str(), constraint.operator.as_str(), constraint.value.as_str()];
     let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(" ")
 }
@@ -74,9 +71,7 @@ fn order(left: &str, right: &str) -> Ordering {
 }
 
 fn matches(text: &str, pattern: &str) -> bool {
-    let pattern = regex::RegexBuilder::new(pattern)
-        .size_limit(PATTERN_SIZE)
-        .build();
+    let pattern = regex::RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build();
     pattern.is_ok_and(|pattern| pattern.is_match(text))
 }
 
@@ -121,10 +116,7 @@ impl<'a> Version<'a> {
             None => (text, ""),
         };
         let numbers = numbers.split('.').map(|part| part.parse().ok());
-        Some(Self {
-            numbers: numbers.collect::<Option<_>>()?,
-            prerelease,
-        })
+        Some(Self { numbers: numbers.collect::<Option<_>>()?, prerelease })
     }
 
     /// Missing numbers are zero, and a release is newer than its prereleases.

@@ -50,11 +50,7 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
         for (index, node) in places_of(state, record, group) {
             let key = (group.name.clone(), index, node.map(|node| node.id.clone()));
             let slot = slots.remove(&key).unwrap_or_default();
-            let candidate = Candidate {
-                job: &record.current.job,
-                group,
-                index,
-            };
+            let candidate = Candidate { job: &record.current.job, group, index };
             let need = decide_slot(state, record, group, &slot, now, &mut decision);
             let outcome = match need {
                 Need::Kept(alloc, node) => SlotOutcome::Runs { alloc, node },
@@ -97,13 +93,7 @@ pub fn evaluate(state: &State, record: &JobRecord, now: i64) -> Decision {
         false => loads_of(state),
     };
     for (candidate, node) in desired {
-        place(
-            state,
-            (candidate, node),
-            &mut promises,
-            &mut loads,
-            &mut decision,
-        );
+        place(state, (candidate, node), &mut promises, &mut loads, &mut decision);
     }
     let order = |slot: &SlotDecision| {
         let position = groups.iter().position(|group| group.name == slot.group);
@@ -226,12 +216,8 @@ fn is_same(current: &JobVersion, placed: &JobVersion, group: &TaskGroup) -> bool
     }
     let before = placed.job.groups.iter().find(|one| one.name == group.name);
     // Only the scheduler reads these.
-    let placed_alike = |group: &TaskGroup| TaskGroup {
-        count: 0,
-        canaries: 0,
-        reschedule: None,
-        ..group.clone()
-    };
+    let placed_alike =
+        |group: &TaskGroup| TaskGroup { count: 0, canaries: 0, reschedule: None, ..group.clone() };
     current.settings == placed.settings
         && current.job.job_type == placed.job.job_type
         && current.job.constraints == placed.job.constraints
@@ -278,9 +264,8 @@ fn need_after(current: &JobVersion, group: &TaskGroup, slot: &Slot<'_>, now: i64
 /// The allocations of the job that are stopping or will: a new one may wait for their volumes.
 fn leaving(state: &State, record: &JobRecord, decision: &Decision) -> BTreeSet<AllocId> {
     let own = state.allocs_of_job(&record.key());
-    let stopping = own
-        .filter(|(_, alloc, placement)| !is_live(alloc, placement))
-        .map(|(id, ..)| id.clone());
+    let stopping =
+        own.filter(|(_, alloc, placement)| !is_live(alloc, placement)).map(|(id, ..)| id.clone());
     let stopped = decision.stop.iter().map(|(id, _)| id.clone());
     stopping.chain(stopped).collect()
 }
@@ -340,12 +325,7 @@ fn place(
             SlotOutcome::Waits
         }
     };
-    decision.slots.push(SlotDecision {
-        group,
-        index: candidate.index,
-        outcome,
-        refusals: refused,
-    });
+    decision.slots.push(SlotDecision { group, index: candidate.index, outcome, refusals: refused });
 }
 
 #[cfg(test)]

@@ -74,9 +74,7 @@ impl PendingReservations {
     fn claims_of(&self, state: &State, volume: &RemoteVolume) -> Claims {
         let recorded = state.claims(volume).map(|record| record.claims.clone());
         let mut claims = recorded.unwrap_or_default();
-        claims
-            .claims
-            .retain(|key, _| !self.replaced.contains(&key.alloc));
+        claims.claims.retain(|key, _| !self.replaced.contains(&key.alloc));
         for request in self.claims.get(volume).into_iter().flatten() {
             claims.modes.get_or_insert(request.usage.capability);
             let (key, claim) = request.clone().granted(0);
@@ -94,9 +92,7 @@ impl PendingReservations {
             other.plugin_id == volume.plugin_id
                 && *other != volume
                 && requests.iter().any(|request| request.node == *node)
-                && state
-                    .claims(other)
-                    .is_none_or(|record| !record.claims.nodes().contains(node))
+                && state.claims(other).is_none_or(|record| !record.claims.nodes().contains(node))
         };
         u64::try_from(self.claims.iter().filter(is_new).count()).unwrap_or(u64::MAX)
     }
@@ -135,9 +131,7 @@ fn constraint_refusals(candidate: Candidate<'_>, node: &Node) -> Vec<String> {
     let Candidate { job, group, .. } = candidate;
     let of_tasks = group.tasks.iter().flat_map(|task| &task.constraints);
     let all = job.constraints.iter().chain(&group.constraints);
-    let failed = all
-        .chain(of_tasks)
-        .filter(|one| !constraint::is_fulfilled(one, node));
+    let failed = all.chain(of_tasks).filter(|one| !constraint::is_fulfilled(one, node));
     failed.map(constraint::text).collect()
 }
 
@@ -152,11 +146,7 @@ fn driver_refusals(group: &TaskGroup, node: &Node) -> Vec<String> {
                     task.name,
                     task.driver,
                     node.id,
-                    if known.is_empty() {
-                        "none".to_owned()
-                    } else {
-                        known.join(", ")
-                    }
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
                 ));
             }
             Some(MountConfig::None) if !task.volume_mounts.is_empty() => found.push(format!(
@@ -181,10 +171,7 @@ fn volume_refusals(
     let mut missing = vec![];
     let mut found = vec![];
     for (alias, volume) in &candidate.group.volumes {
-        match (
-            &volume.kind,
-            csi_request(state, candidate, &node.id, alias, volume),
-        ) {
+        match (&volume.kind, csi_request(state, candidate, &node.id, alias, volume)) {
             (JobVolumeKind::Host { .. }, _) => {
                 let name = volume.source_of(candidate.index);
                 let reason = match node.host_volumes.get(name.as_str()) {
@@ -192,9 +179,7 @@ fn volume_refusals(
                     Some(host) if host.read_only && !volume.read_only => "can only be read",
                     Some(_) => continue,
                 };
-                found.push(format!(
-                    "missing compatible host volumes: `{name}` {reason}"
-                ));
+                found.push(format!("missing compatible host volumes: `{name}` {reason}"));
             }
             (JobVolumeKind::Csi { .. }, None) => {
                 missing.push(volume.source_of(candidate.index).to_string());
@@ -225,12 +210,7 @@ fn csi_request<'a>(
     alias: &VolumeAlias,
     volume: &JobVolume,
 ) -> Option<(ClaimRequest, &'a VolumeRecord)> {
-    let JobVolumeKind::Csi {
-        access_mode,
-        attachment_mode,
-        ..
-    } = &volume.kind
-    else {
+    let JobVolumeKind::Csi { access_mode, attachment_mode, .. } = &volume.kind else {
         return None;
     };
     let namespace = candidate.job.namespace.clone();
@@ -271,10 +251,7 @@ fn refusal_of_volume(
         return Some(plugin_refusal(state, remote, node));
     };
     let topologies = &record.provided.topologies;
-    let accessible = instance
-        .node
-        .as_ref()
-        .and_then(|info| info.accessible_topology.as_ref());
+    let accessible = instance.node.as_ref().and_then(|info| info.accessible_topology.as_ref());
     let is_there = |one| accessible.is_some_and(|accessible| accessible.is_within(one));
     if !topologies.is_empty() && !topologies.iter().any(is_there) {
         return Some("did not meet topology requirement".to_owned());

@@ -5,10 +5,7 @@ use nomad_csi_model::Node;
 /// Returns what an expression such as `${attr.kernel.name}` means on the node; a text without an expression is
 /// itself. `None` if the node does not have the attribute.
 pub(super) fn resolve(node: &Node, text: &str) -> Option<String> {
-    let Some(name) = text
-        .strip_prefix("${")
-        .and_then(|rest| rest.strip_suffix('}'))
-    else {
+    let Some(name) = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) else {
         return Some(text.to_owned());
     };
     node.reference(name)

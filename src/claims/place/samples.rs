@@ -20,10 +20,7 @@ pub(super) const SECOND: i64 = 1_000_000_000;
 impl World {
     /// A world with these nodes, each with a healthy plugin, and the volumes `data` and `data[0]` to `data[2]`.
     pub(super) fn new(nodes: &[&str]) -> Self {
-        let mut world = Self {
-            state: State::default(),
-            second: 0,
-        };
+        let mut world = Self { state: State::default(), second: 0 };
         world.apply(started());
         for id in nodes {
             world.apply(EventKind::NodeRegistered { node: node(id) });
@@ -111,10 +108,7 @@ pub(super) fn node(id: &str) -> Node {
 }
 
 pub(super) fn capability(access_mode: AccessMode) -> Capability {
-    Capability {
-        access_mode,
-        attachment_mode: AttachmentMode::FileSystem,
-    }
+    Capability { access_mode, attachment_mode: AttachmentMode::FileSystem }
 }
 
 /// Job `web` with one group `g` of one task with driver `exec`.

@@ -107,16 +107,11 @@ fn describe_phase(phase: Option<&Phase>) -> String {
 /// Fails if the volume of the event is in another phase, or if the lock of the variable does not
 /// match the event.
 pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
-    if let EventKind::Claim {
-        volume,
-        event: change,
-    } = &event.kind
-    {
+    if let EventKind::Claim { volume, event: change } = &event.kind {
         let is_valid = is_claim_event_valid(state, volume, change);
-        return is_valid.then_some(()).ok_or_else(|| EventConflict::Claim {
-            event: change.name(),
-            volume: volume.clone(),
-        });
+        return is_valid
+            .then_some(())
+            .ok_or_else(|| EventConflict::Claim { event: change.name(), volume: volume.clone() });
     }
     if !is_node_event_valid(state, &event.kind) {
         let event = event.kind.name();
@@ -134,37 +129,25 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     if let EventKind::Namespace { name, event } = &event.kind
         && !is_namespace_event_valid(state, name, event)
     {
-        return Err(EventConflict::Namespace {
-            event: event.name(),
-            namespace: name.clone(),
-        });
+        return Err(EventConflict::Namespace { event: event.name(), namespace: name.clone() });
     }
     if let EventKind::Variable { key, event } = &event.kind {
         let record = state.variables.get(key).map(Arc::as_ref);
         if event.is_valid(record) {
             return Ok(());
         }
-        return Err(EventConflict::Variable {
-            event: event.name(),
-            variable: key.clone(),
-        });
+        return Err(EventConflict::Variable { event: event.name(), variable: key.clone() });
     }
     let Some(key) = event.kind.volume() else {
         return Ok(());
     };
     if removes_unclaimed(&event.kind) && has_claims(state, key) {
-        return Err(EventConflict::Claimed {
-            event: event.kind.name(),
-            volume: key.clone(),
-        });
+        return Err(EventConflict::Claimed { event: event.kind.name(), volume: key.clone() });
     }
     let record = state.volumes.get(key);
     if record.is_some_and(|record| changes_identity(&event.kind, record)) && has_claims(state, key)
     {
-        return Err(EventConflict::Identity {
-            event: event.kind.name(),
-            volume: key.clone(),
-        });
+        return Err(EventConflict::Identity { event: event.kind.name(), volume: key.clone() });
     }
     let phase = record.map(|record| record.phase);
     let pending = Pending {
@@ -174,30 +157,18 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
     if is_valid(&event.kind, phase, pending) {
         return Ok(());
     }
-    Err(EventConflict::Volume {
-        event: event.kind.name(),
-        volume: key.clone(),
-        phase,
-    })
+    Err(EventConflict::Volume { event: event.kind.name(), volume: key.clone(), phase })
 }
 
 /// Returns whether the event begins or completes the removal of a volume that must not have claims.
 fn removes_unclaimed(kind: &EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::VolumeDeleteIntended { .. } | EventKind::VolumeDeregistered { .. }
-    )
+    matches!(kind, EventKind::VolumeDeleteIntended { .. } | EventKind::VolumeDeregistered { .. })
 }
 
 /// Returns whether the event gives a registered volume another plugin or external ID: its claims are of the
 /// volume that it was.
 fn changes_identity(kind: &EventKind, record: &VolumeRecord) -> bool {
-    let EventKind::VolumeUpdated {
-        definition,
-        provided,
-        ..
-    } = kind
-    else {
+    let EventKind::VolumeUpdated { definition, provided, .. } = kind else {
         return false;
     };
     let is_same = definition.plugin_id == record.definition.plugin_id
@@ -263,10 +234,7 @@ pub fn apply(state: &mut State, event: &Event) {
     if check(state, event).is_err() {
         return;
     }
-    let at = EventPlace {
-        index: state.index,
-        time: event.at,
-    };
+    let at = EventPlace { index: state.index, time: event.at };
     if event.kind.volume().is_some() {
         state.volumes_index = at.index;
     }
@@ -284,11 +252,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             state.nodes.insert(node.id.clone(), node.clone());
             state.nodes_index = at.index;
         }
-        EventKind::PluginInstanceObserved {
-            plugin,
-            node,
-            instance,
-        } => {
+        EventKind::PluginInstanceObserved { plugin, node, instance } => {
             remove_allocs(state, plugin, at, |alloc| {
                 alloc.node == *node && alloc.instance.alloc_id != instance.alloc_id
             });
@@ -298,11 +262,9 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             remove_allocs(state, plugin, at, |alloc| alloc.node == *node);
             remove_plugin_if_empty(state, plugin);
         }
-        EventKind::PluginAllocObserved {
-            plugin,
-            node,
-            instance,
-        } => alloc_observed(state, plugin, node, instance, at),
+        EventKind::PluginAllocObserved { plugin, node, instance } => {
+            alloc_observed(state, plugin, node, instance, at)
+        }
         EventKind::PluginAllocGone { plugin, alloc } => {
             remove_allocs(state, plugin, at, |a| a.instance.alloc_id == *alloc);
             remove_plugin_if_empty(state, plugin);
@@ -319,24 +281,18 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::PlacedAlloc { alloc, event } => apply_alloc(state, alloc, event, at),
         EventKind::Namespace { name, event } => apply_namespace(state, name, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
-        EventKind::VolumeCreateIntended {
-            definition,
-            secrets,
-            earlier,
-        } => create_intended(state, definition, (secrets, earlier), at),
-        EventKind::VolumeRegistered {
-            definition,
-            provided,
-            secrets,
-        } => volume_registered(state, definition, provided, secrets, at),
+        EventKind::VolumeCreateIntended { definition, secrets, earlier } => {
+            create_intended(state, definition, (secrets, earlier), at)
+        }
+        EventKind::VolumeRegistered { definition, provided, secrets } => {
+            volume_registered(state, definition, provided, secrets, at)
+        }
         EventKind::VolumeCreated { key, provided } => {
             change(state, key, at, |record| end_creation(record, provided));
         }
-        EventKind::VolumeUpdated {
-            definition,
-            provided,
-            secrets,
-        } => volume_updated(state, definition, provided, secrets, at),
+        EventKind::VolumeUpdated { definition, provided, secrets } => {
+            volume_updated(state, definition, provided, secrets, at)
+        }
         EventKind::VolumeDeleteIntended { key } => {
             change(state, key, at, |record| record.phase = Phase::Deleting);
         }
@@ -346,11 +302,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpandIntended { key, to } => {
             change(state, key, at, |record| record.expanding = Some(*to));
         }
-        EventKind::VolumeExpanded {
-            key,
-            capacity,
-            node_expansion_required,
-        } => {
+        EventKind::VolumeExpanded { key, capacity, node_expansion_required } => {
             change(state, key, at, |record| {
                 record.provided.capacity = *capacity;
                 record.expanding = None;

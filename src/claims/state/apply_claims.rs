@@ -65,10 +65,9 @@ pub(super) fn has_claims(state: &State, key: &NamespacedId) -> bool {
 pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
     match kind {
         EventKind::AllocStarted { alloc, .. } => !state.allocs.contains_key(alloc),
-        EventKind::AllocEnded { alloc } => state
-            .allocs
-            .get(alloc)
-            .is_some_and(|alloc| !alloc.has_ended),
+        EventKind::AllocEnded { alloc } => {
+            state.allocs.get(alloc).is_some_and(|alloc| !alloc.has_ended)
+        }
         EventKind::AllocForgotten { alloc } => {
             let is_over = |record: &AllocRecord| record.placement.is_none() || record.has_ended;
             state.allocs.get(alloc).is_some_and(is_over) && state.claims_of(alloc).next().is_none()
@@ -152,10 +151,7 @@ pub(super) fn forget_unclaimed(state: &mut State, volume: Option<&RemoteVolume>)
 
 fn show_at_registrations(state: &mut State, volume: &RemoteVolume, at: EventPlace) {
     let registrations: Vec<_> = state.registrations(volume).cloned().collect();
-    let modes = state
-        .claims
-        .get(volume)
-        .and_then(|record| record.claims.modes);
+    let modes = state.claims.get(volume).and_then(|record| record.claims.modes);
     for record in registrations {
         let mut record = VolumeRecord::clone(&record);
         record.used_index = at.index;
@@ -212,20 +208,13 @@ pub(super) fn node_booted(state: &mut State, node: &NodeId, boot_id: &str, at: E
 
 /// Returns the volumes that have anything on the node.
 pub(super) fn claimed_on(state: &State, node: &NodeId) -> Vec<RemoteVolume> {
-    let there = state
-        .claims
-        .values()
-        .filter(|record| record.claims.nodes().contains(node));
+    let there = state.claims.values().filter(|record| record.claims.nodes().contains(node));
     there.map(|record| record.volume.clone()).collect()
 }
 
 /// Records that a node is lost.
 pub(super) fn node_lost(state: &mut State, node: &NodeId, reason: &str, at: EventPlace) {
-    let loss = NodeLoss {
-        reason: reason.to_owned(),
-        since: at.time,
-        has_returned: false,
-    };
+    let loss = NodeLoss { reason: reason.to_owned(), since: at.time, has_returned: false };
     state.losses.insert(node.clone(), loss);
     state.nodes_index = at.index;
 }

@@ -36,9 +36,7 @@ pub(super) fn is_alloc_event_valid(state: &State, alloc: &AllocId, event: &Alloc
     let record = state.allocs.get(alloc);
     let is_running = |record: &AllocRecord| record.placement.is_some() && !record.has_ended;
     match event {
-        AllocEvent::Placed {
-            job, node, group, ..
-        } => {
+        AllocEvent::Placed { job, node, group, .. } => {
             let has_group = |record: &Arc<JobRecord>| {
                 let mut groups = record.current.job.groups.iter();
                 !record.is_stopped && groups.any(|one| one.name == *group)
@@ -113,10 +111,7 @@ fn registered(
 }
 
 fn evaluated(record: &mut JobRecord, evaluation: &Evaluation, at: EventPlace) {
-    let known = record
-        .evaluations
-        .iter_mut()
-        .find(|known| known.result.id == evaluation.id);
+    let known = record.evaluations.iter_mut().find(|known| known.result.id == evaluation.id);
     if let Some(known) = known {
         known.result = evaluation.clone();
         known.modify_index = at.index;
@@ -130,10 +125,7 @@ fn evaluated(record: &mut JobRecord, evaluation: &Evaluation, at: EventPlace) {
         create_time: at.time,
         modify_time: at.time,
     });
-    let excess = record
-        .evaluations
-        .len()
-        .saturating_sub(JobRecord::MAX_EVALUATIONS);
+    let excess = record.evaluations.len().saturating_sub(JobRecord::MAX_EVALUATIONS);
     record.evaluations.drain(..excess);
 }
 
@@ -149,14 +141,7 @@ fn change(state: &mut State, key: &JobKey, at: EventPlace, edit: impl FnOnce(&mu
 pub(super) fn apply_alloc(state: &mut State, alloc: &AllocId, event: &AllocEvent, at: EventPlace) {
     state.allocs_index = at.index;
     match event {
-        AllocEvent::Placed {
-            job,
-            node,
-            group,
-            index,
-            evaluation,
-            runs_plugin: _,
-        } => {
+        AllocEvent::Placed { job, node, group, index, evaluation, runs_plugin: _ } => {
             let Some(record) = state.jobs.get(job) else {
                 return;
             };

@@ -44,10 +44,7 @@ impl State {
 
     /// Returns the claims of one allocation.
     pub fn claims_of(&self, alloc: &AllocId) -> impl Iterator<Item = (&ClaimKey, &RemoteVolume)> {
-        let first = ClaimKey {
-            alloc: alloc.clone(),
-            alias: VolumeAlias::new(""),
-        };
+        let first = ClaimKey { alloc: alloc.clone(), alias: VolumeAlias::new("") };
         let keys = self.claim_keys.range(first..);
         keys.take_while(move |(key, _)| key.alloc == *alloc)
     }
@@ -143,10 +140,7 @@ impl State {
             None => false,
         };
         let node = newest(record, |alloc| alloc.instance.node.is_some())?;
-        Some(PluginSteps {
-            attach: attach && requires_controller,
-            stage: stages(node)?,
-        })
+        Some(PluginSteps { attach: attach && requires_controller, stage: stages(node)? })
     }
 
     /// Returns the steps that are due for an external volume.
@@ -201,10 +195,7 @@ impl State {
                 .filter(|record| record.claims.nodes().contains(node))
                 .count(),
         };
-        NodeVolumes {
-            others: u64::try_from(others).unwrap_or(u64::MAX),
-            limit,
-        }
+        NodeVolumes { others: u64::try_from(others).unwrap_or(u64::MAX), limit }
     }
 
     /// Returns the registrations of an external volume.
@@ -235,14 +226,8 @@ fn stages(alloc: &PluginAlloc) -> Option<bool> {
 /// Returns whether what carries out the steps on a node stages volumes: the allocation that got a call whose effect
 /// is possible (rule 4 of the claims machine), else the newest one there.
 fn stages_on(plugin: &PluginRecord, record: &Claims, node: &NodeId) -> Option<bool> {
-    let bound = record
-        .open_call(node)
-        .and_then(|call| plugin.allocs.get(&call.instance));
-    let there = || {
-        newest(plugin, |alloc| {
-            alloc.node == *node && stages(alloc).is_some()
-        })
-    };
+    let bound = record.open_call(node).and_then(|call| plugin.allocs.get(&call.instance));
+    let there = || newest(plugin, |alloc| alloc.node == *node && stages(alloc).is_some());
     stages(bound.or_else(there)?)
 }
 
@@ -281,10 +266,7 @@ mod tests {
         }
 
         fn claim(&mut self, event: ClaimEvent) {
-            self.change(EventKind::Claim {
-                volume: self.1.clone(),
-                event: Box::new(event),
-            });
+            self.change(EventKind::Claim { volume: self.1.clone(), event: Box::new(event) });
         }
     }
 
@@ -339,10 +321,7 @@ mod tests {
         });
         story.observe("p2", NODES[0], true);
         let claims = story.0.claims(&story.1).unwrap();
-        assert_eq!(
-            claims.claims.claims[&samples::key("a1")].published,
-            Known::Maybe
-        );
+        assert_eq!(claims.claims.claims[&samples::key("a1")].published, Known::Maybe);
         assert_eq!(story.0.claim_steps(&story.1), [publish].into());
     }
 }

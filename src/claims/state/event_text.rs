@@ -65,11 +65,7 @@ pub fn event_text(kind: &EventKind) -> String {
 
 fn volume_text(kind: &EventKind) -> String {
     match kind {
-        EventKind::VolumeCreateIntended {
-            definition,
-            earlier,
-            ..
-        } => {
+        EventKind::VolumeCreateIntended { definition, earlier, .. } => {
             let earlier = match earlier.len() {
                 0 => String::new(),
                 1 => "; an earlier request may have created the volume".to_owned(),
@@ -88,15 +84,9 @@ fn volume_text(kind: &EventKind) -> String {
             }
             None => "the creation ended without a volume at the provider".to_owned(),
         },
-        EventKind::VolumeRegistered {
-            definition,
-            provided,
-            ..
-        } => format!(
-            "registered with plugin `{}`{}",
-            definition.plugin_id,
-            provided_text(provided)
-        ),
+        EventKind::VolumeRegistered { definition, provided, .. } => {
+            format!("registered with plugin `{}`{}", definition.plugin_id, provided_text(provided))
+        }
         EventKind::VolumeUpdated { .. } => "the registration was updated".to_owned(),
         EventKind::VolumeDeleteIntended { .. } => "deletion began".to_owned(),
         EventKind::VolumeDeleteAbandoned { .. } => {
@@ -109,11 +99,7 @@ fn volume_text(kind: &EventKind) -> String {
         EventKind::VolumeExpandIntended { to, .. } => {
             format!("expansion began{}", size_text(to))
         }
-        EventKind::VolumeExpanded {
-            capacity,
-            node_expansion_required,
-            ..
-        } => {
+        EventKind::VolumeExpanded { capacity, node_expansion_required, .. } => {
             let nodes = match node_expansion_required {
                 true => "; nodes that use it expand it too",
                 false => "",
@@ -124,10 +110,7 @@ fn volume_text(kind: &EventKind) -> String {
             "the expansion ended without a change at the provider".to_owned()
         }
         EventKind::VolumeModifyIntended { parameters, .. } => {
-            format!(
-                "change of mutable parameters began: {}",
-                parameters_text(parameters)
-            )
+            format!("change of mutable parameters began: {}", parameters_text(parameters))
         }
         EventKind::VolumeModified { .. } => "the mutable parameters were changed".to_owned(),
         EventKind::VolumeModifyAbandoned { .. } => {
@@ -138,9 +121,7 @@ fn volume_text(kind: &EventKind) -> String {
 }
 
 fn parameters_text(parameters: &BTreeMap<String, String>) -> String {
-    let pairs = parameters
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"));
+    let pairs = parameters.iter().map(|(key, value)| format!("{key}={value}"));
     one_line(&pairs.collect::<Vec<_>>().join(", "))
 }
 
@@ -170,10 +151,7 @@ fn claim_text(event: &ClaimEvent) -> String {
             format!("release of the claim of {}: {reason}", claimer(key))
         }
         ClaimEvent::StepStarted { step, instance, .. } => {
-            format!(
-                "{} started, by plugin allocation `{instance}`",
-                step_text(step)
-            )
+            format!("{} started, by plugin allocation `{instance}`", step_text(step))
         }
         ClaimEvent::StepDone { step, answer, .. } => match &answer.target {
             Some(target) => format!("{} done, at `{}`", step_text(step), target.display()),
@@ -192,12 +170,9 @@ fn claim_text(event: &ClaimEvent) -> String {
         ClaimEvent::NodeRebooted { node } => {
             format!("node `{node}` rebooted: what is mounted there is in doubt")
         }
-        ClaimEvent::MountsLost {
-            node,
-            targets,
-            staging,
-            reason,
-        } => lost_text(node, targets, *staging, reason),
+        ClaimEvent::MountsLost { node, targets, staging, reason } => {
+            lost_text(node, targets, *staging, reason)
+        }
         ClaimEvent::Released { key } => format!("the claim of {} is gone", claimer(key)),
         ClaimEvent::ExpansionRequired { to } => {
             format!("nodes that use the volume expand it to {to}")
@@ -214,20 +189,14 @@ fn claim_text(event: &ClaimEvent) -> String {
 
 fn lost_text(node: &NodeId, targets: &BTreeSet<ClaimKey>, staging: bool, reason: &str) -> String {
     let staging = staging.then(|| "the staging".to_owned());
-    let targets = targets
-        .iter()
-        .map(|key| format!("the target of {}", claimer(key)));
+    let targets = targets.iter().map(|key| format!("the target of {}", claimer(key)));
     let lost: Vec<_> = staging.into_iter().chain(targets).collect();
     let lost = lost.join(", ");
     format!("the mount of {lost} on node `{node}` is gone, and is made again: {reason}")
 }
 
 fn granted_text(key: &ClaimKey, claim: &Claim) -> String {
-    let access = if claim.read_only {
-        "reading"
-    } else {
-        "writing"
-    };
+    let access = if claim.read_only { "reading" } else { "writing" };
     format!(
         "claimed for {access} by {} on node `{}`, {}",
         claimer(key),
@@ -271,13 +240,7 @@ fn job_text(job: &JobKey, event: &JobEvent) -> String {
 
 fn alloc_text(alloc: &AllocId, event: &AllocEvent) -> String {
     match event {
-        AllocEvent::Placed {
-            job,
-            node,
-            group,
-            index,
-            ..
-        } => format!(
+        AllocEvent::Placed { job, node, group, index, .. } => format!(
             "allocation `{alloc}` of job {} was placed on node `{node}` for `{group}[{index}]`",
             job.quoted()
         ),

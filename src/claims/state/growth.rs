@@ -38,13 +38,11 @@ impl EventKind {
                 | JobEvent::Forgotten => None,
             },
             Self::PlacedAlloc { alloc, event } => match **event {
-                AllocEvent::Placed {
-                    runs_plugin: false, ..
-                } => Some(Subject::Alloc(alloc.clone())),
-                // Without its plugin nothing is given back.
-                AllocEvent::Placed {
-                    runs_plugin: true, ..
+                AllocEvent::Placed { runs_plugin: false, .. } => {
+                    Some(Subject::Alloc(alloc.clone()))
                 }
+                // Without its plugin nothing is given back.
+                AllocEvent::Placed { runs_plugin: true, .. }
                 | AllocEvent::StopRequested { .. }
                 | AllocEvent::CutOff { .. }
                 | AllocEvent::Reported { .. } => None,

@@ -48,11 +48,7 @@ impl Interner {
         if let Some(request) = &mut definition.topology_request {
             share(&mut self.requests, request);
         }
-        let known = |key: &Text| {
-            self.texts
-                .get(key)
-                .is_some_and(|known| !is_same(known, key))
-        };
+        let known = |key: &Text| self.texts.get(key).is_some_and(|known| !is_same(known, key));
         if provided.context.0.iter().any(|(key, _)| known(key)) {
             let entries = provided.context.0.iter().cloned();
             let shared = entries.map(|(mut key, value)| {
@@ -72,10 +68,8 @@ impl Interner {
             return;
         }
         self.maps.retain(|map| Arc::strong_count(&map.0) > 1);
-        self.capabilities
-            .retain(|part| Arc::strong_count(&part.0) > 1);
-        self.topologies
-            .retain(|part| Arc::strong_count(&part.0) > 1);
+        self.capabilities.retain(|part| Arc::strong_count(&part.0) > 1);
+        self.topologies.retain(|part| Arc::strong_count(&part.0) > 1);
         self.requests.retain(|part| Arc::strong_count(&part.0) > 1);
         self.texts.retain(Text::is_shared);
         self.limit = self.len() * 2;

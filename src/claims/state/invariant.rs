@@ -50,10 +50,7 @@ pub fn violations(state: &State) -> Vec<String> {
         let problems = wrong.into_iter().chain(misplaced);
         found.extend(problems.map(|problem| format!("volume {key} {problem}")));
     }
-    let remote_ids = state
-        .volumes
-        .values()
-        .filter_map(|record| remote_entry(record));
+    let remote_ids = state.volumes.values().filter_map(|record| remote_entry(record));
     if state.remote_ids != remote_ids.collect() {
         found.push("the index by external ID differs from the volumes".to_owned());
     }
@@ -61,10 +58,7 @@ pub fn violations(state: &State) -> Vec<String> {
     if state.plugin_jobs != plugin_jobs.collect() {
         found.push("the index of jobs by plugin differs from the jobs".to_owned());
     }
-    let creating = state
-        .volumes
-        .values()
-        .filter(|record| record.phase == Phase::Creating);
+    let creating = state.volumes.values().filter(|record| record.phase == Phase::Creating);
     if state.creating != creating.map(|record| record.key().clone()).collect() {
         found.push("the index of pending creations differs from the volumes".to_owned());
     }
@@ -76,11 +70,7 @@ pub fn violations(state: &State) -> Vec<String> {
         if plugin.allocs.iter().any(is_misplaced) {
             found.push(format!("plugin {id} has an allocation under another ID"));
         }
-        let order = [
-            plugin.create_index,
-            plugin.modify_index,
-            state.plugins_index,
-        ];
+        let order = [plugin.create_index, plugin.modify_index, state.plugins_index];
         if !order.is_sorted() {
             found.push(format!("plugin {id} has indexes out of order"));
         }
@@ -92,9 +82,7 @@ pub fn violations(state: &State) -> Vec<String> {
     }
     for id in state.boots.keys().chain(state.losses.keys()) {
         if !state.nodes.contains_key(id) {
-            found.push(format!(
-                "node {id} has a boot ID or a loss, but is not registered"
-            ));
+            found.push(format!("node {id} has a boot ID or a loss, but is not registered"));
         }
     }
     for (key, record) in &state.variables {
@@ -104,10 +92,7 @@ pub fn violations(state: &State) -> Vec<String> {
     found.extend(claim_problems(state));
     found.extend(job_problems(state));
     found.extend(namespace_problems(state));
-    let locks = state
-        .variables
-        .values()
-        .filter_map(|record| lock_end(record));
+    let locks = state.variables.values().filter_map(|record| lock_end(record));
     if state.lock_ends != locks.collect() {
         found.push("the index of lock ends differs from the variables".to_owned());
     }
@@ -137,9 +122,7 @@ fn claim_problems(state: &State) -> Vec<String> {
         }
         for (key, claim) in &record.claims.claims {
             if state.claim_keys.get(key) != Some(volume) {
-                found.push(format!(
-                    "the index by allocation lacks a claim of volume {volume}"
-                ));
+                found.push(format!("the index by allocation lacks a claim of volume {volume}"));
             }
             let is_orphaned = record.claims.tombstone(&claim.volume).is_some();
             if !is_orphaned && !state.volumes.contains_key(&claim.volume) {
@@ -168,12 +151,8 @@ fn job_problems(state: &State) -> Vec<String> {
         if record.is_purged && !record.is_stopped {
             found.push(format!("job {} is purged and not stopped", key.quoted()));
         }
-        let order = [
-            record.create_index,
-            record.job_modify_index,
-            record.modify_index,
-            state.jobs_index,
-        ];
+        let order =
+            [record.create_index, record.job_modify_index, record.modify_index, state.jobs_index];
         if !order.is_sorted() {
             found.push(format!("job {} has indexes out of order", key.quoted()));
         }
@@ -186,20 +165,14 @@ fn job_problems(state: &State) -> Vec<String> {
     for (job, alloc) in &state.job_allocs {
         if !state.jobs.contains_key(job) {
             let job = job.quoted();
-            found.push(format!(
-                "allocation {alloc} is of job {job}, which is not recorded"
-            ));
+            found.push(format!("allocation {alloc} is of job {job}, which is not recorded"));
         }
     }
     found
 }
 
 fn record_problem(state: &State, record: &VolumeRecord) -> Option<&'static str> {
-    let order = [
-        record.create_index,
-        record.modify_index,
-        state.volumes_index,
-    ];
+    let order = [record.create_index, record.modify_index, state.volumes_index];
     if record.create_index <= State::FIRST_INDEX || !order.is_sorted() {
         return Some("has indexes out of order");
     }
@@ -222,12 +195,8 @@ fn variable_problem(
     key: &VariableKey,
     record: &VariableRecord,
 ) -> Option<&'static str> {
-    let order = [
-        State::FIRST_INDEX + 1,
-        record.create_index,
-        record.modify_index,
-        state.variables_index,
-    ];
+    let order =
+        [State::FIRST_INDEX + 1, record.create_index, record.modify_index, state.variables_index];
     let lock = record.lock.as_ref();
     if record.key != *key {
         Some("is stored under another variable's key")

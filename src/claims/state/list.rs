@@ -123,10 +123,7 @@ fn matching<'a>(
     let from = first.as_ref().max(start.map(|token| &token.0));
     state
         .volumes
-        .range((
-            from.map_or(Bound::Unbounded, Bound::Included),
-            Bound::Unbounded,
-        ))
+        .range((from.map_or(Bound::Unbounded, Bound::Included), Bound::Unbounded))
         .map(|(_, record)| record)
         .take_while(move |record| everywhere || is_in_range(record.key(), filter))
         .filter(move |record| {
@@ -136,10 +133,7 @@ fn matching<'a>(
                     .plugin
                     .as_ref()
                     .is_none_or(|plugin| *plugin == record.definition.plugin_id)
-                && filter
-                    .node
-                    .as_ref()
-                    .is_none_or(|node| is_claimed_on(state, record, node))
+                && filter.node.as_ref().is_none_or(|node| is_claimed_on(state, record, node))
         })
 }
 

@@ -53,12 +53,7 @@ pub struct NamespaceContents {
 impl NamespaceContents {
     /// Returns whether only stopped jobs are in the namespace, whose tasks are ending.
     pub fn has_only_stopped_jobs(&self) -> bool {
-        let Self {
-            volumes,
-            running_jobs,
-            stopped_jobs,
-            variables,
-        } = self;
+        let Self { volumes, running_jobs, stopped_jobs, variables } = self;
         let is_rest_empty = volumes.is_empty() && running_jobs.is_empty() && variables.is_empty();
         is_rest_empty && !stopped_jobs.is_empty()
     }

@@ -29,9 +29,8 @@ impl State {
     /// Returns all namespaces, sorted by name.
     pub fn namespaces(&self) -> Vec<Arc<NamespaceRecord>> {
         let default = Namespace::default();
-        let unwritten = (!self.namespaces.contains_key(&default))
-            .then(|| self.namespace(&default))
-            .flatten();
+        let unwritten =
+            (!self.namespaces.contains_key(&default)).then(|| self.namespace(&default)).flatten();
         let mut all: Vec<_> = self.namespaces.values().cloned().chain(unwritten).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
@@ -50,21 +49,14 @@ impl State {
         let variables = self.variables.range(first..).map(|(key, _)| key);
         let first = JobKey::new(name.clone(), JobId::new(""));
         let jobs = self.jobs.range(first..);
-        let (stopped, running): (Vec<_>, Vec<_>) = jobs
-            .take_while(|(key, _)| key.namespace == *name)
-            .partition(|(_, job)| job.is_stopped);
+        let (stopped, running): (Vec<_>, Vec<_>) =
+            jobs.take_while(|(key, _)| key.namespace == *name).partition(|(_, job)| job.is_stopped);
         let keys = |jobs: Vec<(&JobKey, _)>| jobs.into_iter().map(|(key, _)| key.clone()).collect();
         NamespaceContents {
-            volumes: volumes
-                .take_while(|key| key.namespace == *name)
-                .cloned()
-                .collect(),
+            volumes: volumes.take_while(|key| key.namespace == *name).cloned().collect(),
             running_jobs: keys(running),
             stopped_jobs: keys(stopped),
-            variables: variables
-                .take_while(|key| key.namespace == *name)
-                .cloned()
-                .collect(),
+            variables: variables.take_while(|key| key.namespace == *name).cloned().collect(),
         }
     }
 
@@ -76,8 +68,7 @@ impl State {
         let used: BTreeSet<_> = volumes.chain(jobs).cloned().collect();
         let index = self.index;
         let used = used.into_iter();
-        used.filter(|name| self.ensure_namespace(name, index))
-            .collect()
+        used.filter(|name| self.ensure_namespace(name, index)).collect()
     }
 
     /// Makes a namespace exist, and returns whether it is new.
@@ -149,11 +140,7 @@ pub(super) fn entered_namespace(kind: &EventKind) -> Option<&Namespace> {
 pub(super) fn namespace_problems(state: &State) -> Vec<String> {
     let mut found = vec![];
     for (name, record) in &state.namespaces {
-        let order = [
-            record.create_index,
-            record.modify_index,
-            state.namespaces_index,
-        ];
+        let order = [record.create_index, record.modify_index, state.namespaces_index];
         if record.name != *name || !order.is_sorted() {
             found.push(format!("namespace {name} is misplaced"));
         }
@@ -161,9 +148,7 @@ pub(super) fn namespace_problems(state: &State) -> Vec<String> {
     let volumes = state.volumes.keys().map(|key| &key.namespace);
     let jobs = state.jobs.keys().map(|key| &key.namespace);
     let used: BTreeSet<_> = volumes.chain(jobs).collect();
-    let unknown = used
-        .into_iter()
-        .filter(|name| state.namespace(name).is_none());
+    let unknown = used.into_iter().filter(|name| state.namespace(name).is_none());
     found.extend(unknown.map(|name| format!("namespace {name} is in use and does not exist")));
     found
 }

@@ -23,11 +23,7 @@ pub struct Overlay<'a> {
 impl<'a> Overlay<'a> {
     /// Creates an overlay without changes.
     pub fn new(base: &'a State) -> Self {
-        Self {
-            base,
-            changed: without_records(base),
-            touched: HashSet::new(),
-        }
+        Self { base, changed: without_records(base), touched: HashSet::new() }
     }
 
     /// Returns every object that the event reads or changes.
@@ -39,10 +35,7 @@ impl<'a> Overlay<'a> {
     pub fn subjects_of_steps(&self, volume: &RemoteVolume) -> Vec<Subject> {
         let losses = self.base.losses.keys().chain(self.changed.losses.keys());
         let nodes = losses.cloned().map(Subject::Node);
-        let own = [
-            Subject::Claims(volume.clone()),
-            Subject::Plugin(volume.plugin_id.clone()),
-        ];
+        let own = [Subject::Claims(volume.clone()), Subject::Plugin(volume.plugin_id.clone())];
         nodes.chain(own).collect()
     }
 

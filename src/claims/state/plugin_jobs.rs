@@ -21,9 +21,7 @@ pub(super) struct ExpectedInstances {
 
 /// Returns whether a registered job serves the plugin.
 pub(super) fn has_job(state: &State, plugin: &PluginId) -> bool {
-    state
-        .jobs_of_plugin(plugin)
-        .any(|record| record.should_run())
+    state.jobs_of_plugin(plugin).any(|record| record.should_run())
 }
 
 /// Returns how many instances of a plugin are expected.
@@ -37,10 +35,7 @@ pub(super) fn expected_instances(
     for job in jobs.filter(|record| record.should_run()) {
         let job = &job.current.job;
         for group in &job.groups {
-            let tasks = group
-                .tasks
-                .iter()
-                .filter_map(|task| task.csi_plugin.as_ref());
+            let tasks = group.tasks.iter().filter_map(|task| task.csi_plugin.as_ref());
             for served in tasks.filter(|served| served.id == *plugin) {
                 let count = group_count(state, job, group);
                 if serves_controller(served.plugin_type) {

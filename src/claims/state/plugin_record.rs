@@ -60,11 +60,8 @@ impl PluginRecord {
         &self,
         has_service: fn(&PluginInstance) -> bool,
     ) -> BTreeMap<&NodeId, &PluginInstance> {
-        let mut serving: Vec<_> = self
-            .allocs
-            .values()
-            .filter(|alloc| has_service(&alloc.instance))
-            .collect();
+        let mut serving: Vec<_> =
+            self.allocs.values().filter(|alloc| has_service(&alloc.instance)).collect();
         serving.sort_by_key(|alloc| (alloc.instance.health.healthy, alloc.create_index));
         let pairs = serving.iter().map(|alloc| (&alloc.node, &alloc.instance));
         pairs.collect()
@@ -89,11 +86,7 @@ impl From<StoredPluginRecord> for PluginRecord {
     fn from(stored: StoredPluginRecord) -> Self {
         let mut allocs = stored.allocs;
         allocs.extend(stored.instances.into_iter().map(|(node, instance)| {
-            let alloc = PluginAlloc {
-                node,
-                create_index: stored.create_index,
-                instance,
-            };
+            let alloc = PluginAlloc { node, create_index: stored.create_index, instance };
             (alloc.instance.alloc_id.clone(), alloc)
         }));
         Self {

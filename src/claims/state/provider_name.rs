@@ -19,23 +19,14 @@ pub fn provider_name(state: &State, record: &VolumeRecord) -> String {
     let key = record.key();
     let generation = record.create_index.to_string();
     let mut hash = Sha256::new();
-    for part in [
-        &state.origin,
-        key.namespace.as_str(),
-        key.id.as_str(),
-        &generation,
-    ] {
+    for part in [&state.origin, key.namespace.as_str(), key.id.as_str(), &generation] {
         hash.update(part.len().to_be_bytes());
         hash.update(part);
     }
     let digest = hash.finalize();
     let unique: String = hex(&digest[..16]).collect();
     let readable = readable(key.id.as_str());
-    if readable.is_empty() {
-        format!("csi-{unique}")
-    } else {
-        format!("csi-{readable}-{unique}")
-    }
+    if readable.is_empty() { format!("csi-{unique}") } else { format!("csi-{readable}-{unique}") }
 }
 
 fn readable(id: &str) -> String {

@@ -19,10 +19,7 @@ use nomad_csi_model::{
 
 /// Returns one volume; `None` if it does not exist for readers.
 pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {
-    let record = state
-        .volumes
-        .get(key)
-        .filter(|record| record.is_visible())?;
+    let record = state.volumes.get(key).filter(|record| record.is_visible())?;
     let plugin = plugin_status(state, &record.definition.plugin_id).unwrap_or_default();
     Some(VolumeView {
         claims: claims_of_record(state, record),
@@ -39,10 +36,7 @@ fn placed_allocs(state: &State, record: &VolumeRecord) -> BTreeMap<AllocId, Allo
     let placed = claims.filter_map(|key| {
         let alloc = state.allocs.get(&key.alloc)?;
         let placement = alloc.placement.as_deref()?;
-        Some((
-            key.alloc.clone(),
-            placed_alloc(state, &key.alloc, alloc, placement),
-        ))
+        Some((key.alloc.clone(), placed_alloc(state, &key.alloc, alloc, placement)))
     });
     placed.collect()
 }
@@ -158,9 +152,7 @@ pub fn plugins(state: &State, prefix: &str) -> Vec<PluginView> {
     let of_jobs = state.plugin_jobs.range((from, first)..).map(|(id, _)| id);
     let of_jobs = of_jobs.take_while(|id| id.as_str().starts_with(prefix));
     let ids: BTreeSet<&PluginId> = known.chain(of_jobs).collect();
-    ids.into_iter()
-        .filter_map(|id| plugin_view(state, id))
-        .collect()
+    ids.into_iter().filter_map(|id| plugin_view(state, id)).collect()
 }
 
 #[cfg(test)]

@@ -208,9 +208,7 @@ fn sealed_of<'a>(
 ) -> Option<&'a SealedSecrets> {
     let options = definition.mount_options.as_ref();
     let flags = options.and_then(RecordedMountOptions::sealed);
-    Some(secrets)
-        .filter(|secrets| !secrets.is_empty())
-        .or(flags)
+    Some(secrets).filter(|secrets| !secrets.is_empty()).or(flags)
 }
 
 impl VolumeRecord {
@@ -246,10 +244,8 @@ impl VolumeRecord {
 
     /// Returns every request that may have created the volume, the newest first.
     pub fn create_requests(&self) -> Vec<CreateRequest> {
-        let newest = CreateRequest {
-            definition: self.definition.clone(),
-            secrets: self.secrets.clone(),
-        };
+        let newest =
+            CreateRequest { definition: self.definition.clone(), secrets: self.secrets.clone() };
         let earlier = self.earlier_creates.iter().cloned();
         std::iter::once(newest).chain(earlier).collect()
     }

@@ -58,10 +58,7 @@ impl RecordedMountOptions {
             RecordedFlags::Clear(flags) => flags.is_empty(),
         };
         let flags = (!is_empty).then(|| MountOptions::REDACTED.to_owned());
-        MountOptions {
-            fs_type: self.fs_type.clone(),
-            mount_flags: flags.into_iter().collect(),
-        }
+        MountOptions { fs_type: self.fs_type.clone(), mount_flags: flags.into_iter().collect() }
     }
 }
 
@@ -70,10 +67,7 @@ mod tests {
     use super::*;
 
     fn options(flags: RecordedFlags) -> RecordedMountOptions {
-        RecordedMountOptions {
-            fs_type: "cifs".into(),
-            mount_flags: flags,
-        }
+        RecordedMountOptions { fs_type: "cifs".into(), mount_flags: flags }
     }
 
     #[test]
@@ -86,10 +80,7 @@ mod tests {
         ] {
             let options = options(flags);
             let text = serde_json::to_string(&options).unwrap();
-            assert_eq!(
-                text,
-                format!(r#"{{"fs_type":"cifs","mount_flags":{written}}}"#)
-            );
+            assert_eq!(text, format!(r#"{{"fs_type":"cifs","mount_flags":{written}}}"#));
             let read: RecordedMountOptions = serde_json::from_str(&text).unwrap();
             assert_eq!(read, options);
             assert_eq!(options.redacted().mount_flags, [MountOptions::REDACTED]);

@@ -42,10 +42,8 @@ pub fn replay_changes(
     let adopted = state.adopt_namespaces().into_iter();
     let mut changed: HashSet<_> = adopted.map(Subject::Namespace).collect();
     for event in events {
-        check(&state, &event).map_err(|misfit| ReplayError {
-            index: state.index + 1,
-            conflict: misfit,
-        })?;
+        check(&state, &event)
+            .map_err(|misfit| ReplayError { index: state.index + 1, conflict: misfit })?;
         changed.extend(subjects(&[&state], &event.kind));
         apply(&mut state, &event);
     }

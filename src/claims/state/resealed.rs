@@ -55,11 +55,7 @@ impl ResealedState {
     /// If something cannot be opened.
     pub fn new<R: Reseal>(state: &State, reseal: &R) -> Result<Self, R::Error> {
         let mut snapshot = SnapshotChanges::complete(state);
-        let mut objects = Objects {
-            reseal,
-            done: HashMap::new(),
-            flags: 0,
-        };
+        let mut objects = Objects { reseal, done: HashMap::new(), flags: 0 };
         let records = snapshot.records.iter_mut();
         for record in records.filter_map(|(_, record)| record.as_mut()) {
             objects.record(record)?;

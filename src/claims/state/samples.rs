@@ -24,9 +24,7 @@ pub fn key(namespace: &str, id: &str) -> NamespacedId {
 
 /// Returns a volume of plugin `hostpath` with a value in every field.
 pub fn definition(key: &NamespacedId) -> VolumeDefinition {
-    let zone = Topology {
-        segments: [("zone".to_owned(), "a".to_owned())].into(),
-    };
+    let zone = Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
     VolumeDefinition {
         key: key.clone(),
         name: format!("{} of {}", key.id, key.namespace),
@@ -36,17 +34,8 @@ pub fn definition(key: &NamespacedId) -> VolumeDefinition {
             attachment_mode: AttachmentMode::FileSystem,
         }]
         .into(),
-        capacity: CapacityRange {
-            min: Bytes::from_wire(1 << 30),
-            max: Bytes::from_wire(2 << 30),
-        },
-        topology_request: Some(
-            TopologyRequest {
-                required: vec![zone],
-                preferred: vec![],
-            }
-            .into(),
-        ),
+        capacity: CapacityRange { min: Bytes::from_wire(1 << 30), max: Bytes::from_wire(2 << 30) },
+        topology_request: Some(TopologyRequest { required: vec![zone], preferred: vec![] }.into()),
         clone_id: None,
         snapshot_id: Some("snap-1".to_owned()),
         mount_options: Some(RecordedMountOptions {
@@ -82,9 +71,7 @@ pub fn instance(healthy: bool) -> PluginInstance {
         provider_version: "1.1.0".to_owned(),
         requires_controller: true,
         requires_topologies: false,
-        controller: Some(ControllerInfo {
-            capabilities: ControllerCapabilities::default(),
-        }),
+        controller: Some(ControllerInfo { capabilities: ControllerCapabilities::default() }),
         node: Some(NodeInfo {
             storage: vec![],
             capabilities: NodeCapabilities::default(),
@@ -97,9 +84,7 @@ pub fn instance(healthy: bool) -> PluginInstance {
 
 /// Returns the first event of every history.
 pub fn started() -> EventKind {
-    EventKind::AgentStarted {
-        origin: "2f6d1c7e-0000-4000-8000-000000000001".to_owned(),
-    }
+    EventKind::AgentStarted { origin: "2f6d1c7e-0000-4000-8000-000000000001".to_owned() }
 }
 
 /// Returns the registration of a volume with this external ID.
@@ -122,10 +107,7 @@ pub fn create_intended(key: &NamespacedId) -> EventKind {
 
 /// Returns a successful creation with this external ID.
 pub fn created(key: &NamespacedId, external_id: &str) -> EventKind {
-    EventKind::VolumeCreated {
-        key: key.clone(),
-        provided: Box::new(provided(external_id)),
-    }
+    EventKind::VolumeCreated { key: key.clone(), provided: Box::new(provided(external_id)) }
 }
 
 /// Returns the state after these events, one second apart. Invalid events have no effect.
@@ -147,10 +129,7 @@ pub struct History {
 impl History {
     /// Creates the history of a seed. Its first event is a start of the agent.
     pub fn new(seed: u64) -> Self {
-        Self {
-            chance: seed,
-            state: State::default(),
-        }
+        Self { chance: seed, state: State::default() }
     }
 
     /// Returns the state after all events so far.
@@ -198,10 +177,7 @@ impl History {
             2 | 3 => self.any_plugin_event(),
             4 | 5 => create_intended(&key),
             6..=8 => created(&key, &external_id),
-            9 => EventKind::VolumeCreateAbandoned {
-                key,
-                may_remain: None,
-            },
+            9 => EventKind::VolumeCreateAbandoned { key, may_remain: None },
             10 | 11 => registered(&key, &external_id),
             12 => EventKind::VolumeUpdated {
                 definition: Box::new(definition(&key)),
@@ -222,10 +198,7 @@ impl History {
         match self.choose(4) {
             0 | 1 => EventKind::VolumeExpandIntended {
                 key,
-                to: CapacityRange {
-                    min: size,
-                    max: Bytes::ZERO,
-                },
+                to: CapacityRange { min: size, max: Bytes::ZERO },
             },
             2 => EventKind::VolumeExpanded {
                 key,
@@ -259,10 +232,7 @@ impl History {
             0 => NamespaceEvent::Deleted,
             _ => written,
         };
-        EventKind::Namespace {
-            name: Namespace::new(name),
-            event,
-        }
+        EventKind::Namespace { name: Namespace::new(name), event }
     }
 
     fn any_plugin_event(&mut self) -> EventKind {
@@ -270,10 +240,8 @@ impl History {
         let number = self.choose(3);
         let node = NodeId::new(format!("node-{number}"));
         let alloc = AllocId::new(format!("task-{number}-{}", self.choose(2)));
-        let mut instance = Box::new(PluginInstance {
-            alloc_id: alloc.clone(),
-            ..instance(self.choose(2) == 0)
-        });
+        let mut instance =
+            Box::new(PluginInstance { alloc_id: alloc.clone(), ..instance(self.choose(2) == 0) });
         if let Some(controller) = &mut instance.controller {
             controller.capabilities.publish_unpublish_volume = self.choose(4) > 0;
         }
@@ -281,17 +249,9 @@ impl History {
             node.capabilities.stage_unstage_volume = self.choose(4) > 0;
         }
         match self.choose(6) {
-            0 => EventKind::PluginInstanceObserved {
-                plugin,
-                node,
-                instance,
-            },
+            0 => EventKind::PluginInstanceObserved { plugin, node, instance },
             1 => EventKind::PluginInstanceGone { plugin, node },
-            2 | 3 => EventKind::PluginAllocObserved {
-                plugin,
-                node,
-                instance,
-            },
+            2 | 3 => EventKind::PluginAllocObserved { plugin, node, instance },
             _ => EventKind::PluginAllocGone { plugin, alloc },
         }
     }
@@ -306,11 +266,7 @@ impl History {
             0..=2 => VariableEvent::Written { items },
             3 | 4 => VariableEvent::LockAcquired {
                 items,
-                terms: LockTerms {
-                    id,
-                    ttl: 15_000_000_000,
-                    delay: 15_000_000_000,
-                },
+                terms: LockTerms { id, ttl: 15_000_000_000, delay: 15_000_000_000 },
             },
             5 => VariableEvent::LockRenewed { id },
             6 => VariableEvent::LockReleased { id },
@@ -327,11 +283,7 @@ impl History {
 /// Returns the registration of node `node-<number>`.
 pub fn node_registered(number: u64) -> EventKind {
     EventKind::NodeRegistered {
-        node: Node::new(
-            NodeId::new(format!("node-{number}")),
-            format!("machine {number}"),
-            "dc1",
-        ),
+        node: Node::new(NodeId::new(format!("node-{number}")), format!("machine {number}"), "dc1"),
     }
 }
 

@@ -47,9 +47,7 @@ impl TextMap {
     /// Returns a map with the same entries.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let entries = self.0.iter();
-        entries
-            .map(|(key, value)| (key.to_string(), value.to_string()))
-            .collect()
+        entries.map(|(key, value)| (key.to_string(), value.to_string())).collect()
     }
 
     /// Returns a map with the same entries, with `[REDACTED]` for each sealed value.
@@ -83,11 +81,7 @@ impl Default for TextMap {
 impl From<BTreeMap<String, String>> for TextMap {
     fn from(map: BTreeMap<String, String>) -> Self {
         let entries = map.into_iter();
-        Self(
-            entries
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
-        )
+        Self(entries.map(|(key, value)| (key.into(), value.into())).collect())
     }
 }
 

@@ -78,10 +78,7 @@ pub struct SnapshotChanges {
 impl SnapshotChanges {
     /// Returns a snapshot that replaces the last one.
     pub fn complete(state: &State) -> Self {
-        Self {
-            is_complete: true,
-            ..Self::of(state, state.all_subjects())
-        }
+        Self { is_complete: true, ..Self::of(state, state.all_subjects()) }
     }
 
     /// Returns the state of these objects, which must be all that changed since the last snapshot.
@@ -216,10 +213,7 @@ impl From<&State> for StateSnapshot {
         records.sort_unstable_by_key(|subject| subject.place());
         Self {
             numbers: StateNumbers::from(state),
-            records: records
-                .into_iter()
-                .filter_map(|subject| state.stored(subject))
-                .collect(),
+            records: records.into_iter().filter_map(|subject| state.stored(subject)).collect(),
         }
     }
 }

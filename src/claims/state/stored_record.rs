@@ -52,11 +52,7 @@ pub struct StoredNode {
 
 impl From<Node> for StoredNode {
     fn from(node: Node) -> Self {
-        Self {
-            node,
-            boot_id: None,
-            loss: None,
-        }
+        Self { node, boot_id: None, loss: None }
     }
 }
 
@@ -86,11 +82,9 @@ impl State {
             }
             Subject::Claims(volume) => self.claims.get(volume).cloned().map(StoredRecord::Claims),
             Subject::Job(key) => self.jobs.get(key).cloned().map(StoredRecord::Job),
-            Subject::Namespace(name) => self
-                .namespaces
-                .get(name)
-                .cloned()
-                .map(StoredRecord::Namespace),
+            Subject::Namespace(name) => {
+                self.namespaces.get(name).cloned().map(StoredRecord::Namespace)
+            }
             Subject::Node(id) => {
                 let stored = |node: &Node| StoredNode {
                     node: node.clone(),

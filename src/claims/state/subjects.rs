@@ -18,10 +18,7 @@ use nomad_csi_model::{AllocId, Job, JobKey, Namespace, NamespacedId, RemoteVolum
 pub(super) fn subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
     let entered = entered_namespace(kind).cloned();
     let entered = entered.map(Subject::Namespace);
-    entered
-        .into_iter()
-        .chain(own_subjects(parts, kind))
-        .collect()
+    entered.into_iter().chain(own_subjects(parts, kind)).collect()
 }
 
 fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
@@ -100,10 +97,7 @@ fn subjects_of_namespace(
     let mut all = vec![Subject::Namespace(name.clone())];
     if *event == NamespaceEvent::Deleted {
         for contents in parts.iter().map(|state| state.namespace_contents(name)) {
-            let jobs = contents
-                .running_jobs
-                .into_iter()
-                .chain(contents.stopped_jobs);
+            let jobs = contents.running_jobs.into_iter().chain(contents.stopped_jobs);
             all.extend(contents.volumes.into_iter().map(Subject::Volume));
             all.extend(jobs.map(Subject::Job));
             all.extend(contents.variables.into_iter().map(Subject::Variable));

@@ -116,9 +116,7 @@ impl State {
     /// Returns the index of the last event that changed volumes, their claims, or the plugins that
     /// determine their health.
     pub fn volumes_index(&self) -> u64 {
-        self.volumes_index
-            .max(self.plugins_index)
-            .max(self.claims_index)
+        self.volumes_index.max(self.plugins_index).max(self.claims_index)
     }
 
     /// Returns the index of the last event that changed a plugin.
@@ -218,8 +216,7 @@ impl State {
         for key in record.claims.claims.keys() {
             self.claim_keys.insert(key.clone(), volume.clone());
         }
-        self.claim_changes
-            .insert((record.modify_index, volume.clone()));
+        self.claim_changes.insert((record.modify_index, volume.clone()));
         self.claims.insert(volume, record);
     }
 
@@ -259,13 +256,8 @@ impl State {
         let first = JobKey::new(Namespace::new(""), JobId::new(""));
         let from = (plugin.clone(), first);
         let entries = self.plugin_jobs.range(from..);
-        let of_plugin = entries
-            .take_while(|(id, _)| id == plugin)
-            .map(|(_, key)| key);
-        of_plugin
-            .filter_map(|key| self.jobs.get(key))
-            .collect::<Vec<_>>()
-            .into_iter()
+        let of_plugin = entries.take_while(|(id, _)| id == plugin).map(|(_, key)| key);
+        of_plugin.filter_map(|key| self.jobs.get(key)).collect::<Vec<_>>().into_iter()
     }
 
     /// Inserts an allocation and replaces one with the same ID.
@@ -328,9 +320,7 @@ impl State {
 /// Returns the entries of a job in the index by plugin.
 pub(super) fn plugin_jobs(record: &JobRecord) -> BTreeSet<(PluginId, JobKey)> {
     let plugins = record.current.job.served_plugins();
-    plugins
-        .map(|plugin| (plugin.clone(), record.key()))
-        .collect()
+    plugins.map(|plugin| (plugin.clone(), record.key())).collect()
 }
 
 /// Returns the entry of an allocation in the index by job; `None` if it was not placed for one.
@@ -342,11 +332,7 @@ pub(super) fn job_alloc(id: &AllocId, record: &AllocRecord) -> Option<JobAlloc> 
 /// Returns the entry of a volume in the index by provider's ID; `None` if it is not visible.
 pub(super) fn remote_entry(record: &VolumeRecord) -> Option<RemoteEntry> {
     let id = record.remote_id()?;
-    Some((
-        record.definition.plugin_id.clone(),
-        id,
-        record.key().clone(),
-    ))
+    Some((record.definition.plugin_id.clone(), id, record.key().clone()))
 }
 
 /// Returns the end of the variable's lock, if it has one.

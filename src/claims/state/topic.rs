@@ -55,11 +55,7 @@ impl Topic {
 
     /// Any change of an object with this prefix.
     pub fn with_prefix(table: Table, prefix: &str) -> Self {
-        Self::List(ListTopic {
-            table,
-            group: None,
-            prefix: prefix.to_owned(),
-        })
+        Self::List(ListTopic { table, group: None, prefix: prefix.to_owned() })
     }
 
     /// Any change of an object with this prefix, in a namespace or in [`Namespace::ALL`].
@@ -79,11 +75,9 @@ impl Subject {
     pub fn place(&self) -> (Table, &str, &str) {
         match self {
             Self::Alloc(id) => (Table::Allocs, "", id.as_str()),
-            Self::Claims(volume) => (
-                Table::Claims,
-                volume.plugin_id.as_str(),
-                volume.external_id.as_str(),
-            ),
+            Self::Claims(volume) => {
+                (Table::Claims, volume.plugin_id.as_str(), volume.external_id.as_str())
+            }
             Self::Job(key) => (Table::Jobs, key.namespace.as_str(), key.id.as_str()),
             Self::Namespace(name) => (Table::Namespaces, "", name.as_str()),
             Self::Node(id) => (Table::Nodes, "", id.as_str()),

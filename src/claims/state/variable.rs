@@ -55,8 +55,7 @@ impl VariableLock {
     /// Returns when the lock can no longer be renewed. That is twice the TTL, so the owner stops
     /// before the server does.
     pub fn expires_at(&self) -> i64 {
-        self.renewed_at
-            .saturating_add(self.terms.ttl.saturating_mul(2))
+        self.renewed_at.saturating_add(self.terms.ttl.saturating_mul(2))
     }
 
     /// Returns when the variable is no longer locked.
@@ -159,10 +158,7 @@ impl VariableEvent {
             Self::LockAcquired { items, terms } => {
                 record.items = items.clone();
                 record.modify_time = time;
-                record.lock = Some(VariableLock {
-                    terms: terms.clone(),
-                    renewed_at: time,
-                });
+                record.lock = Some(VariableLock { terms: terms.clone(), renewed_at: time });
             }
             Self::LockReleased { .. } | Self::LockExpired { .. } => record.lock = None,
         }

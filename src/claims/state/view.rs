@@ -56,9 +56,7 @@ impl PluginStatus {
         };
         Self {
             provider: source.map(|i| i.provider.clone()).unwrap_or_default(),
-            provider_version: source
-                .map(|i| i.provider_version.clone())
-                .unwrap_or_default(),
+            provider_version: source.map(|i| i.provider_version.clone()).unwrap_or_default(),
             controller_required: instances().any(|instance| instance.requires_controller),
             controllers: HealthCount {
                 healthy: healthy(|instance| instance.controller.is_some()),
@@ -88,11 +86,7 @@ pub struct VolumeView {
 impl VolumeView {
     /// Returns the complete volume with hidden mount flags and hidden secrets in its context.
     pub fn volume(&self) -> Volume {
-        let VolumeRecord {
-            definition,
-            provided,
-            ..
-        } = &*self.record;
+        let VolumeRecord { definition, provided, .. } = &*self.record;
         let (provider, provider_version) = self.provider();
         Volume {
             namespace: definition.key.namespace.clone(),
@@ -109,10 +103,7 @@ impl VolumeView {
             topologies: provided.topologies.to_vec(),
             clone_id: definition.clone_id.clone(),
             snapshot_id: definition.snapshot_id.clone(),
-            mount_options: definition
-                .mount_options
-                .as_ref()
-                .map(RecordedMountOptions::redacted),
+            mount_options: definition.mount_options.as_ref().map(RecordedMountOptions::redacted),
             parameters: definition.parameters.to_map(),
             context: provided.context.to_shown_map(),
             access_mode: self.modes().map(|modes| modes.access_mode),
@@ -136,23 +127,13 @@ impl VolumeView {
     /// Returns since when a node has had no room for the volume, in nanoseconds since the epoch; 0 if all nodes have
     /// (B87).
     pub fn exhausted_since(&self) -> i64 {
-        let claims = self
-            .claims
-            .iter()
-            .flat_map(|record| record.claims.claims.values());
-        claims
-            .filter_map(Claim::exhausted_since)
-            .max()
-            .unwrap_or_default()
+        let claims = self.claims.iter().flat_map(|record| record.claims.claims.values());
+        claims.filter_map(Claim::exhausted_since).max().unwrap_or_default()
     }
 
     /// Returns the entry in a list.
     pub fn summary(&self) -> VolumeSummary {
-        let VolumeRecord {
-            definition,
-            provided,
-            ..
-        } = &*self.record;
+        let VolumeRecord { definition, provided, .. } = &*self.record;
         VolumeSummary {
             namespace: definition.key.namespace.clone(),
             id: definition.key.id.clone(),

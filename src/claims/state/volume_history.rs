@@ -31,12 +31,8 @@ impl VolumeHistory {
         let earlier = claims.filter(|(_, claim)| claim.granted_at < first_at);
         Self {
             key: key.clone(),
-            plugin: state
-                .record(key)
-                .map(|record| record.definition.plugin_id.clone()),
-            claims: earlier
-                .map(|(key, claim)| (key.clone(), claim.node.clone()))
-                .collect(),
+            plugin: state.record(key).map(|record| record.definition.plugin_id.clone()),
+            claims: earlier.map(|(key, claim)| (key.clone(), claim.node.clone())).collect(),
             remote_volumes: remote.into_iter().collect(),
         }
     }
@@ -88,16 +84,8 @@ impl VolumeHistory {
             EventKind::VolumeCreateIntended { definition, .. } => {
                 self.plugin = Some(definition.plugin_id.clone());
             }
-            EventKind::VolumeRegistered {
-                definition,
-                provided,
-                ..
-            }
-            | EventKind::VolumeUpdated {
-                definition,
-                provided,
-                ..
-            } => {
+            EventKind::VolumeRegistered { definition, provided, .. }
+            | EventKind::VolumeUpdated { definition, provided, .. } => {
                 self.plugin = Some(definition.plugin_id.clone());
                 self.note_external_id(provided);
             }

@@ -30,20 +30,12 @@ pub(crate) struct FileArgs {
 impl FileArgs {
     /// Names these paths.
     pub(crate) fn of(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
-        Self {
-            paths,
-            files: vec![],
-            syntax,
-            are_of_saved_plan: false,
-        }
+        Self { paths, files: vec![], syntax, are_of_saved_plan: false }
     }
 
     /// Names the paths of a saved plan.
     pub(crate) fn of_saved_plan(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
-        Self {
-            are_of_saved_plan: true,
-            ..Self::of(paths, syntax)
-        }
+        Self { are_of_saved_plan: true, ..Self::of(paths, syntax) }
     }
 
     /// Returns the paths: those without an option first.

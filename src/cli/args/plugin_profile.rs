@@ -67,8 +67,4 @@ macro_rules! plugin_profile_args {
 }
 
 plugin_profile_args!(PluginProfileArgs, "", "Plugin profile");
-plugin_profile_args!(
-    AgentProfileArgs,
-    "plugin-",
-    "Profile of the embedded plugin"
-);
+plugin_profile_args!(AgentProfileArgs, "plugin-", "Profile of the embedded plugin");

@@ -34,9 +34,6 @@ pub(crate) fn drift_field(text: &str) -> Result<String, String> {
     let near = closest_match(text, fields.iter().map(String::as_str));
     Err(match near {
         Some(near) => format!("not a field that drift can check; did you mean `{near}`?"),
-        None => format!(
-            "not a field that drift can check; the fields are: {}",
-            fields.join(", ")
-        ),
+        None => format!("not a field that drift can check; the fields are: {}", fields.join(", ")),
     })
 }

@@ -80,10 +80,7 @@ pub(crate) struct AgentJournalArgs {
 }
 
 /// Arguments of `agent`.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of the command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentArgs {
@@ -186,9 +183,8 @@ pub(crate) async fn check_agent(
 ) -> Result<Exit, CliError> {
     let data = data_directory(context, arguments)?;
     let checking = check_data_directory(&data);
-    let CheckedState {
-        volumes, variables, ..
-    } = context.interrupts.unless_interrupted(checking).await??;
+    let CheckedState { volumes, variables, .. } =
+        context.interrupts.unless_interrupted(checking).await??;
     context.printer.print_result(&format!(
         "No problems: {}, {}\n",
         count(volumes, "volume"),
@@ -241,18 +237,16 @@ pub(crate) async fn show_journal(
             let namespace = context.namespace()?.unwrap_or_default();
             let key = NamespacedId::new(namespace, VolumeId::new(&arguments.id));
             let read = read_history(&workflow, &key, usize::from(arguments.last)).await?;
-            let (events, documents): (Vec<_>, Vec<_>) = read
-                .into_iter()
-                .map(|reading| (reading.value, reading.document))
-                .unzip();
+            let (events, documents): (Vec<_>, Vec<_>) =
+                read.into_iter().map(|reading| (reading.value, reading.document)).unzip();
             match output.render_list(&documents)? {
                 Some(text) => context.printer.print_result(&text),
                 None if events.is_empty() => context
                     .printer
                     .print_status(&format!("The journal has no events of volume {key}")),
-                None => context
-                    .printer
-                    .print_result(&event_list(&events, &context.time_reference())),
+                None => {
+                    context.printer.print_result(&event_list(&events, &context.time_reference()))
+                }
             }
             Ok(Exit::Done)
         })

@@ -144,10 +144,9 @@ fn check_ledger(
         return Ok(());
     }
     let described = |ledger: &LedgerArgs| match &ledger.ledger {
-        LedgerChoice::Nomad if ledger.ledger_namespace != "default" => format!(
-            "--ledger nomad --ledger-namespace {}",
-            shell_quoted(&ledger.ledger_namespace)
-        ),
+        LedgerChoice::Nomad if ledger.ledger_namespace != "default" => {
+            format!("--ledger nomad --ledger-namespace {}", shell_quoted(&ledger.ledger_namespace))
+        }
         choice => format!("--ledger {}", shell_quoted(choice)),
     };
     let message = format!(
@@ -172,10 +171,7 @@ fn saved_plan(
         return Ok(None);
     };
     if paths.len() > 1 {
-        let message = format!(
-            "cannot apply saved plan `{}` with other files",
-            one_line(plan)
-        );
+        let message = format!("cannot apply saved plan `{}` with other files", one_line(plan));
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .note("a saved plan names its specifications")
             .help("apply the plan alone")

@@ -42,9 +42,7 @@ pub(crate) fn print_completion_script(
     context: &CommandContext,
     arguments: &CompletionArgs,
 ) -> Result<Exit, CliError> {
-    context
-        .printer
-        .print_result(&registration(arguments.shell)?);
+    context.printer.print_result(&registration(arguments.shell)?);
     Ok(Exit::Done)
 }
 
@@ -79,9 +77,7 @@ pub fn registration(shell: Shell) -> Result<String, CliError> {
 }
 
 fn broken(why: &str) -> CliError {
-    Diagnostic::error(Code::Internal, "cannot create the completion script")
-        .note(why)
-        .into()
+    Diagnostic::error(Code::Internal, "cannot create the completion script").note(why).into()
 }
 
 /// Completes the words after `--`, which the shell's script passes.
@@ -96,23 +92,14 @@ pub(crate) fn complete(
     let Some(shell) = Shell::named(shell) else {
         let names = Shell::value_variants().iter().map(|shell| shell.name());
         let names = names.collect::<Vec<_>>().join(", ");
-        let message = format!(
-            "{} is `{shell}`, which is not a supported shell",
-            Variable::Complete.name()
-        );
+        let message =
+            format!("{} is `{shell}`, which is not a supported shell", Variable::Complete.name());
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
-            .help(format!(
-                "use `nomad-csi completion`, or set it to one of: {names}"
-            ))
+            .help(format!("use `nomad-csi completion`, or set it to one of: {names}"))
             .into());
     };
-    let mut words: Vec<OsString> = context
-        .arguments
-        .iter()
-        .skip_while(|word| *word != "--")
-        .skip(1)
-        .cloned()
-        .collect();
+    let mut words: Vec<OsString> =
+        context.arguments.iter().skip_while(|word| *word != "--").skip(1).cloned().collect();
     let last = words.pop().unwrap_or_default();
     let Some(typed) = TypedWord::read(shell, &last) else {
         return Ok(Exit::Done);
@@ -163,10 +150,7 @@ fn with_live_values(
         named_objects(command_line.clone(), words),
         context,
     ));
-    let values = CompletedValues {
-        contexts: contexts(&context.environment),
-        server,
-    };
+    let values = CompletedValues { contexts: contexts(&context.environment), server };
     values.complete("", command_line)
 }
 
@@ -272,16 +256,13 @@ fn explained_words() -> Vec<String> {
 /// Returns the names of the config file's contexts. Empty if it cannot be read.
 fn contexts(environment: &Environment) -> Vec<String> {
     let read = ConfigHome::of(environment).and_then(|home| home.contexts());
-    read.map(|(contexts, _)| contexts.into_keys().collect())
-        .unwrap_or_default()
+    read.map(|(contexts, _)| contexts.into_keys().collect()).unwrap_or_default()
 }
 
 /// The flags on the command line so far.
 fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
     let matches = command_line.ignore_errors(true).try_get_matches_from(words);
-    matches
-        .and_then(|matches| GlobalArgs::from_arg_matches(&matches))
-        .unwrap_or_default()
+    matches.and_then(|matches| GlobalArgs::from_arg_matches(&matches)).unwrap_or_default()
 }
 
 /// The objects on the command line so far, of the command that is completed.

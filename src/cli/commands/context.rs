@@ -76,9 +76,7 @@ fn list(
     let (contexts, _) = home.contexts()?;
     let chosen = home.selected_name()?;
     let is_chosen = |name: &String| chosen.as_ref() == Some(name);
-    let documents = contexts
-        .iter()
-        .map(|(name, cluster)| document(name, cluster, is_chosen(name)));
+    let documents = contexts.iter().map(|(name, cluster)| document(name, cluster, is_chosen(name)));
     let documents: Vec<_> = documents.collect();
     if let Some(text) = arguments.output.render_list(&documents)? {
         context.printer.print_result(&text);
@@ -86,9 +84,7 @@ fn list(
     }
     if contexts.is_empty() {
         let config = home.config();
-        context
-            .printer
-            .print_status(&format!("no contexts in `{}`", config.display()));
+        context.printer.print_status(&format!("no contexts in `{}`", config.display()));
         return Ok(Exit::Done);
     }
     let rows = contexts.iter().map(|(name, cluster)| {
@@ -132,11 +128,9 @@ fn show(
     let typed = arguments.name.clone().or(context.global.context.clone());
     let chosen = home.selected_name()?;
     let Some(name) = typed.or_else(|| chosen.clone()) else {
-        return Err(
-            Diagnostic::error(Code::ConfigNoContext, "no context is selected")
-                .help("choose one with `nomad-csi context use NAME`, or name one here")
-                .into(),
-        );
+        return Err(Diagnostic::error(Code::ConfigNoContext, "no context is selected")
+            .help("choose one with `nomad-csi context use NAME`, or name one here")
+            .into());
     };
     let (cluster, _) = home.context(&name)?;
     let is_chosen = chosen.as_ref() == Some(&name);
@@ -160,9 +154,7 @@ fn token(cluster: &ClusterContext) -> String {
 
 fn detail(name: &str, cluster: &ClusterContext, is_chosen: bool) -> String {
     let path = |path: &Option<std::path::PathBuf>| {
-        path.as_ref()
-            .map(|path| path.display().to_string())
-            .unwrap_or_default()
+        path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
     };
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     key_values([
@@ -177,22 +169,16 @@ fn detail(name: &str, cluster: &ClusterContext, is_chosen: bool) -> String {
         ("Client Certificate", path(&cluster.client_cert)),
         ("Client Key", path(&cluster.client_key)),
         ("TLS Server Name", text(&cluster.tls_server_name)),
-        (
-            "TLS Skip Verify",
-            cluster.tls_skip_verify.unwrap_or(false).to_string(),
-        ),
+        ("TLS Skip Verify", cluster.tls_skip_verify.unwrap_or(false).to_string()),
     ])
 }
 
 fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Document {
-    let token = cluster
-        .token
-        .as_ref()
-        .map(|(reference, _)| match reference {
-            SecretRef::Env(name) => json!({ "env": name }),
-            SecretRef::File(path) => json!({ "file": path }),
-            SecretRef::Literal(_) | SecretRef::NomadVar { .. } => Value::Null,
-        });
+    let token = cluster.token.as_ref().map(|(reference, _)| match reference {
+        SecretRef::Env(name) => json!({ "env": name }),
+        SecretRef::File(path) => json!({ "file": path }),
+        SecretRef::Literal(_) | SecretRef::NomadVar { .. } => Value::Null,
+    });
     Document::of(&json!({
         "ID": name,
         "chosen": is_chosen,

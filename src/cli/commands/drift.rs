@@ -102,12 +102,8 @@ async fn print_drift(
         parallelism: usize::from(arguments.parallelism.parallelism),
     };
     let found = find_drift(reader, query).await?;
-    let warnings: Diagnostics = record
-        .warning()
-        .into_iter()
-        .chain(&found.warnings)
-        .cloned()
-        .collect();
+    let warnings: Diagnostics =
+        record.warning().into_iter().chain(&found.warnings).cloned().collect();
     let shown = DriftShown {
         volumes: &found.volumes,
         server: reader.name(),

@@ -64,18 +64,12 @@ pub(crate) fn explain_word(
 }
 
 fn list() -> String {
-    let rows = Code::ALL
-        .iter()
-        .map(|code| [code.to_string(), code.cause().to_owned()]);
+    let rows = Code::ALL.iter().map(|code| [code.to_string(), code.cause().to_owned()]);
     table(["Code", "Cause"], rows)
 }
 
 fn one(code: Code) -> String {
-    format!(
-        "{code}\n\nCause:  {}\nRemedy: {}\n",
-        code.cause(),
-        code.remedy()
-    )
+    format!("{code}\n\nCause:  {}\nRemedy: {}\n", code.cause(), code.remedy())
 }
 
 /// Returns the fields of this name, which may begin with the name of their block.

@@ -192,10 +192,7 @@ async fn import_external(
     let workflow = context.workflow(cluster, "import", 1);
     let key = NamespacedId::new(namespace.clone(), VolumeId::new(id));
     let found = find_registrations(&workflow, &plugin, &external).await?;
-    let may_share = arguments
-        .share
-        .as_deref()
-        .is_some_and(|name| key.is_named(name));
+    let may_share = arguments.share.as_deref().is_some_and(|name| key.is_named(name));
     if !found.keys.is_empty() && !may_share {
         return Err(registered_already(&found.keys, &plugin, &external, &key).into());
     }
@@ -393,13 +390,7 @@ mod tests {
                 condition: None,
             };
             let namespace = Namespace::new(namespace);
-            registration(
-                &external,
-                PluginId::new("p"),
-                namespace,
-                id,
-                &Registrations::default(),
-            )
+            registration(&external, PluginId::new("p"), namespace, id, &Registrations::default())
         };
         let names = |volumes: &[(&str, &str)]| {
             let volumes: Vec<_> = volumes.iter().map(|(n, id)| volume(n, id)).collect();
@@ -409,9 +400,6 @@ mod tests {
             names(&[("default", "a/b"), ("default", "A_b"), ("default", "../x")]),
             ["a_b", "A_b_", "_._x"]
         );
-        assert_eq!(
-            names(&[("default", "a"), ("prod", "a")]),
-            ["default/a", "prod/a"]
-        );
+        assert_eq!(names(&[("default", "a"), ("prod", "a")]), ["default/a", "prod/a"]);
     }
 }

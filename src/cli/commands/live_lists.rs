@@ -133,25 +133,14 @@ impl LiveLists<'_> {
 
     async fn snapshots(&self) -> Option<Vec<String>> {
         let none = Secrets::default();
-        let listing = self
-            .api
-            .list_snapshots(&self.plugin()?, self.scope, &none)
-            .await;
+        let listing = self.api.list_snapshots(&self.plugin()?, self.scope, &none).await;
         Some(listing.ok()?.iter().map(|one| one.id.to_string()).collect())
     }
 
     async fn external_volumes(&self) -> Option<Vec<String>> {
-        let listing = self
-            .api
-            .list_external_volumes(&self.plugin()?, self.scope)
-            .await;
+        let listing = self.api.list_external_volumes(&self.plugin()?, self.scope).await;
         let volumes = listing.ok()?;
-        Some(
-            volumes
-                .iter()
-                .map(|one| one.external_id.to_string())
-                .collect(),
-        )
+        Some(volumes.iter().map(|one| one.external_id.to_string()).collect())
     }
 
     fn plugin(&self) -> Option<PluginId> {

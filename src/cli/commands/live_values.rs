@@ -75,23 +75,15 @@ impl ServerValues {
         else {
             return vec![];
         };
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-        else {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return vec![];
         };
         let known = runtime.block_on(async {
             let asking = async {
                 let session = self.servers.open(&target).await.ok()?;
-                let scope = namespace(&self.global, &self.environment, chosen)
-                    .ok()?
-                    .unwrap_or_default();
-                let lists = LiveLists {
-                    api: &*session.api,
-                    scope: &scope,
-                    named: &self.named,
-                };
+                let scope =
+                    namespace(&self.global, &self.environment, chosen).ok()?.unwrap_or_default();
+                let lists = LiveLists { api: &*session.api, scope: &scope, named: &self.named };
                 lists.values(kind).await
             };
             tokio::time::timeout(PATIENCE, asking).await.ok().flatten()

@@ -43,9 +43,7 @@ pub(crate) fn print_manual(
         ));
         return Ok(Exit::Done);
     }
-    let desired = [&["nomad-csi".to_owned()][..], &arguments.command]
-        .concat()
-        .join("-");
+    let desired = [&["nomad-csi".to_owned()][..], &arguments.command].concat().join("-");
     let file = format!("{desired}.1");
     let page = pages.iter().find(|page| page.file == file).ok_or_else(|| {
         Diagnostic::error(
@@ -77,9 +75,7 @@ pub(crate) fn pages(command_line: clap::Command) -> Vec<Page> {
 
 fn collect(command: &clap::Command, pages: &mut Vec<Page>) {
     let source = format!("nomad-csi {}", env!("CARGO_PKG_VERSION"));
-    let man = clap_mangen::Man::new(command.clone())
-        .source(source)
-        .manual("nomad-csi");
+    let man = clap_mangen::Man::new(command.clone()).source(source).manual("nomad-csi");
     let mut text = vec![];
     // Writing to memory does not fail.
     if man.render(&mut text).is_ok() {

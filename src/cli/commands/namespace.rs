@@ -45,12 +45,7 @@ pub(crate) struct NamespaceCreateArgs {
     #[arg(value_name = "NAME", value_parser = not_empty())]
     pub name: String,
     /// Description for people
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub description: String,
 }
 
@@ -98,10 +93,8 @@ async fn list(
     arguments: &NamespaceListArgs,
 ) -> Result<Exit, CliError> {
     let listed = api.list_namespaces().await?;
-    let (namespaces, documents): (Vec<_>, Vec<_>) = listed
-        .into_iter()
-        .map(|reading| (reading.value, reading.document))
-        .unzip();
+    let (namespaces, documents): (Vec<_>, Vec<_>) =
+        listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
     let text = arguments.output.output.render_list(&documents)?;
     let text = text.unwrap_or_else(|| namespace_list(&namespaces));
     context.printer.print_result(&text);

@@ -186,9 +186,7 @@ fn save_plan(
     );
     files::write_private(&context.directory, file, saved.write().as_bytes())?;
     let file = one_line(&file.display().to_string());
-    context
-        .printer
-        .print_status(&format!("plan saved as {file}"));
+    context.printer.print_status(&format!("plan saved as {file}"));
     if request.set.is_none() {
         let warning = "without a set and its ledger, the plan can be applied more than once";
         context.printer.print_status(warning);

@@ -135,9 +135,9 @@ fn powershell_word(word: &str) -> Option<String> {
 pub(super) fn is_option(command: &clap::Command, candidate: &str) -> bool {
     let name = candidate.split('=').next().unwrap_or_default();
     let has = |argument: &clap::Arg| match name.strip_prefix("--") {
-        Some(long) => argument
-            .get_long_and_visible_aliases()
-            .is_some_and(|longs| longs.contains(&long)),
+        Some(long) => {
+            argument.get_long_and_visible_aliases().is_some_and(|longs| longs.contains(&long))
+        }
         None => {
             let shorts = argument.get_short_and_visible_aliases().unwrap_or_default();
             let mut letters = name.chars().skip(1).peekable();
@@ -145,9 +145,7 @@ pub(super) fn is_option(command: &clap::Command, candidate: &str) -> bool {
         }
     };
     command.get_arguments().any(has)
-        || command
-            .get_subcommands()
-            .any(|inner| is_option(inner, candidate))
+        || command.get_subcommands().any(|inner| is_option(inner, candidate))
 }
 
 #[cfg(test)]
@@ -181,11 +179,7 @@ mod tests {
         ] {
             let typed = typed(Shell::Bash, word).unwrap();
             assert_eq!(typed.text, text, "{word}");
-            assert_eq!(
-                typed.offer(candidate).as_deref(),
-                expected,
-                "{word} {candidate}"
-            );
+            assert_eq!(typed.offer(candidate).as_deref(), expected, "{word} {candidate}");
         }
     }
 

@@ -180,10 +180,8 @@ async fn list(
         let source = volume.remote_id();
         snapshots.retain(|snapshot| snapshot.source == source);
     }
-    let documents: Vec<Document> = snapshots
-        .iter()
-        .map(|snapshot| snapshot_document(snapshot, &plugin))
-        .collect();
+    let documents: Vec<Document> =
+        snapshots.iter().map(|snapshot| snapshot_document(snapshot, &plugin)).collect();
     let output = &arguments.output.output;
     match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
@@ -209,9 +207,7 @@ fn plugin(given: Option<&str>, volume: Option<&Volume>) -> Result<PluginId, CliE
                 volume.plugin_id,
                 one_line(given)
             );
-            Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .help("remove `--plugin`")
-                .into())
+            Err(Diagnostic::error(Code::CliInvalidValue, message).help("remove `--plugin`").into())
         }
         (_, Some(volume)) => Ok(volume.plugin_id.clone()),
         (given, None) => Ok(PluginId::new(given.unwrap_or_default())),
@@ -224,11 +220,7 @@ fn namespace(context: &CommandContext, volume: Option<&Volume>) -> Result<Namesp
         return Ok(volume.namespace.clone());
     }
     let given = context.namespace()?.unwrap_or_default();
-    Ok(if given.as_str() == Namespace::ALL {
-        Namespace::default()
-    } else {
-        given
-    })
+    Ok(if given.as_str() == Namespace::ALL { Namespace::default() } else { given })
 }
 
 async fn delete(

@@ -24,16 +24,12 @@ impl<S, T> Layout<S, T> {
         listed: Vec<WithDocument<S>>,
         nothing: &str,
     ) -> Result<Exit, CliError> {
-        let (objects, documents): (Vec<S>, Vec<Document>) = listed
-            .into_iter()
-            .map(|reading| (reading.value, reading.document))
-            .unzip();
+        let (objects, documents): (Vec<S>, Vec<Document>) =
+            listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
         match output.render_list(&documents)? {
             Some(text) => context.printer.print_result(&text),
             None if objects.is_empty() => context.printer.print_status(nothing),
-            None => context
-                .printer
-                .print_result(&(self.list)(&objects, output.is_wide())),
+            None => context.printer.print_result(&(self.list)(&objects, output.is_wide())),
         }
         Ok(Exit::Done)
     }
@@ -64,9 +60,7 @@ impl<S, T> Layout<S, T> {
         help: &str,
     ) -> CliError {
         context.printer.print_lines(&(self.list)(several, false));
-        Diagnostic::error(Code::CliAmbiguousId, message)
-            .help(help)
-            .into()
+        Diagnostic::error(Code::CliAmbiguousId, message).help(help).into()
     }
 }
 
@@ -78,7 +72,5 @@ pub(super) async fn ask(
     context: &CommandContext,
     work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |api| context.interrupts.unless_interrupted(work(api)).await?)
-        .await
+    context.with_cluster(async |api| context.interrupts.unless_interrupted(work(api)).await?).await
 }

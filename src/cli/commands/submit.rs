@@ -79,10 +79,7 @@ pub(crate) async fn submit_volumes(
         output: Some(&arguments.output.output),
         parallelism: arguments.parallelism.parallelism,
         server_wait: arguments.server_wait,
-        changes: &ChangeArgs {
-            share: arguments.share.clone(),
-            ..ChangeArgs::default()
-        },
+        changes: &ChangeArgs { share: arguments.share.clone(), ..ChangeArgs::default() },
         waits_until_schedulable: false,
         policy_override: arguments.policy_override,
         saved_plan: None,

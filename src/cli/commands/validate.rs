@@ -75,11 +75,7 @@ pub(crate) fn validate_files(
         let names = volumes.map(|spec| sources.name(spec.span.source).to_owned());
         report_files(report, names, summary);
     });
-    Ok(if diagnostics.has_errors() {
-        Exit::Error
-    } else {
-        Exit::Done
-    })
+    Ok(if diagnostics.has_errors() { Exit::Error } else { Exit::Done })
 }
 
 fn error_count(diagnostics: &Diagnostics) -> String {

@@ -9,37 +9,22 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
 #[test]
 fn disabling_colours_overrides_forcing_them() {
     let plain = GlobalArgs::default();
-    let forced = GlobalArgs {
-        force_color: true,
-        ..GlobalArgs::default()
-    };
-    let forbidden = GlobalArgs {
-        no_color: true,
-        ..GlobalArgs::default()
-    };
+    let forced = GlobalArgs { force_color: true, ..GlobalArgs::default() };
+    let forbidden = GlobalArgs { no_color: true, ..GlobalArgs::default() };
     for (global, pairs, is_terminal, expected) in [
         (&plain, &[][..], true, true),
         (&plain, &[], false, false),
         (&plain, &[("TERM", "dumb")], true, false),
         (&plain, &[("NO_COLOR", "1")], true, false),
         (&plain, &[("NO_COLOR", "")], true, true),
-        (
-            &plain,
-            &[("NOMAD_CLI_NO_COLOR", "1"), ("NOMAD_CLI_FORCE_COLOR", "1")],
-            true,
-            false,
-        ),
+        (&plain, &[("NOMAD_CLI_NO_COLOR", "1"), ("NOMAD_CLI_FORCE_COLOR", "1")], true, false),
         (&plain, &[("NOMAD_CLI_FORCE_COLOR", "1")], false, true),
         (&forced, &[], false, true),
         (&forced, &[("NO_COLOR", "1")], false, true),
         (&forced, &[("NOMAD_CLI_NO_COLOR", "1")], false, false),
         (&forbidden, &[("NOMAD_CLI_FORCE_COLOR", "1")], true, false),
     ] {
-        assert_eq!(
-            uses_colour(global, &environment(pairs), is_terminal),
-            expected,
-            "{pairs:?}"
-        );
+        assert_eq!(uses_colour(global, &environment(pairs), is_terminal), expected, "{pairs:?}");
     }
 }
 
@@ -60,10 +45,7 @@ fn a_flag_overrides_its_variable_and_empty_counts_as_unset() {
     let settings = cluster_settings(&flags, &environment(&pairs), None).expect("UTF-8 variables");
     assert_eq!(settings.address.expose(), "http://flag:2");
     assert_eq!(settings.namespace.as_deref(), Some("flag"));
-    assert_eq!(
-        settings.token.as_ref().map(RedactedString::expose),
-        Some("from-env")
-    );
+    assert_eq!(settings.token.as_ref().map(RedactedString::expose), Some("from-env"));
     assert_eq!(settings.region, None);
     assert!(!settings.tls.skip_verify, "`yes` is not a boolean in Nomad");
     let settings =
@@ -101,10 +83,7 @@ fn a_flag_and_the_environment_can_enable_verification() {
             .expect("a valid config file");
         let settings =
             cluster_settings(&global, &environment, chosen.as_ref()).expect("UTF-8 variables");
-        assert_eq!(
-            settings.tls.skip_verify, expected,
-            "{by_flag} {flag:?} {variable}"
-        );
+        assert_eq!(settings.tls.skip_verify, expected, "{by_flag} {flag:?} {variable}");
     }
 }
 
@@ -171,22 +150,14 @@ fn joined(
 }
 
 fn named(name: &str) -> GlobalArgs {
-    GlobalArgs {
-        context: Some(name.into()),
-        ..GlobalArgs::default()
-    }
+    GlobalArgs { context: Some(name.into()), ..GlobalArgs::default() }
 }
 
 /// The variable with the token of `prod`.
 const OWN: (&str, &str) = ("PROD_TOKEN", "canary-prod\n");
 const MOVED: [(&str, &str); 2] = [OWN, ("NOMAD_ADDR", "http://other:1")];
 
-type Row<'r> = (
-    GlobalArgs,
-    &'r [(&'r str, &'r str)],
-    Option<&'r str>,
-    [&'r str; 3],
-);
+type Row<'r> = (GlobalArgs, &'r [(&'r str, &'r str)], Option<&'r str>, [&'r str; 3]);
 
 /// Flags, including `--context`, override the environment. The environment overrides the default
 /// cluster. A token is never sent to another cluster than its own.
@@ -197,42 +168,21 @@ fn flags_override_the_environment_and_it_overrides_the_default_cluster() {
         token: Some(Secret("canary-flag".into())),
         ..named("prod")
     };
-    let elsewhere = || GlobalArgs {
-        address: Some("http://other:1".into()),
-        ..GlobalArgs::default()
-    };
+    let elsewhere =
+        || GlobalArgs { address: Some("http://other:1".into()), ..GlobalArgs::default() };
     let own = [OWN];
-    let all = [
-        OWN,
-        ("NOMAD_TOKEN", "canary-env"),
-        ("NOMAD_NAMESPACE", "env"),
-    ];
+    let all = [OWN, ("NOMAD_TOKEN", "canary-env"), ("NOMAD_NAMESPACE", "env")];
     let same = [OWN, ("NOMAD_ADDR", "https://prod:1/")];
     let of_context = ["https://prod:1", "context", "canary-prod"];
     let of_both = ["https://prod:1", "env", "canary-env"];
     let of_neither = ["http://other:1", "", ""];
     let rows: Vec<Row<'_>> = vec![
-        (
-            GlobalArgs::default(),
-            &own,
-            None,
-            ["http://127.0.0.1:4646", "", ""],
-        ),
+        (GlobalArgs::default(), &own, None, ["http://127.0.0.1:4646", "", ""]),
         (named("prod"), &own, None, of_context),
         (named("prod"), &all, None, of_context),
         (named("prod"), &same, None, of_context),
-        (
-            named("bare"),
-            &all,
-            Some("prod"),
-            ["https://bare:1", "env", "canary-env"],
-        ),
-        (
-            flagged,
-            &[],
-            None,
-            ["https://prod:1", "flag", "canary-flag"],
-        ),
+        (named("bare"), &all, Some("prod"), ["https://bare:1", "env", "canary-env"]),
+        (flagged, &[], None, ["https://prod:1", "flag", "canary-flag"]),
         (GlobalArgs::default(), &own, Some("prod"), of_context),
         (GlobalArgs::default(), &all, Some("prod"), of_both),
         (GlobalArgs::default(), &MOVED, Some("prod"), of_neither),
@@ -241,11 +191,7 @@ fn flags_override_the_environment_and_it_overrides_the_default_cluster() {
     ];
     for (flags, pairs, chosen, expected) in rows {
         let (address, namespace, token) = joined(&flags, pairs, chosen).unwrap_or_default();
-        let found = [
-            address,
-            namespace.unwrap_or_default(),
-            token.unwrap_or_default(),
-        ];
+        let found = [address, namespace.unwrap_or_default(), token.unwrap_or_default()];
         assert_eq!(found, expected, "{pairs:?} {chosen:?}");
     }
 }
@@ -256,32 +202,17 @@ fn conflicting_clusters_and_missing_contexts_are_errors() {
         (named("prod"), &MOVED[..], None, Code::CliContextConflict),
         (named("prod"), &[], None, Code::SecretUnset),
         (named("gone"), &[], None, Code::ConfigNoContext),
-        (
-            GlobalArgs::default(),
-            &[],
-            Some("gone"),
-            Code::ConfigNoContext,
-        ),
+        (GlobalArgs::default(), &[], Some("gone"), Code::ConfigNoContext),
     ] {
-        assert_eq!(
-            joined(&flags, pairs, chosen),
-            Err(vec![expected]),
-            "{pairs:?}"
-        );
+        assert_eq!(joined(&flags, pairs, chosen), Err(vec![expected]), "{pairs:?}");
     }
 }
 
 #[test]
 fn an_invalid_width_is_ignored() {
-    for (set, terminal, expected) in [
-        ("100", Some(80), 100),
-        ("3", Some(80), 80),
-        ("wide", None, 120),
-    ] {
-        assert_eq!(
-            output_width(&environment(&[("COLUMNS", set)]), terminal),
-            expected,
-            "{set}"
-        );
+    for (set, terminal, expected) in
+        [("100", Some(80), 100), ("3", Some(80), 80), ("wide", None, 120)]
+    {
+        assert_eq!(output_width(&environment(&[("COLUMNS", set)]), terminal), expected, "{set}");
     }
 }

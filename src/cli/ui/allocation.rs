@@ -26,11 +26,7 @@ pub(crate) fn allocation_list(stubs: &[AllocationStub], now: &TimeReference, wid
     };
     let rows = stubs.iter().map(|stub| {
         [
-            if wide {
-                stub.id.clone()
-            } else {
-                short_id(&stub.id)
-            },
+            if wide { stub.id.clone() } else { short_id(&stub.id) },
             stub.job_id.clone(),
             stub.node_name.clone(),
             stub.task_group.clone(),
@@ -63,10 +59,7 @@ pub(crate) fn allocation_detail(
         ("Client Status", allocation.client_status.clone()),
         ("Client Description", allocation.client_description.clone()),
         ("Desired Status", allocation.desired_status.clone()),
-        (
-            "Desired Description",
-            allocation.desired_description.clone(),
-        ),
+        ("Desired Description", allocation.desired_description.clone()),
         ("Created", ago(allocation.create_time, now.now)),
         ("Modified", ago(allocation.modify_time, now.now)),
     ];
@@ -84,9 +77,7 @@ pub(crate) fn allocation_detail(
 /// Returns the group of an allocation, as it was when the allocation was placed.
 pub(crate) fn group_of(allocation: &AllocationDocument) -> Option<&TaskGroupDocument> {
     let groups = &allocation.job.as_ref()?.task_groups;
-    groups
-        .iter()
-        .find(|group| group.name == allocation.task_group)
+    groups.iter().find(|group| group.name == allocation.task_group)
 }
 
 fn volumes(allocation: &AllocationDocument) -> Option<String> {
@@ -156,10 +147,7 @@ mod tests {
                     {"Type": "Terminated", "Time": 2_000_000_000, "DisplayMessage": "Exit Code: 1"}]}},
         }))
         .expect("cannot decode");
-        let now = TimeReference {
-            now: 0,
-            zone: TimeZone::UTC,
-        };
+        let now = TimeReference { now: 0, zone: TimeZone::UTC };
         let text = allocation_detail(&allocation, &now, false);
         let text = anstream::adapter::strip_str(&text).to_string();
         for line in [

@@ -33,16 +33,8 @@ pub(super) fn allocations(allocs: &[Alloc], now: &TimeReference, wide: bool) -> 
 }
 
 fn short_table(allocs: &[&Alloc], now: &TimeReference) -> String {
-    let headings = [
-        "ID",
-        "Node ID",
-        "Task Group",
-        "Version",
-        "Desired",
-        "Status",
-        "Created",
-        "Modified",
-    ];
+    let headings =
+        ["ID", "Node ID", "Task Group", "Version", "Desired", "Status", "Created", "Modified"];
     let rows = allocs.iter().map(|alloc| {
         [
             short_id(alloc.id.as_str()),

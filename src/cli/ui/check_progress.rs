@@ -22,11 +22,7 @@ impl CheckProgress {
     pub(crate) fn new(printer: &Arc<Printer>) -> Self {
         let bars = live_lines(printer);
         printer.set_bars(bars.clone());
-        Self {
-            printer: Arc::clone(printer),
-            bars,
-            bar: Mutex::default(),
-        }
+        Self { printer: Arc::clone(printer), bars, bar: Mutex::default() }
     }
 
     fn bar(&self) -> std::sync::MutexGuard<'_, Option<ProgressBar>> {
@@ -39,8 +35,7 @@ impl CheckObserver for CheckProgress {
         let name = one_line(&profile.info.name);
         let version = one_line(&profile.info.vendor_version);
         let noun = if checks == 1 { "check" } else { "checks" };
-        self.printer
-            .print_status(&format!("plugin {name} {version}: {checks} {noun}"));
+        self.printer.print_status(&format!("plugin {name} {version}: {checks} {noun}"));
         let Some(bars) = &self.bars else { return };
         let length = u64::try_from(checks).unwrap_or_default();
         let bar = bars.add(ProgressBar::new(length));
@@ -64,8 +59,7 @@ impl CheckObserver for CheckProgress {
         let is_bad = matches!(outcome.verdict, Verdict::Failed | Verdict::NotRun(_));
         if is_bad {
             let word = verdict_word(&outcome.verdict);
-            self.printer
-                .print_status(&format!("{}: {word}", outcome.case.id));
+            self.printer.print_status(&format!("{}: {word}", outcome.case.id));
         }
     }
 }

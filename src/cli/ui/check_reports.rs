@@ -45,9 +45,7 @@ impl std::str::FromStr for CheckReportFile {
             _ => return Err("expected junit=FILE or markdown=FILE".to_owned()),
         };
         if file.is_empty() {
-            return Err(format!(
-                "write `{word}=FILE`, or `{word}=-` for standard output"
-            ));
+            return Err(format!("write `{word}=FILE`, or `{word}=-` for standard output"));
         }
         let file = file.to_owned();
         Ok(Self { format, file })
@@ -95,11 +93,7 @@ fn case(outcome: &CheckOutcome) -> String {
         Verdict::Passed => String::new(),
         Verdict::Failed => {
             let first = outcome.findings.first().map_or("", |one| &one.expected);
-            format!(
-                "<failure message=\"{}\">{}</failure>",
-                xml(first),
-                xml(&findings(outcome))
-            )
+            format!("<failure message=\"{}\">{}</failure>", xml(first), xml(&findings(outcome)))
         }
         Verdict::NotRun(reason) => format!("<error message=\"{}\"/>", xml(reason)),
         Verdict::Skipped(reason) => format!("<skipped message=\"{}\"/>", xml(reason)),
@@ -131,30 +125,18 @@ fn findings(outcome: &CheckOutcome) -> String {
 
 /// Returns Markdown: the totals, the findings, then every check.
 fn markdown(report: &Report) -> String {
-    let Tally {
-        passed,
-        failed,
-        not_run,
-        skipped,
-        advice,
-    } = report.tally();
+    let Tally { passed, failed, not_run, skipped, advice } = report.tally();
     let info = &report.plugin.info;
     let mut parts = vec![format!(
         "**{passed} passed, {failed} failed, {not_run} not run, {skipped} skipped** ({advice} with advice): plugin {} {}\n",
         code(&info.name),
         code(&info.vendor_version)
     )];
-    let wrong = report
-        .outcomes
-        .iter()
-        .filter(|one| !one.findings.is_empty());
+    let wrong = report.outcomes.iter().filter(|one| !one.findings.is_empty());
     parts.extend(wrong.map(|outcome| {
         let title = format!("{}: {}", outcome.case.id, outcome.case.title);
         let fenced = findings(outcome).replace("```", "'''");
-        format!(
-            "\n### {} {title}\n\n```text\n{fenced}\n```\n",
-            word(&outcome.verdict)
-        )
+        format!("\n### {} {title}\n\n```text\n{fenced}\n```\n", word(&outcome.verdict))
     }));
     for leftover in &report.leftovers {
         let (what, why) = (code(&leftover.what), code(&leftover.why));
@@ -174,10 +156,8 @@ mod tests {
 
     #[test]
     fn a_format_requires_a_file_or_a_dash() {
-        let file = |text: &str| {
-            text.parse()
-                .map(|one: CheckReportFile| one.file().map(str::to_owned))
-        };
+        let file =
+            |text: &str| text.parse().map(|one: CheckReportFile| one.file().map(str::to_owned));
         assert_eq!(file("junit=a.xml"), Ok(Some("a.xml".to_owned())));
         assert_eq!(file("markdown=-"), Ok(None));
         for text in ["junit", "junit=", "xml=a"] {

@@ -13,11 +13,7 @@ const SHORT: usize = 60;
 
 /// Returns a table of claims, and a note for each claim with a problem.
 pub(crate) fn claim_list(claims: &[VolumeClaim], now: &TimeReference, wide: bool) -> String {
-    let mut text = if wide {
-        wide_table(claims, now)
-    } else {
-        short_table(claims, now)
-    };
+    let mut text = if wide { wide_table(claims, now) } else { short_table(claims, now) };
     for claim in claims {
         if let Some(problem) = &claim.problem {
             text.push_str(&note(claim, problem, now));
@@ -136,11 +132,7 @@ fn access(claim: &VolumeClaim) -> &'static str {
 fn shortened(problem: &ClaimProblem) -> String {
     let full = one_line(&format!("{}: {}", problem.step, problem.error));
     let short: String = full.chars().take(SHORT).collect();
-    if short.len() == full.len() {
-        full
-    } else {
-        format!("{}…", short.trim_end())
-    }
+    if short.len() == full.len() { full } else { format!("{}…", short.trim_end()) }
 }
 
 fn note(claim: &VolumeClaim, problem: &ClaimProblem, now: &TimeReference) -> String {

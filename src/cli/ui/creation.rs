@@ -18,19 +18,8 @@ pub(crate) fn creation_list(creations: &[VolumeCreation], now: &TimeReference) -
             one_line(creation.problem.as_deref().unwrap_or("-")),
         ]
     });
-    let headings = [
-        "ID",
-        "Namespace",
-        "Plugin ID",
-        "Began",
-        "Continued",
-        "Problem",
-    ];
-    format!(
-        "\n{}{}",
-        heading("Creations that did not end"),
-        table(headings, rows)
-    )
+    let headings = ["ID", "Namespace", "Plugin ID", "Began", "Continued", "Problem"];
+    format!("\n{}{}", heading("Creations that did not end"), table(headings, rows))
 }
 
 /// Returns one creation in detail.

@@ -19,10 +19,7 @@ pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
         (true, false) => details.push(format!("at most {}", size(max))),
         (false, false) => details.push(format!("from {} to {}", size(min), size(max))),
     }
-    for (source, what) in [
-        (&request.snapshot_id, "snapshot"),
-        (&request.clone_id, "volume"),
-    ] {
+    for (source, what) in [(&request.snapshot_id, "snapshot"), (&request.clone_id, "volume")] {
         if let Some(source) = source {
             details.push(format!("copied from {what} {source}"));
         }
@@ -30,10 +27,7 @@ pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
     details.extend(request.capabilities.iter().map(ToString::to_string));
     details.extend(options(request));
     details.extend(topologies(request));
-    for (what, map) in [
-        ("parameters", &request.parameters),
-        ("context", &request.context),
-    ] {
+    for (what, map) in [("parameters", &request.parameters), ("context", &request.context)] {
         if let Some(map) = map.as_ref().filter(|map| !map.is_empty()) {
             details.push(format!("{what} {{{}}}", pairs(map)));
         }
@@ -58,10 +52,8 @@ fn topologies(request: &UnresolvedRequest) -> Vec<String> {
     let Some(desired) = &request.topology_request else {
         return vec![];
     };
-    let kinds = [
-        ("one of the topologies", &desired.required),
-        ("preferably in", &desired.preferred),
-    ];
+    let kinds =
+        [("one of the topologies", &desired.required), ("preferably in", &desired.preferred)];
     let kinds = kinds.iter().filter(|(_, places)| !places.is_empty());
     let line = |(what, places): &(&str, &Vec<Topology>)| {
         let places: Vec<String> = places.iter().map(|place| format!("({place})")).collect();
@@ -107,9 +99,6 @@ pub(super) fn size(bytes: Bytes) -> String {
 
 /// Returns the pairs of a map.
 pub(super) fn pairs(map: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<_> = map
-        .iter()
-        .map(|(key, value)| format!("{key}={value:?}"))
-        .collect();
+    let pairs: Vec<_> = map.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
     pairs.join(", ")
 }

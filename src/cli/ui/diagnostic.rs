@@ -22,10 +22,7 @@ pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usiz
     primary = primary.elements(messages(diagnostic));
     let mut groups = vec![primary];
     groups.extend(replacement(diagnostic, sources));
-    Renderer::styled()
-        .decor_style(DecorStyle::Ascii)
-        .term_width(columns)
-        .render(&groups)
+    Renderer::styled().decor_style(DecorStyle::Ascii).term_width(columns).render(&groups)
 }
 
 /// Returns the message and the position on one line, for a repeated problem.
@@ -36,9 +33,7 @@ pub(crate) fn render_short(diagnostic: &Diagnostic, sources: &SourceMap) -> Stri
         let name = shown_text(sources.name(label.span.source));
         title = format!("{title} ({name}:{}:{})", place.line, place.column);
     }
-    let primary = level(diagnostic.severity)
-        .primary_title(title)
-        .id(diagnostic.code.as_str());
+    let primary = level(diagnostic.severity).primary_title(title).id(diagnostic.code.as_str());
     Renderer::styled().render(&[Group::with_title(primary)])
 }
 
@@ -53,9 +48,7 @@ fn level(severity: Severity) -> Level<'static> {
 fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Element<'a>> {
     let fault = diagnostic.labels.first().map(|label| label.span);
     let groups = neighbours(&diagnostic.labels, sources).into_iter();
-    groups
-        .flat_map(|labels| snippet(&labels, fault, sources))
-        .collect()
+    groups.flat_map(|labels| snippet(&labels, fault, sources)).collect()
 }
 
 /// Groups the labels that are shown in one excerpt: those of one source that are near each other.
@@ -97,11 +90,7 @@ fn snippet<'a>(
             AnnotationKind::Context
         };
         let annotation = kind.span(excerpt.inside(label.span));
-        if label.text.is_empty() {
-            annotation
-        } else {
-            annotation.label(shown_text(&label.text))
-        }
+        if label.text.is_empty() { annotation } else { annotation.label(shown_text(&label.text)) }
     });
     let snippet = Snippet::source(excerpt.text.clone())
         .line_start(excerpt.first_line)
@@ -111,21 +100,13 @@ fn snippet<'a>(
         return vec![snippet.path(name).into()];
     }
     let place = sources.location(first);
-    let origin = Origin::path(name)
-        .line(place.line)
-        .char_column(place.column);
+    let origin = Origin::path(name).line(place.line).char_column(place.column);
     vec![origin.into(), snippet.into()]
 }
 
 fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
-    let notes = diagnostic
-        .notes
-        .iter()
-        .map(|text| Level::NOTE.message(shown_lines(text)));
-    let help = diagnostic
-        .help
-        .iter()
-        .map(|text| Level::HELP.message(shown_text(text)));
+    let notes = diagnostic.notes.iter().map(|text| Level::NOTE.message(shown_lines(text)));
+    let help = diagnostic.help.iter().map(|text| Level::HELP.message(shown_text(text)));
     let block = diagnostic.block.iter();
     let block = block.map(|text| Level::HELP.message(escape_control_characters(text)));
     notes.chain(help).chain(block).map(Element::from)
@@ -137,20 +118,12 @@ fn replacement<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Option
     if excerpt.text.lines().any(|line| line.len() > CONTEXT_BYTES) {
         let message = format!("{}: `{}`", replacement.title, replacement.text);
         return Some(
-            Level::HELP
-                .secondary_title(shown_text(&message))
-                .elements(Vec::<Element<'_>>::new()),
+            Level::HELP.secondary_title(shown_text(&message)).elements(Vec::<Element<'_>>::new()),
         );
     }
     let patch = Patch::new(excerpt.inside(replacement.span), replacement.text.clone());
-    let snippet = Snippet::source(excerpt.text.clone())
-        .line_start(excerpt.first_line)
-        .patch(patch);
-    Some(
-        Level::HELP
-            .secondary_title(shown_text(&replacement.title))
-            .element(snippet),
-    )
+    let snippet = Snippet::source(excerpt.text.clone()).line_start(excerpt.first_line).patch(patch);
+    Some(Level::HELP.secondary_title(shown_text(&replacement.title)).element(snippet))
 }
 
 /// The bytes of one message, note or help line to show.
@@ -171,9 +144,7 @@ fn cut_text(text: &str) -> String {
         return escape_control_characters(text);
     }
     let mut ends = (0..=MESSAGE_BYTES).rev();
-    let end = ends
-        .find(|end| text.is_char_boundary(*end))
-        .unwrap_or_default();
+    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     let shown = escape_control_characters(&text[..end]);
     format!("{shown}… ({} more bytes)", text.len() - end)
 }
@@ -230,10 +201,7 @@ pub(crate) fn diagnostic_json(diagnostic: &Diagnostic, sources: &SourceMap) -> V
     };
     let place = |span: Span| {
         let start = sources.location(span);
-        let end = sources.location(Span {
-            start: span.end,
-            ..span
-        });
+        let end = sources.location(Span { start: span.end, ..span });
         json!({
             "file": sources.name(span.source),
             "line": start.line,
@@ -285,19 +253,17 @@ mod tests {
             let start = text.find(needle).expect("needle is in the text");
             SourceMap::span(id, start..start + needle.len())
         };
-        let diagnostic = Diagnostic::error(
-            Code::SpecWrongType,
-            "unknown access mode `single-node-writter`",
-        )
-        .label(at("\"single-node-writter\""), "not an access mode")
-        .label(at("capability"), "in this capability")
-        .note("Nomad knows five")
-        .help("see `nomad-csi explain spec/wrong-type`")
-        .replace(
-            at("\"single-node-writter\""),
-            "\"single-node-writer\"",
-            "a similar one exists",
-        );
+        let diagnostic =
+            Diagnostic::error(Code::SpecWrongType, "unknown access mode `single-node-writter`")
+                .label(at("\"single-node-writter\""), "not an access mode")
+                .label(at("capability"), "in this capability")
+                .note("Nomad knows five")
+                .help("see `nomad-csi explain spec/wrong-type`")
+                .replace(
+                    at("\"single-node-writter\""),
+                    "\"single-node-writer\"",
+                    "a similar one exists",
+                );
         let expected = "\
 error[spec/wrong-type]: unknown access mode `single-node-writter`
  --> volume.hcl:3:17
@@ -317,11 +283,7 @@ help: a similar one exists
         assert_eq!(plain(&diagnostic, &sources), expected);
         let json = diagnostic_json(&diagnostic, &sources);
         assert_eq!(
-            (
-                &json["code"],
-                &json["labels"][0]["line"],
-                &json["labels"][0]["end_column"]
-            ),
+            (&json["code"], &json["labels"][0]["line"], &json["labels"][0]["end_column"]),
             (&json!("spec/wrong-type"), &json!(3), &json!(38)),
         );
     }
@@ -340,10 +302,7 @@ help: a similar one exists
         let shown = plain(&diagnostic, &sources);
         assert!(shown.contains(" --> x.json:1:200001\n"), "{shown}");
         assert!(shown.contains("^^^^^^ did you mean `name`?"), "{shown}");
-        assert!(
-            shown.ends_with("help: a similar one exists: `\"name\"`"),
-            "{shown}"
-        );
+        assert!(shown.ends_with("help: a similar one exists: `\"name\"`"), "{shown}");
         assert!(shown.len() < 1000, "{shown}");
     }
 

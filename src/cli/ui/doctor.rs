@@ -97,9 +97,8 @@ fn volume_json(volume: &VolumeDiagnosis) -> Value {
 
 fn finding_json(finding: &Finding) -> Value {
     let evidence = finding.evidence.iter();
-    let evidence: Vec<Value> = evidence
-        .map(|one| json!({"fact": one.fact, "source": one.source.as_str()}))
-        .collect();
+    let evidence: Vec<Value> =
+        evidence.map(|one| json!({"fact": one.fact, "source": one.source.as_str()})).collect();
     let remedies = finding.remedies.iter();
     let remedies: Vec<Value> = remedies
         .map(|one| {

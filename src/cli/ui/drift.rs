@@ -69,14 +69,7 @@ impl DriftCounts {
             (self.changed, if has_set { "changed" } else { "different" }),
             (self.unknown, "unknown"),
             (self.not_applied, "not applied yet"),
-            (
-                self.unchanged,
-                if has_set {
-                    "unchanged"
-                } else {
-                    "equal to the files"
-                },
-            ),
+            (self.unchanged, if has_set { "unchanged" } else { "equal to the files" }),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)
@@ -122,9 +115,7 @@ pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
 /// Returns the first line of the text: the counts.
 pub(super) fn drift_summary(found: DriftShown<'_>) -> String {
     let counts = DriftCounts::of(found.volumes).words(found.set.is_some());
-    let set = found
-        .set
-        .map_or_else(String::new, |set| format!("set {set} at "));
+    let set = found.set.map_or_else(String::new, |set| format!("set {set} at "));
     format!("Drift of {set}{}: {counts}.", one_line(found.server))
 }
 
@@ -162,9 +153,7 @@ fn data_gone(volume: &VolumeDrift, fields: &[FieldDrift], now: i64) -> String {
     let key = one_line(&volume.key.to_string());
     let first = format!("\n{RED}- data gone {key}{RED:#}\n");
     let what = "    it is registered, but its provider no longer lists its data\n".to_owned();
-    let fields = fields
-        .iter()
-        .map(|field| format!("    {}\n", one_line(&field_text(field))));
+    let fields = fields.iter().map(|field| format!("    {}\n", one_line(&field_text(field))));
     [first, what]
         .into_iter()
         .chain(fields)
@@ -183,9 +172,7 @@ fn changed(volume: &VolumeDrift, fields: &[FieldDrift], now: i64) -> String {
     let key = one_line(&volume.key.to_string());
     let index = volume.spec_index.unwrap_or_default();
     let first = format!("\n{YELLOW}~ changed {key}{YELLOW:#}\n");
-    let fields = fields
-        .iter()
-        .map(|field| format!("    {}\n", one_line(&field_text(field))));
+    let fields = fields.iter().map(|field| format!("    {}\n", one_line(&field_text(field))));
     let is_unnamed = volume.span.is_none();
     let unnamed = is_unnamed.then(|| "    no file declares it\n".to_owned());
     let last = format!("    last changed at index {index}\n");
@@ -218,10 +205,7 @@ fn field_text(drift: &FieldDrift) -> String {
 fn last_verified(verified: Option<LastVerified>, now: i64) -> String {
     verified.map_or_else(String::new, |verified| {
         let ago = ago(verified.at, now);
-        format!(
-            "    last verified {ago}, at index {}\n",
-            verified.spec_index
-        )
+        format!("    last verified {ago}, at index {}\n", verified.spec_index)
     })
 }
 
@@ -237,14 +221,10 @@ fn notes(volumes: &[VolumeDrift], now: i64) -> String {
             volumes,
             |one| &one.pending,
         ),
-        fields("Changed on the server, but ignored", volumes, |one| {
-            &one.ignored
+        fields("Changed on the server, but ignored", volumes, |one| &one.ignored),
+        fields("Not compared, because the server does not show it", volumes, |one| {
+            &one.not_comparable
         }),
-        fields(
-            "Not compared, because the server does not show it",
-            volumes,
-            |one| &one.not_comparable,
-        ),
     ];
     interrupted.chain(lists.into_iter().flatten()).collect()
 }
@@ -285,9 +265,7 @@ fn interrupted_step(volume: &VolumeDrift, intent: &Intent, now: i64) -> String {
 /// Returns the drift as JSON, in the format of `docs/schemas/drift.v1.json`.
 pub(crate) fn drift_json(found: DriftShown<'_>, remarks: &Diagnostics) -> Value {
     let counts = DriftCounts::of(found.volumes);
-    let remarks = remarks
-        .iter()
-        .map(|one| diagnostic_json(one, found.sources));
+    let remarks = remarks.iter().map(|one| diagnostic_json(one, found.sources));
     json!({
         "format_version": FORMAT_VERSION,
         "server": found.server,

@@ -9,11 +9,7 @@ use nomad_csi_model::VolumeEvent;
 /// Returns a table of events.
 pub(crate) fn event_list(events: &[VolumeEvent], now: &TimeReference) -> String {
     let rows = events.iter().map(|event| {
-        [
-            event.index.to_string(),
-            local_time(event.time, &now.zone),
-            one_line(&event.text),
-        ]
+        [event.index.to_string(), local_time(event.time, &now.zone), one_line(&event.text)]
     });
     table(["Index", "Time", "Event"], rows)
 }

@@ -9,20 +9,12 @@ use nomad_csi_plan::ImportIssue;
 
 /// Returns `1 volume`, `2 volumes` and so on.
 pub(crate) fn volume_count(count: usize) -> String {
-    if count == 1 {
-        "1 volume".to_owned()
-    } else {
-        format!("{count} volumes")
-    }
+    if count == 1 { "1 volume".to_owned() } else { format!("{count} volumes") }
 }
 
 /// Returns the number of exact volumes, the marks of the others, and unregistered volumes.
 pub(crate) fn import_summary(found: &ImportFound) -> String {
-    let marked: Vec<_> = found
-        .volumes
-        .iter()
-        .filter(|one| !one.issues.is_empty())
-        .collect();
+    let marked: Vec<_> = found.volumes.iter().filter(|one| !one.issues.is_empty()).collect();
     let exact = found.volumes.len() - marked.len();
     let first = format!(
         "{}: {exact} without problems, {} with problems; secrets are `unknown` in the files, because servers never return them",
@@ -44,8 +36,5 @@ pub(crate) fn import_summary(found: &ImportFound) -> String {
             "\nThe provider of plugin {plugin} lists {count} more that are not registered: list them with `nomad-csi orphans --plugin {word}`, import one with `nomad-csi import --external {word} EXTERNAL_ID`"
         )
     });
-    std::iter::once(first)
-        .chain(marked)
-        .chain(unregistered)
-        .collect()
+    std::iter::once(first).chain(marked).chain(unregistered).collect()
 }

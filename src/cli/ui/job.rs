@@ -39,22 +39,12 @@ pub(crate) fn job_list(jobs: &[JobStub], now: &TimeReference, wide: bool) -> Str
     if !wide {
         return table(headings, rows);
     }
-    let rows = rows
-        .zip(jobs)
-        .map(|([id, kind, priority, status, at], job)| {
-            let namespace = job.namespace.clone();
-            let pool = job.node_pool.clone();
-            [id, namespace, kind, priority, pool, status, at]
-        });
-    let headings = [
-        "ID",
-        "Namespace",
-        "Type",
-        "Priority",
-        "Node Pool",
-        "Status",
-        "Submit Date",
-    ];
+    let rows = rows.zip(jobs).map(|([id, kind, priority, status, at], job)| {
+        let namespace = job.namespace.clone();
+        let pool = job.node_pool.clone();
+        [id, namespace, kind, priority, pool, status, at]
+    });
+    let headings = ["ID", "Namespace", "Type", "Priority", "Node Pool", "Status", "Submit Date"];
     table(headings, rows)
 }
 
@@ -65,10 +55,7 @@ pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool
         ("ID", job.id.clone()),
         ("Name", job.name.clone()),
         ("Submit Date", local_time(job.submit_time, &now.zone)),
-        (
-            "Type",
-            kind(&job.job_type, job.periodic.is_some(), is_parameterized(job)),
-        ),
+        ("Type", kind(&job.job_type, job.periodic.is_some(), is_parameterized(job))),
         ("Priority", job.priority.unwrap_or_default().to_string()),
         ("Datacenters", job.datacenters.join(",")),
         ("Namespace", job.namespace.clone()),
@@ -81,11 +68,7 @@ pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool
     sections.extend((!is_template).then(|| summary(&overview.summary)));
     sections.extend(volumes(job));
     sections.extend(placement_failure(&overview.evaluations));
-    let allocs: Vec<Alloc> = overview
-        .allocations
-        .iter()
-        .map(allocation_from_wire)
-        .collect();
+    let allocs: Vec<Alloc> = overview.allocations.iter().map(allocation_from_wire).collect();
     sections.push(allocations(&allocs, now, wide));
     sections.join("\n")
 }
@@ -112,11 +95,8 @@ fn launching(overview: &JobOverview, now: &TimeReference) -> String {
     let mut lines = vec![];
     if let Some(periodic) = &job.periodic {
         let one = (!periodic.spec.is_empty()).then_some(&periodic.spec);
-        let expressions: Vec<&str> = one
-            .into_iter()
-            .chain(&periodic.specs)
-            .map(String::as_str)
-            .collect();
+        let expressions: Vec<&str> =
+            one.into_iter().chain(&periodic.specs).map(String::as_str).collect();
         let zone = match periodic.time_zone.as_str() {
             "" => "UTC",
             zone => zone,
@@ -128,19 +108,10 @@ fn launching(overview: &JobOverview, now: &TimeReference) -> String {
         lines.push(("Next Launch", next.unwrap_or_else(none)));
         lines.push((
             "Overlap",
-            if periodic.prohibit_overlap {
-                "prohibited"
-            } else {
-                "allowed"
-            }
-            .to_owned(),
+            if periodic.prohibit_overlap { "prohibited" } else { "allowed" }.to_owned(),
         ));
     }
-    if let Some(parameterized) = job
-        .parameterized_job
-        .as_ref()
-        .filter(|_| is_parameterized(job))
-    {
+    if let Some(parameterized) = job.parameterized_job.as_ref().filter(|_| is_parameterized(job)) {
         lines.push(("Payload", parameterized.payload.clone()));
         lines.push(("Required Meta", parameterized.meta_required.join(", ")));
         lines.push(("Optional Meta", parameterized.meta_optional.join(", ")));
@@ -167,16 +138,8 @@ fn status(status: &str, is_stopped: bool) -> String {
 }
 
 fn summary(summary: &JobSummaryDocument) -> String {
-    let headings = [
-        "Task Group",
-        "Queued",
-        "Starting",
-        "Running",
-        "Failed",
-        "Complete",
-        "Lost",
-        "Unknown",
-    ];
+    let headings =
+        ["Task Group", "Queued", "Starting", "Running", "Failed", "Complete", "Lost", "Unknown"];
     let rows = summary.summary.iter().map(|(group, counts)| {
         [
             group.clone(),
@@ -256,10 +219,7 @@ mod tests {
                 .expect("cannot decode"),
             ],
         };
-        let now = TimeReference {
-            now: 0,
-            zone: TimeZone::UTC,
-        };
+        let now = TimeReference { now: 0, zone: TimeZone::UTC };
         let text = job_detail(&overview, &now, false);
         let text = anstream::adapter::strip_str(&text).to_string();
         for line in [

@@ -85,11 +85,7 @@ fn objects(lines: &mut Vec<String>, depth: usize, objects_of: Option<&[ObjectDif
     let changed = objects_of.into_iter().flatten();
     for object in changed.filter(|object| object.diff_type != "None") {
         let indent = "  ".repeat(depth);
-        lines.push(format!(
-            "{indent}{}{}",
-            mark(&object.diff_type),
-            object.name
-        ));
+        lines.push(format!("{indent}{}{}", mark(&object.diff_type), object.name));
         fields(lines, depth + 1, object.fields.as_deref());
         objects(lines, depth + 1, object.objects.as_deref());
     }

@@ -44,11 +44,9 @@ mod tests {
 
     #[test]
     fn text_cannot_end_its_code_span() {
-        for (text, expected) in [
-            ("<img>", "`<img>`"),
-            ("a`b\n", "`` a`b ``"),
-            ("a``b`", "``` a``b` ```"),
-        ] {
+        for (text, expected) in
+            [("<img>", "`<img>`"), ("a`b\n", "`` a`b ``"), ("a``b`", "``` a``b` ```")]
+        {
             assert_eq!(code(text), expected);
         }
     }

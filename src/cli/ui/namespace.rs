@@ -5,8 +5,7 @@ use nomad_csi_wire::NamespaceDocument;
 
 /// Returns a table of namespaces.
 pub(crate) fn namespace_list(namespaces: &[NamespaceDocument]) -> String {
-    let rows = namespaces
-        .iter()
-        .map(|namespace| [namespace.name.clone(), namespace.description.clone()]);
+    let rows =
+        namespaces.iter().map(|namespace| [namespace.name.clone(), namespace.description.clone()]);
     table(["Name", "Description"], rows)
 }

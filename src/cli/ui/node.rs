@@ -18,23 +18,10 @@ pub(crate) struct NodeOverview {
 
 /// Returns a table of nodes.
 pub(crate) fn node_list(nodes: &[NodeStub], wide: bool) -> String {
-    let headings = [
-        "ID",
-        "Node Pool",
-        "DC",
-        "Name",
-        "Class",
-        "Drain",
-        "Eligibility",
-        "Status",
-    ];
+    let headings = ["ID", "Node Pool", "DC", "Name", "Class", "Drain", "Eligibility", "Status"];
     let rows = nodes.iter().map(|node| {
         [
-            if wide {
-                node.id.clone()
-            } else {
-                short_id(&node.id)
-            },
+            if wide { node.id.clone() } else { short_id(&node.id) },
             node.node_pool.clone(),
             node.datacenter.clone(),
             node.name.clone(),
@@ -50,18 +37,7 @@ pub(crate) fn node_list(nodes: &[NodeStub], wide: bool) -> String {
     let rows = rows.zip(nodes).map(|(row, node)| {
         let [id, pool, dc, name, class, drain, eligibility, status] = row;
         let (address, version) = (node.address.clone(), node.version.clone());
-        [
-            id,
-            pool,
-            dc,
-            name,
-            class,
-            address,
-            version,
-            drain,
-            eligibility,
-            status,
-        ]
+        [id, pool, dc, name, class, address, version, drain, eligibility, status]
     });
     let headings = [
         "ID",
@@ -133,9 +109,7 @@ fn events(node: &NodeDocument, now: &TimeReference) -> Option<String> {
     let rows = node.events.iter().rev().map(|event| {
         let time = nanoseconds_from_wire(event.timestamp.as_deref());
         let details = event.details.iter().flatten();
-        let details: Vec<_> = details
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
+        let details: Vec<_> = details.map(|(key, value)| format!("{key}={value}")).collect();
         [
             local_time(time, &now.zone),
             event.subsystem.clone(),
@@ -154,11 +128,7 @@ fn allocation_table(allocations: &[AllocationDocument], now: &TimeReference, wid
     }
     let rows = allocations.iter().rev().map(|one| {
         [
-            if wide {
-                one.id.clone()
-            } else {
-                short_id(&one.id)
-            },
+            if wide { one.id.clone() } else { short_id(&one.id) },
             one.job_id.clone(),
             one.task_group.clone(),
             one.desired_status.clone(),
@@ -167,14 +137,6 @@ fn allocation_table(allocations: &[AllocationDocument], now: &TimeReference, wid
             ago(one.modify_time, now.now),
         ]
     });
-    let headings = [
-        "ID",
-        "Job ID",
-        "Task Group",
-        "Desired",
-        "Status",
-        "Created",
-        "Modified",
-    ];
+    let headings = ["ID", "Job ID", "Task Group", "Desired", "Status", "Created", "Modified"];
     title + &table(headings, rows)
 }

@@ -20,11 +20,7 @@ pub(crate) fn orphan_list(orphans: &[&ListedVolume], missing: &[VolumeSummary]) 
                 }
                 (_, statuses) => statuses_text(&statuses.unwrap_or_default()),
             };
-            let nodes = one
-                .volume
-                .published_nodes
-                .iter()
-                .map(ExternalNodeId::as_str);
+            let nodes = one.volume.published_nodes.iter().map(ExternalNodeId::as_str);
             [
                 one.volume.external_id.to_string(),
                 size(one),

@@ -59,20 +59,18 @@ impl OutputFormat {
             return Err(format!("expected one of {words}EXPRESSION"));
         };
         check_size(expression)?;
-        JsonPath::parse(expression)
-            .map(Self::JsonPath)
-            .map_err(|error| {
-                let hint = if expression.starts_with('$') {
-                    String::new()
-                } else {
-                    "; an expression starts with `$`, such as `$.ID` or `$[*].ID`".to_owned()
-                };
-                format!(
-                    "not an RFC 9535 expression: {} at character {}{hint}",
-                    error.message(),
-                    error.position() + 1
-                )
-            })
+        JsonPath::parse(expression).map(Self::JsonPath).map_err(|error| {
+            let hint = if expression.starts_with('$') {
+                String::new()
+            } else {
+                "; an expression starts with `$`, such as `$.ID` or `$[*].ID`".to_owned()
+            };
+            format!(
+                "not an RFC 9535 expression: {} at character {}{hint}",
+                error.message(),
+                error.position() + 1
+            )
+        })
     }
 
     /// Returns the document in this format, or `None` for a table.
@@ -152,14 +150,9 @@ fn no_match(path: &JsonPath, is_list: bool) -> Diagnostic {
 /// Refuses an expression that the parser has no stack or no time for.
 fn check_size(expression: &str) -> Result<(), String> {
     if expression.len() > LONGEST_EXPRESSION {
-        return Err(format!(
-            "the expression is longer than {LONGEST_EXPRESSION} bytes"
-        ));
+        return Err(format!("the expression is longer than {LONGEST_EXPRESSION} bytes"));
     }
-    for (open, close, deepest) in [
-        ('(', ')', DEEPEST_PARENTHESES),
-        ('[', ']', DEEPEST_BRACKETS),
-    ] {
+    for (open, close, deepest) in [('(', ')', DEEPEST_PARENTHESES), ('[', ']', DEEPEST_BRACKETS)] {
         let mut depth = 0_usize;
         for character in expression.chars() {
             if character == open {
@@ -226,11 +219,7 @@ mod tests {
     #[test]
     fn an_expression_without_end_is_refused() {
         let nested = |open: &str, close: &str, depth: usize| {
-            format!(
-                "jsonpath=$[?{}@.a{}]",
-                open.repeat(depth),
-                close.repeat(depth)
-            )
+            format!("jsonpath=$[?{}@.a{}]", open.repeat(depth), close.repeat(depth))
         };
         for expression in [
             nested("(", ")", 1000),
@@ -243,11 +232,7 @@ mod tests {
             let refused = OutputFormat::parse(&expression).unwrap_err();
             assert!(refused.contains("the expression"), "{refused}");
         }
-        for expression in [
-            nested("(", ")", 60),
-            nested("!(", ")", 60),
-            nested("@[?", "]", 7),
-        ] {
+        for expression in [nested("(", ")", 60), nested("!(", ")", 60), nested("@[?", "]", 7)] {
             OutputFormat::parse(&expression).unwrap();
         }
         output("jsonpath=$[?@.a == '((((']");
@@ -261,10 +246,7 @@ mod tests {
         ];
         let documents = documents.each_ref().map(Document::of);
         let list = |form| {
-            output(form)
-                .render_list(&documents)
-                .expect("a match")
-                .expect("a machine format")
+            output(form).render_list(&documents).expect("a match").expect("a machine format")
         };
         for (form, expected) in [
             ("name", "db0\nb\n"),
@@ -272,10 +254,7 @@ mod tests {
             ("jsonpath=$[0].Capacity", "9223372036854775807\n"),
             ("jsonpath=$[?@.ID == 'b']", "{\"ID\":\"b\"}\n"),
             ("jsonpath=$[?@.ID == 'c']", ""),
-            (
-                "yaml",
-                "- ID: db0\n  Capacity: 9223372036854775807\n  Name: \"yes\"\n- ID: b\n",
-            ),
+            ("yaml", "- ID: db0\n  Capacity: 9223372036854775807\n  Name: \"yes\"\n- ID: b\n"),
         ] {
             assert_eq!(list(form), expected, "{form}");
         }
@@ -287,10 +266,7 @@ mod tests {
             ("wide", None),
         ] {
             assert_eq!(
-                output(form)
-                    .render_one(&documents[1])
-                    .expect("a match")
-                    .as_deref(),
+                output(form).render_one(&documents[1]).expect("a match").as_deref(),
                 expected,
                 "{form}"
             );
@@ -303,10 +279,7 @@ mod tests {
         let (path, documents) = (output("jsonpath=$.ExternalID"), [document]);
         let problems = path.render_one(&documents[0]).expect_err("no match");
         let problem = problems.iter().next().expect("a problem");
-        assert_eq!(
-            problem.message,
-            "`$.ExternalID` matches nothing in the result"
-        );
+        assert_eq!(problem.message, "`$.ExternalID` matches nothing in the result");
         assert!(path.render_list(&documents).is_err());
         assert_eq!(path.render_list(&[]).unwrap().as_deref(), Some(""));
         let search = output("jsonpath=$[?@.ID == 'c']");
@@ -318,17 +291,10 @@ mod tests {
         let id = "a\u{202e}b\u{9b}\u{e0041}";
         let document = Document::of(&json!({"ID": id}));
         for form in ["json", "yaml", "jsonpath=$"] {
-            let text = output(form)
-                .render_one(&document)
-                .expect("a match")
-                .expect("a machine format");
+            let text =
+                output(form).render_one(&document).expect("a match").expect("a machine format");
             assert!(text.contains(r"a\"), "{text}");
-            assert!(
-                text.trim_end()
-                    .chars()
-                    .all(|c| c == '\n' || !is_invisible(c)),
-                "{text:?}"
-            );
+            assert!(text.trim_end().chars().all(|c| c == '\n' || !is_invisible(c)), "{text:?}");
             let read: Value =
                 serde_yaml::from_str(&text.replace(r"\udb40\udc41", r"\U000e0041")).unwrap();
             assert_eq!(read["ID"], id, "{form}: {text}");
@@ -338,10 +304,7 @@ mod tests {
     #[test]
     fn an_unknown_format_is_rejected_with_a_message() {
         for (form, expected) in [
-            (
-                "xml",
-                "expected one of table, wide, json, yaml, name, jsonpath=EXPRESSION",
-            ),
+            ("xml", "expected one of table, wide, json, yaml, name, jsonpath=EXPRESSION"),
             ("jsonpath={.ID}", "an expression starts with `$`"),
             ("jsonpath=$[", "not an RFC 9535 expression"),
         ] {

@@ -7,9 +7,7 @@ use nomad_csi_model::{NamespacedId, one_line, shell_quoted};
 
 /// Returns the mutable parameters in force.
 pub(crate) fn mutable_parameters(parameters: &BTreeMap<String, String>) -> String {
-    let rows = parameters
-        .iter()
-        .map(|(key, value)| [key.clone(), value.clone()]);
+    let rows = parameters.iter().map(|(key, value)| [key.clone(), value.clone()]);
     heading("Mutable Parameters") + &table(["Parameter", "Value"], rows)
 }
 

@@ -22,10 +22,7 @@ pub(crate) fn placement_text(placement: &PlacementDocument) -> String {
 fn slot_text(slot: &PlacementSlotDocument) -> String {
     let node = node_text(&slot.node_id, &slot.node_name);
     let outcome = match slot.outcome.as_str() {
-        "runs" => format!(
-            "allocation {} runs on node {node}",
-            short_id(&slot.alloc_id)
-        ),
+        "runs" => format!("allocation {} runs on node {node}", short_id(&slot.alloc_id)),
         "place" => format!("would be placed on node {node}"),
         "wait" if slot.refusals.is_empty() => "waits: there is no node".to_owned(),
         "wait" => "waits: no node can take it".to_owned(),
@@ -42,9 +39,7 @@ fn slot_text(slot: &PlacementSlotDocument) -> String {
 fn refusal_text(refusal: &NodeRefusalDocument) -> String {
     let node = node_text(&refusal.node_id, &refusal.node_name);
     let reasons = refusal.reasons.iter();
-    let reasons: String = reasons
-        .map(|reason| format!("    - {}\n", one_line(reason)))
-        .collect();
+    let reasons: String = reasons.map(|reason| format!("    - {}\n", one_line(reason))).collect();
     format!("  not on node {node}:\n{reasons}")
 }
 

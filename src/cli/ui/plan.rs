@@ -63,12 +63,8 @@ pub(super) fn heading(planned: &PlannedVolume) -> Option<(Style, &'static str, &
 /// Returns the details of an entry, one per line. `now` adds ages; a stored report has none, because
 /// it is read later.
 pub(super) fn details(planned: &PlannedVolume, now: Option<i64>) -> Vec<String> {
-    let messages = |reasons: &[Diagnostic]| {
-        reasons
-            .iter()
-            .map(|reason| reason.message.clone())
-            .collect()
-    };
+    let messages =
+        |reasons: &[Diagnostic]| reasons.iter().map(|reason| reason.message.clone()).collect();
     let mut details = match &planned.action {
         Action::Unchanged | Action::Deregister | Action::DeleteData => vec![],
         Action::Create(request) | Action::Register(request) => desired(request),
@@ -131,26 +127,16 @@ fn replaced(replace: &Replace) -> Vec<String> {
 fn impact_details(impact: &Impact, now: Option<i64>) -> Vec<String> {
     let mut details = vec![format!("risk: {}", impact.risk)];
     if let Some(loss) = &impact.loss {
-        let what = if loss.destroys_data {
-            "data"
-        } else {
-            "registration"
-        };
-        let size = if loss.capacity.is_zero() {
-            "size unknown".to_owned()
-        } else {
-            size(loss.capacity)
-        };
+        let what = if loss.destroys_data { "data" } else { "registration" };
+        let size =
+            if loss.capacity.is_zero() { "size unknown".to_owned() } else { size(loss.capacity) };
         let external_id = loss.external_id.as_ref();
         let external_id = external_id.map_or("never recorded", |id| id.as_str());
         details.push(format!(
             "lost: the {what}, {size}, external ID {external_id} at plugin {}",
             loss.plugin_id
         ));
-        details.extend(
-            loss.destroys_data
-                .then(|| last_snapshot(&loss.last_snapshot, now)),
-        );
+        details.extend(loss.destroys_data.then(|| last_snapshot(&loss.last_snapshot, now)));
     }
     details.push(format!("to undo: {}", impact.recovery));
     details
@@ -196,10 +182,8 @@ fn last_snapshot(snapshot: &LastSnapshot, now: Option<i64>) -> String {
         LastSnapshot::Taken { id, at } => {
             let age = now.map(|now| format!(", {}", ago(*at, now)));
             let at = jiff::Timestamp::from_nanosecond(i128::from(*at));
-            let at = at.map_or_else(
-                |_| "time unknown".to_owned(),
-                |at| format!("taken at {at:.0}"),
-            );
+            let at =
+                at.map_or_else(|_| "time unknown".to_owned(), |at| format!("taken at {at:.0}"));
             format!("last snapshot: {id}, {at}{}", age.unwrap_or_default())
         }
     }
@@ -236,12 +220,7 @@ fn change(change: &Change) -> String {
     if change.old == FieldValue::Hidden && change.new == FieldValue::Hidden {
         return format!("{}: changed, not shown", change.field);
     }
-    format!(
-        "{}: {} -> {}",
-        change.field,
-        value_text(&change.old),
-        value_text(&change.new)
-    )
+    format!("{}: {} -> {}", change.field, value_text(&change.old), value_text(&change.new))
 }
 
 pub(super) fn value_text(value: &FieldValue) -> String {
@@ -252,10 +231,7 @@ pub(super) fn value_text(value: &FieldValue) -> String {
         FieldValue::Size(bytes) => size(*bytes),
         FieldValue::Map(map) => format!("{{{}}}", pairs(map)),
         FieldValue::Capabilities(list) => {
-            let list: Vec<_> = list
-                .iter()
-                .map(|capability| format!("({capability})"))
-                .collect();
+            let list: Vec<_> = list.iter().map(|capability| format!("({capability})")).collect();
             list.join(" ")
         }
         FieldValue::Topologies(list) => {

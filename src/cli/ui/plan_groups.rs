@@ -46,10 +46,8 @@ pub(super) fn like_entries(plan: &Plan, now: i64) -> Vec<LikeEntries<'_>> {
         .filter(|planned| heading(planned).is_some())
         .map(|planned| (planned, details(planned, Some(now))))
         .collect();
-    let kinds: Vec<Option<String>> = entries
-        .iter()
-        .map(|(planned, details)| kind(planned, details))
-        .collect();
+    let kinds: Vec<Option<String>> =
+        entries.iter().map(|(planned, details)| kind(planned, details)).collect();
     let mut sizes: HashMap<&str, usize> = HashMap::new();
     for kind in kinds.iter().flatten() {
         *sizes.entry(kind).or_default() += 1;
@@ -71,11 +69,7 @@ pub(super) fn like_entries(plan: &Plan, now: i64) -> Vec<LikeEntries<'_>> {
                 without.collect()
             }
         };
-        groups.push(LikeEntries {
-            first: planned,
-            details,
-            keys: vec![key],
-        });
+        groups.push(LikeEntries { first: planned, details, keys: vec![key] });
     }
     groups
 }
@@ -88,9 +82,7 @@ fn kind(planned: &PlannedVolume, details: &[String]) -> Option<String> {
     }
     let (_, sign, verb) = heading(planned)?;
     let details = details.iter().map(|detail| without_name(planned, detail));
-    let all = [sign.to_owned(), verb.to_owned()]
-        .into_iter()
-        .chain(details);
+    let all = [sign.to_owned(), verb.to_owned()].into_iter().chain(details);
     Some(all.collect::<Vec<_>>().join("\n"))
 }
 
@@ -111,11 +103,7 @@ mod tests {
             spec: None,
             action,
             expected_version: VolumeVersion::Absent,
-            impact: Some(Impact {
-                risk,
-                loss: None,
-                recovery: Recovery::Impossible,
-            }),
+            impact: Some(Impact { risk, loss: None, recovery: Recovery::Impossible }),
             protection: None,
             depends_on: vec![],
             warnings: vec![],
@@ -133,10 +121,7 @@ mod tests {
         let delete = |at: usize| entry(format!("d{at}"), Action::DeleteData, Risk::DestroysData);
         for (creates, blocks) in [(FEW, FEW), (2000, 1)] {
             let plan = Plan {
-                volumes: (0..creates)
-                    .map(create)
-                    .chain((0..20).map(delete))
-                    .collect(),
+                volumes: (0..creates).map(create).chain((0..20).map(delete)).collect(),
                 remarks: vec![],
             };
             let groups = like_entries(&plan, 0);

@@ -47,9 +47,7 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
 }
 
 fn diagnostics(list: &[Diagnostic], sources: &SourceMap) -> Vec<Value> {
-    list.iter()
-        .map(|one| diagnostic_json(one, sources))
-        .collect()
+    list.iter().map(|one| diagnostic_json(one, sources)).collect()
 }
 
 fn name(key: &NamespacedId) -> Value {
@@ -58,10 +56,7 @@ fn name(key: &NamespacedId) -> Value {
 
 fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Value {
     let span = planned.span();
-    let depends_on = planned
-        .depends_on
-        .iter()
-        .filter_map(|at| plan.volumes.get(*at));
+    let depends_on = planned.depends_on.iter().filter_map(|at| plan.volumes.get(*at));
     json!({
         "namespace": planned.key.namespace.as_str(),
         "id": planned.key.id.as_str(),
@@ -198,11 +193,7 @@ fn secrets(planned: &PlannedVolume) -> &'static str {
         return "kept";
     };
     let secrets = request.secrets.as_ref();
-    if secrets.is_some_and(|secrets| !secrets.is_empty()) {
-        "sent"
-    } else {
-        "none"
-    }
+    if secrets.is_some_and(|secrets| !secrets.is_empty()) { "sent" } else { "none" }
 }
 
 fn secrets_word(secrets: SecretsChange) -> &'static str {

@@ -41,13 +41,7 @@ fn risk_summary(plan: &Plan) -> String {
     let access = of(Risk::LosesAccess);
     let parts: Vec<_> = [
         (data, ["change destroys data", "changes destroy data"]),
-        (
-            access,
-            [
-                "change makes data unreachable",
-                "changes make data unreachable",
-            ],
-        ),
+        (access, ["change makes data unreachable", "changes make data unreachable"]),
         (downtime, ["change needs downtime", "changes need downtime"]),
     ]
     .into_iter()
@@ -62,8 +56,6 @@ fn risk_summary(plan: &Plan) -> String {
 
 fn line(style: Style, sign: &str, verb: &str, key: &str, details: &[String]) -> String {
     let first = format!("\n{style}{sign} {verb} {key}{style:#}\n");
-    let others = details
-        .iter()
-        .map(|detail| format!("    {}\n", one_line(detail)));
+    let others = details.iter().map(|detail| format!("    {}\n", one_line(detail)));
     std::iter::once(first).chain(others).collect()
 }

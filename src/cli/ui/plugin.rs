@@ -17,12 +17,7 @@ use nomad_csi_model::{
 /// Returns a table of plugins.
 pub(crate) fn plugin_list(plugins: &[PluginSummary], wide: bool) -> String {
     let count = |count: HealthCount| format!("{}/{}", count.healthy, count.expected);
-    let headings = [
-        "ID",
-        "Provider",
-        "Controllers Healthy/Expected",
-        "Nodes Healthy/Expected",
-    ];
+    let headings = ["ID", "Provider", "Controllers Healthy/Expected", "Nodes Healthy/Expected"];
     let rows = plugins.iter().map(|plugin| {
         [
             plugin.id.to_string(),
@@ -35,21 +30,10 @@ pub(crate) fn plugin_list(plugins: &[PluginSummary], wide: bool) -> String {
         return table(headings, rows);
     }
     let [id, provider, controllers, nodes] = headings;
-    let rows = rows
-        .zip(plugins)
-        .map(|([id, provider, controllers, nodes], plugin)| {
-            [
-                id,
-                provider,
-                controllers,
-                nodes,
-                plugin.controller_required.to_string(),
-            ]
-        });
-    table(
-        [id, provider, controllers, nodes, "Controller Required"],
-        rows,
-    )
+    let rows = rows.zip(plugins).map(|([id, provider, controllers, nodes], plugin)| {
+        [id, provider, controllers, nodes, plugin.controller_required.to_string()]
+    });
+    table([id, provider, controllers, nodes, "Controller Required"], rows)
 }
 
 /// Returns the details of one plugin.
@@ -59,41 +43,21 @@ pub(crate) fn plugin_detail(plugin: &Plugin, now: &TimeReference, wide: bool) ->
         ("ID", summary.id.to_string()),
         ("Provider", summary.provider.clone()),
         ("Version", plugin.version.clone()),
-        (
-            "Controllers Healthy",
-            summary.controllers.healthy.to_string(),
-        ),
-        (
-            "Controllers Expected",
-            summary.controllers.expected.to_string(),
-        ),
+        ("Controllers Healthy", summary.controllers.healthy.to_string()),
+        ("Controllers Expected", summary.controllers.expected.to_string()),
         ("Nodes Healthy", summary.nodes.healthy.to_string()),
         ("Nodes Expected", summary.nodes.expected.to_string()),
     ])];
     sections.extend(instances(plugin, now, wide));
     sections.extend(storage_health(plugin));
     if wide {
-        sections.extend(capabilities(
-            "Controller Capabilities",
-            &plugin.controllers,
-            |instance| {
-                instance
-                    .controller
-                    .as_ref()
-                    .map(|info| controller_words(&info.capabilities))
-            },
-        ));
-        sections.extend(capabilities(
-            "Node Capabilities",
-            &plugin.nodes,
-            |instance| {
-                let constrained = instance.requires_topologies;
-                instance
-                    .node
-                    .as_ref()
-                    .map(|info| node_words(&info.capabilities, constrained))
-            },
-        ));
+        sections.extend(capabilities("Controller Capabilities", &plugin.controllers, |instance| {
+            instance.controller.as_ref().map(|info| controller_words(&info.capabilities))
+        }));
+        sections.extend(capabilities("Node Capabilities", &plugin.nodes, |instance| {
+            let constrained = instance.requires_topologies;
+            instance.node.as_ref().map(|info| node_words(&info.capabilities, constrained))
+        }));
         sections.extend(topologies(plugin));
     }
     sections.push(allocations(&plugin.allocs, now, wide));
@@ -108,12 +72,7 @@ fn instances(plugin: &Plugin, now: &TimeReference, wide: bool) -> Option<String>
     let mut rows: BTreeMap<_, (Vec<&str>, &PluginInstance)> = BTreeMap::new();
     for (part, (node, instance)) in controllers.chain(nodes) {
         let health = &instance.health;
-        let key = (
-            health.healthy,
-            node,
-            &instance.alloc_id,
-            &health.description,
-        );
+        let key = (health.healthy, node, &instance.alloc_id, &health.description);
         rows.entry(key).or_insert((vec![], instance)).0.push(part);
     }
     if rows.is_empty() {
@@ -123,38 +82,24 @@ fn instances(plugin: &Plugin, now: &TimeReference, wide: bool) -> Option<String>
         true => id.to_owned(),
         false => short_id(id),
     };
-    let rows = rows
-        .into_iter()
-        .map(|((healthy, node, alloc, description), (parts, instance))| {
-            let health = if healthy { "healthy" } else { "unhealthy" };
-            let version = match instance.provider_version.as_str() {
-                "" => &plugin.version,
-                version => version,
-            };
-            let is_said = description == health;
-            [
-                id(node.as_str()),
-                id(alloc.as_str()),
-                parts.join(", "),
-                health.to_owned(),
-                ago(instance.updated_at, now.now),
-                version.to_owned(),
-                if is_said {
-                    String::new()
-                } else {
-                    description.clone()
-                },
-            ]
-        });
-    let headings = [
-        "Node ID",
-        "Allocation",
-        "Parts",
-        "Health",
-        "Since",
-        "Version",
-        "Description",
-    ];
+    let rows = rows.into_iter().map(|((healthy, node, alloc, description), (parts, instance))| {
+        let health = if healthy { "healthy" } else { "unhealthy" };
+        let version = match instance.provider_version.as_str() {
+            "" => &plugin.version,
+            version => version,
+        };
+        let is_said = description == health;
+        [
+            id(node.as_str()),
+            id(alloc.as_str()),
+            parts.join(", "),
+            health.to_owned(),
+            ago(instance.updated_at, now.now),
+            version.to_owned(),
+            if is_said { String::new() } else { description.clone() },
+        ]
+    });
+    let headings = ["Node ID", "Allocation", "Parts", "Health", "Since", "Version", "Description"];
     Some(heading("Instances") + &table(headings, rows))
 }
 
@@ -211,24 +156,15 @@ fn capabilities(
 fn controller_words(capabilities: &ControllerCapabilities) -> Vec<&'static str> {
     only(&[
         (capabilities.create_delete_volume, "CREATE_DELETE_VOLUME"),
-        (
-            capabilities.publish_unpublish_volume,
-            "CONTROLLER_ATTACH_DETACH",
-        ),
+        (capabilities.publish_unpublish_volume, "CONTROLLER_ATTACH_DETACH"),
         (capabilities.list_volumes, "LIST_VOLUMES"),
         (capabilities.get_capacity, "GET_CAPACITY"),
-        (
-            capabilities.create_delete_snapshot,
-            "CREATE_DELETE_SNAPSHOT",
-        ),
+        (capabilities.create_delete_snapshot, "CREATE_DELETE_SNAPSHOT"),
         (capabilities.list_snapshots, "LIST_SNAPSHOTS"),
         (capabilities.clone_volume, "CLONE_VOLUME"),
         (capabilities.publish_readonly, "ATTACH_READONLY"),
         (capabilities.expand_volume, "EXPAND_VOLUME"),
-        (
-            capabilities.list_volumes_published_nodes,
-            "LIST_VOLUMES_PUBLISHED_NODES",
-        ),
+        (capabilities.list_volumes_published_nodes, "LIST_VOLUMES_PUBLISHED_NODES"),
         (capabilities.volume_condition, "VOLUME_CONDITION"),
         (capabilities.get_volume, "GET_VOLUME"),
         (capabilities.get_volume_health, "GET_VOLUME_HEALTH"),
@@ -251,11 +187,7 @@ fn node_words(capabilities: &NodeCapabilities, constrained: bool) -> Vec<&'stati
 }
 
 fn only(words: &[(bool, &'static str)]) -> Vec<&'static str> {
-    words
-        .iter()
-        .filter(|(has, _)| *has)
-        .map(|(_, word)| *word)
-        .collect()
+    words.iter().filter(|(has, _)| *has).map(|(_, word)| *word).collect()
 }
 
 fn topologies(plugin: &Plugin) -> Option<String> {

@@ -69,10 +69,7 @@ fn instances_text(impact: &PluginImpact) -> String {
 }
 
 fn parts(instance: &LostInstance) -> Vec<&'static str> {
-    let parts = [
-        (instance.is_controller, "controller"),
-        (instance.is_node, "node"),
-    ];
+    let parts = [(instance.is_controller, "controller"), (instance.is_node, "node")];
     let served = parts.into_iter().filter(|(is_served, _)| *is_served);
     served.map(|(_, part)| part).collect()
 }
@@ -95,15 +92,7 @@ fn losses_table(impact: &PluginImpact) -> String {
         let users = volume.users.iter().map(|user| user_row(volume, user));
         own.into_iter().chain(users)
     });
-    let headings = [
-        "Volume",
-        "Allocation",
-        "Job",
-        "Task Group",
-        "Node ID",
-        "Access",
-        "Loses",
-    ];
+    let headings = ["Volume", "Allocation", "Job", "Task Group", "Node ID", "Access", "Loses"];
     table(headings, rows)
 }
 
@@ -131,10 +120,8 @@ fn meanings(impact: &PluginImpact) -> String {
     let users = impact.volumes.iter().flat_map(|volume| &volume.users);
     let losses: BTreeSet<Loss> = users.flat_map(|user| user.losses.clone()).collect();
     let becomes_unschedulable = impact.volumes.iter().any(|one| one.becomes_unschedulable);
-    let unschedulable = becomes_unschedulable.then_some((
-        SCHEDULING,
-        "no new allocation that needs the volume can be placed",
-    ));
+    let unschedulable = becomes_unschedulable
+        .then_some((SCHEDULING, "no new allocation that needs the volume can be placed"));
     let meaning = |loss: Loss| match loss {
         Loss::Unmount => (
             loss.as_str(),
@@ -145,11 +132,8 @@ fn meanings(impact: &PluginImpact) -> String {
             "the volume stays attached to the node until a controller is healthy again",
         ),
     };
-    let all = unschedulable
-        .into_iter()
-        .chain(losses.into_iter().map(meaning));
-    all.map(|(word, text)| format!("{word}: {text}\n"))
-        .collect()
+    let all = unschedulable.into_iter().chain(losses.into_iter().map(meaning));
+    all.map(|(word, text)| format!("{word}: {text}\n")).collect()
 }
 
 /// Returns the impact as JSON.

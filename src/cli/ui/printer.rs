@@ -68,11 +68,7 @@ impl Printer {
         let (colour_out, colour_err) = (out.colour, err.colour);
         let can_redraw = can_redraw && err.is_terminal;
         let target = |stream: PrinterStream| {
-            Mutex::new(StreamState {
-                writer: stream.writer,
-                closed: false,
-                failure: None,
-            })
+            Mutex::new(StreamState { writer: stream.writer, closed: false, failure: None })
         };
         Self {
             out: target(out),
@@ -245,10 +241,7 @@ pub(in crate::cli) fn command_start(text: &str, is_blank_before: bool) -> usize 
     let is_colon = is_blank && plain.trim_start() == ":";
     let held = (1..BRACKETED[1].len()).rev().find(begins);
     let held = held.unwrap_or(usize::from(is_colon));
-    let first = visible
-        .len()
-        .checked_sub(held)
-        .and_then(|at| visible.get(at));
+    let first = visible.len().checked_sub(held).and_then(|at| visible.get(at));
     first.map_or(0, |(at, _)| line.len() - at)
 }
 
@@ -323,17 +316,14 @@ fn colour_length(text: &str) -> usize {
     let Some(numbers) = text.strip_prefix("\u{1b}[") else {
         return 0;
     };
-    let length = numbers
-        .find(|c: char| !c.is_ascii_digit() && c != ';')
-        .unwrap_or(numbers.len());
+    let length = numbers.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(numbers.len());
     let is_hidden = |number: &str| {
         let number = number.parse().unwrap_or(0_u8);
         matches!(number, 5..=8 | 10..=20 | 50..=74)
     };
     // The numbers after 38 and 48 name a colour.
-    let mut styles = numbers[..length]
-        .split(';')
-        .take_while(|number| !matches!(*number, "38" | "48"));
+    let mut styles =
+        numbers[..length].split(';').take_while(|number| !matches!(*number, "38" | "48"));
     let is_colour = numbers[length..].starts_with('m') && !styles.any(is_hidden);
     if is_colour { 3 + length } else { 0 }
 }
@@ -355,10 +345,7 @@ mod tests {
             if let Some(kind) = self.failure {
                 return Err(kind.into());
             }
-            self.text
-                .lock()
-                .expect("unpoisoned")
-                .extend_from_slice(bytes);
+            self.text.lock().expect("unpoisoned").extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -368,11 +355,8 @@ mod tests {
     }
 
     fn printer(out: Pipe, colour: bool) -> Printer {
-        let stream = |pipe: Pipe| PrinterStream {
-            writer: Box::new(pipe),
-            is_terminal: false,
-            colour,
-        };
+        let stream =
+            |pipe: Pipe| PrinterStream { writer: Box::new(pipe), is_terminal: false, colour };
         Printer::new(stream(out), stream(Pipe::default()), 80, false)
     }
 
@@ -381,27 +365,18 @@ mod tests {
         for (colour, expected) in [(true, "\u{1b}[1mbold\u{1b}[0m"), (false, "bold")] {
             let pipe = Pipe::default();
             printer(pipe.clone(), colour).print_result("\u{1b}[1mbold\u{1b}[0m");
-            assert_eq!(
-                pipe.text.lock().expect("unpoisoned").as_slice(),
-                expected.as_bytes()
-            );
+            assert_eq!(pipe.text.lock().expect("unpoisoned").as_slice(), expected.as_bytes());
         }
     }
 
     #[test]
     fn a_stream_receives_only_text_and_colours() {
         for (text, expected) in [
-            (
-                "\u{1b}[1;31mred\u{1b}[0m\n\ta",
-                "\u{1b}[1;31mred\u{1b}[0m\n\ta",
-            ),
+            ("\u{1b}[1;31mred\u{1b}[0m\n\ta", "\u{1b}[1;31mred\u{1b}[0m\n\ta"),
             ("\u{1b}[m\u{1b}[38;5;4mx", "\u{1b}[m\u{1b}[38;5;4mx"),
             ("a\u{1b}[2J\u{1b}]0;t\u{7}", "a␛[2J␛]0;t␇"),
             ("a\u{1b}[8mb\u{1b}[31", "a␛[8mb␛[31"),
-            (
-                "a\u{9b}31mb\u{202e}c\u{200b}d\r",
-                "a\u{fffd}31mb\u{fffd}c\u{fffd}d␍",
-            ),
+            ("a\u{9b}31mb\u{202e}c\u{200b}d\r", "a\u{fffd}31mb\u{fffd}c\u{fffd}d␍"),
         ] {
             let pipe = Pipe::default();
             printer(pipe.clone(), true).print_result(text);
@@ -428,14 +403,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_a_failure_and_a_closed_pipe_is_not() {
-        for (kind, fails) in [
-            (ErrorKind::BrokenPipe, false),
-            (ErrorKind::StorageFull, true),
-        ] {
-            let pipe = Pipe {
-                failure: Some(kind),
-                ..Pipe::default()
-            };
+        for (kind, fails) in [(ErrorKind::BrokenPipe, false), (ErrorKind::StorageFull, true)] {
+            let pipe = Pipe { failure: Some(kind), ..Pipe::default() };
             let printer = printer(pipe, false);
             printer.print_result("first");
             printer.print_result("second");

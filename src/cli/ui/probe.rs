@@ -26,26 +26,10 @@ pub(crate) fn probe_text(profile: &ProbedPlugin, modes: Option<&[ModeAnswer]>) -
         sections.push(heading("Manifest") + &key_values(manifest));
     }
     let lists = [
-        (
-            "Services",
-            Some(&profile.services),
-            plugin_service_name as fn(i32) -> String,
-        ),
-        (
-            "Controller Capabilities",
-            profile.controller.as_ref(),
-            controller_capability_name,
-        ),
-        (
-            "Group Controller Capabilities",
-            profile.group.as_ref(),
-            group_capability_name,
-        ),
-        (
-            "Node Capabilities",
-            profile.node.as_ref(),
-            node_capability_name,
-        ),
+        ("Services", Some(&profile.services), plugin_service_name as fn(i32) -> String),
+        ("Controller Capabilities", profile.controller.as_ref(), controller_capability_name),
+        ("Group Controller Capabilities", profile.group.as_ref(), group_capability_name),
+        ("Node Capabilities", profile.node.as_ref(), node_capability_name),
     ];
     for (title, answer, name) in lists {
         sections.extend(answer.map(|answer| heading(title) + &lines(answer, name)));
@@ -54,10 +38,8 @@ pub(crate) fn probe_text(profile: &ProbedPlugin, modes: Option<&[ModeAnswer]>) -
     sections.extend(modes.map(modes_text));
     let problems = broken_rules(profile);
     if !problems.is_empty() {
-        let lines: String = problems
-            .iter()
-            .map(|problem| format!("{}\n", one_line(problem)))
-            .collect();
+        let lines: String =
+            problems.iter().map(|problem| format!("{}\n", one_line(problem))).collect();
         sections.push(heading("Violations of the Specification") + &lines);
     }
     sections.join("\n")
@@ -99,11 +81,7 @@ fn node_text(answer: &Result<NodeGetInfoResponse, CallFailure>) -> String {
         0 => "no limit".to_owned(),
         most => most.to_string(),
     };
-    let place = node
-        .accessible_topology
-        .as_ref()
-        .map(place)
-        .unwrap_or_default();
+    let place = node.accessible_topology.as_ref().map(place).unwrap_or_default();
     heading("Node")
         + &key_values([
             ("Node ID", node.node_id.clone()),
@@ -114,9 +92,7 @@ fn node_text(answer: &Result<NodeGetInfoResponse, CallFailure>) -> String {
 
 fn place(topology: &Topology) -> String {
     let segments = topology.segments.iter();
-    let segments: Vec<String> = segments
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
+    let segments: Vec<String> = segments.map(|(key, value)| format!("{key}={value}")).collect();
     segments.join(", ")
 }
 

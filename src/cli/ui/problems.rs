@@ -26,10 +26,7 @@ pub(crate) fn problems_text(
 ) -> String {
     let mut kinds: HashMap<ProblemKind<'_>, Vec<&Diagnostic>> = HashMap::new();
     for diagnostic in diagnostics {
-        kinds
-            .entry(ProblemKind::of(diagnostic))
-            .or_default()
-            .push(diagnostic);
+        kinds.entry(ProblemKind::of(diagnostic)).or_default().push(diagnostic);
     }
     let mut explained = HashSet::new();
     let mut text = String::new();
@@ -72,9 +69,8 @@ fn folded(others: &[&Diagnostic], sources: &SourceMap) -> String {
         let file = sources.name(label.span.source);
         lines.entry(file).or_default().push(line);
     }
-    let files = lines
-        .into_iter()
-        .map(|(file, lines)| format!("{}:{}", one_line(file), lines.join(", ")));
+    let files =
+        lines.into_iter().map(|(file, lines)| format!("{}:{}", one_line(file), lines.join(", ")));
     let files: Vec<String> = files.collect();
     let more = match others.len().saturating_sub(PLACES) {
         0 => String::new(),
@@ -97,16 +93,8 @@ struct ProblemKind<'a> {
 
 impl<'a> ProblemKind<'a> {
     fn of(diagnostic: &'a Diagnostic) -> Self {
-        let Diagnostic {
-            code,
-            severity,
-            labels,
-            help,
-            notes,
-            block,
-            replacement,
-            message,
-        } = diagnostic;
+        let Diagnostic { code, severity, labels, help, notes, block, replacement, message } =
+            diagnostic;
         let is_plain = replacement.is_none() && labels.iter().all(|label| label.text.is_empty());
         Self {
             code: *code,
@@ -125,19 +113,15 @@ impl<'a> ProblemKind<'a> {
 
 /// Returns text such as `2 errors, 1 warning`, or `None` for a single problem.
 fn count(diagnostics: &Diagnostics) -> Option<String> {
-    let (errors, warnings) = (
-        diagnostics.count(Severity::Error),
-        diagnostics.count(Severity::Warning),
-    );
+    let (errors, warnings) =
+        (diagnostics.count(Severity::Error), diagnostics.count(Severity::Warning));
     let words = |count: usize, word: &str| match count {
         0 => None,
         1 => Some(format!("1 {word}")),
         count => Some(format!("{count} {word}s")),
     };
-    let parts: Vec<_> = [words(errors, "error"), words(warnings, "warning")]
-        .into_iter()
-        .flatten()
-        .collect();
+    let parts: Vec<_> =
+        [words(errors, "error"), words(warnings, "warning")].into_iter().flatten().collect();
     let shown = match diagnostics.omitted() {
         0 => String::new(),
         _ => format!(" ({} shown)", diagnostics.iter().count()),
@@ -156,11 +140,8 @@ mod tests {
     }
 
     fn protected(volume: &str) -> Diagnostic {
-        Diagnostic::error(
-            Code::PlanProtected,
-            format!("volume {volume} is not removed"),
-        )
-        .help("apply it once with `protect = false`")
+        Diagnostic::error(Code::PlanProtected, format!("volume {volume} is not removed"))
+            .help("apply it once with `protect = false`")
     }
 
     #[test]
@@ -201,11 +182,8 @@ error[plan/protected]: volume d is not removed
         let id = sources.add("a.hcl", text.as_str());
         let mistake = |at: usize| {
             let span = SourceMap::span(id, at * 9..at * 9 + 8);
-            Diagnostic::error(
-                Code::SpecUnknownField,
-                "`plugn_id` is not a field of a volume",
-            )
-            .label(span, "did you mean `plugin_id`?")
+            Diagnostic::error(Code::SpecUnknownField, "`plugn_id` is not a field of a volume")
+                .label(span, "did you mean `plugin_id`?")
         };
         let all: Vec<Diagnostic> = (0..300).map(mistake).collect();
         let text = plain(&all, &sources);

@@ -27,10 +27,7 @@ pub(crate) fn profile_diff_text(
         sections.push(heading("Lost") + &table(["Kind", "What", "Consequence"], rows));
     }
     if !diff.gained.is_empty() {
-        let lines = diff
-            .gained
-            .iter()
-            .map(|name| format!("{}\n", one_line(name)));
+        let lines = diff.gained.iter().map(|name| format!("{}\n", one_line(name)));
         sections.push(heading("New") + &lines.collect::<String>());
     }
     sections.join("\n")

@@ -34,37 +34,23 @@ impl Progress {
         let volumes = plan
             .volumes
             .iter()
-            .map(|planned| {
-                (
-                    one_line(&planned.key.to_string()),
-                    action_words(&planned.action),
-                )
-            })
+            .map(|planned| (one_line(&planned.key.to_string()), action_words(&planned.action)))
             .collect();
         let bars = live_lines(printer);
         printer.set_bars(bars.clone());
-        Self {
-            printer: Arc::clone(printer),
-            volumes,
-            bars,
-            running: Mutex::default(),
-        }
+        Self { printer: Arc::clone(printer), volumes, bars, running: Mutex::default() }
     }
 
     fn take(&self, position: usize) -> Option<ProgressBar> {
-        self.running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&position)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&position)
     }
 
     fn end_line(&self, position: usize, outcome: &Outcome, elapsed: Option<Duration>) -> String {
         let (key, words) = &self.volumes[position];
         let (style, what) = match &outcome.status {
             Status::Done(reading) => {
-                let external = reading
-                    .as_ref()
-                    .and_then(|reading| reading.value.external_id.clone());
+                let external =
+                    reading.as_ref().and_then(|reading| reading.value.external_id.clone());
                 let external = external.map_or_else(String::new, |id| {
                     format!(" (external ID {})", one_line(id.as_str()))
                 });
@@ -79,9 +65,8 @@ impl Progress {
             Status::Failed(_) => (RED, "failed".to_owned()),
             Status::ServerUnreachable(_) | Status::NotStarted => (YELLOW, "not started".to_owned()),
         };
-        let after = elapsed.map_or_else(String::new, |elapsed| {
-            format!(" in {:.1} s", elapsed.as_secs_f64())
-        });
+        let after = elapsed
+            .map_or_else(String::new, |elapsed| format!(" in {:.1} s", elapsed.as_secs_f64()));
         format!("volume {key}: {style}{what}{style:#}{after}")
     }
 }
@@ -92,50 +77,25 @@ const RED: Style = AnsiColor::Red.on_default();
 
 fn action_words(action: &Action) -> ActionWords {
     match action {
-        Action::Create(_) => ActionWords {
-            in_progress: "creating",
-            done: "created",
-        },
-        Action::Register(_) => ActionWords {
-            in_progress: "registering",
-            done: "registered",
-        },
-        Action::RegisterAgain(_) => ActionWords {
-            in_progress: "registering again",
-            done: "registered again",
-        },
-        Action::Recreate(_) => ActionWords {
-            in_progress: "creating, empty",
-            done: "created, empty",
-        },
-        Action::Update(update) if update.changes.is_empty() => ActionWords {
-            in_progress: "sending again",
-            done: "sent again",
-        },
-        Action::Update(_) => ActionWords {
-            in_progress: "updating",
-            done: "updated",
-        },
-        Action::Expand(_) => ActionWords {
-            in_progress: "expanding",
-            done: "expanded",
-        },
-        Action::Replace(_) => ActionWords {
-            in_progress: "replacing",
-            done: "replaced",
-        },
-        Action::Deregister => ActionWords {
-            in_progress: "deregistering",
-            done: "deregistered",
-        },
-        Action::DeleteData => ActionWords {
-            in_progress: "deleting",
-            done: "deleted",
-        },
-        Action::Unchanged | Action::WaitingForClaims(_) | Action::Blocked(_) => ActionWords {
-            in_progress: "",
-            done: "",
-        },
+        Action::Create(_) => ActionWords { in_progress: "creating", done: "created" },
+        Action::Register(_) => ActionWords { in_progress: "registering", done: "registered" },
+        Action::RegisterAgain(_) => {
+            ActionWords { in_progress: "registering again", done: "registered again" }
+        }
+        Action::Recreate(_) => {
+            ActionWords { in_progress: "creating, empty", done: "created, empty" }
+        }
+        Action::Update(update) if update.changes.is_empty() => {
+            ActionWords { in_progress: "sending again", done: "sent again" }
+        }
+        Action::Update(_) => ActionWords { in_progress: "updating", done: "updated" },
+        Action::Expand(_) => ActionWords { in_progress: "expanding", done: "expanded" },
+        Action::Replace(_) => ActionWords { in_progress: "replacing", done: "replaced" },
+        Action::Deregister => ActionWords { in_progress: "deregistering", done: "deregistered" },
+        Action::DeleteData => ActionWords { in_progress: "deleting", done: "deleted" },
+        Action::Unchanged | Action::WaitingForClaims(_) | Action::Blocked(_) => {
+            ActionWords { in_progress: "", done: "" }
+        }
     }
 }
 
@@ -143,8 +103,7 @@ impl ProgressObserver for Progress {
     fn started(&self, position: usize) {
         let (key, words) = &self.volumes[position];
         let Some(bars) = &self.bars else {
-            self.printer
-                .print_status(&format!("volume {key}: {}", words.in_progress));
+            self.printer.print_status(&format!("volume {key}: {}", words.in_progress));
             return;
         };
         let bar = bars.add(ProgressBar::new_spinner());
@@ -153,10 +112,7 @@ impl ProgressObserver for Progress {
         }
         bar.set_message(format!("volume {key}: {}", words.in_progress));
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(position, bar);
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(position, bar);
     }
 
     fn finished(&self, position: usize, outcome: &Outcome) {
@@ -165,8 +121,7 @@ impl ProgressObserver for Progress {
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        self.printer
-            .print_status(&self.end_line(position, outcome, elapsed));
+        self.printer.print_status(&self.end_line(position, outcome, elapsed));
     }
 
     fn plugin_unreachable(&self, at_most: Duration) {

@@ -17,9 +17,7 @@ pub(crate) fn report_plan(report: &mut RunReport, plan: &Plan, server: &str) {
     report.summary = format!("Plan for {server}: {}", counts(plan.counts()));
     report.server = Some(server);
     let planned = by_urgency(plan).into_iter();
-    report.cases = planned
-        .map(|planned| case(planned, planned_result(planned)))
-        .collect();
+    report.cases = planned.map(|planned| case(planned, planned_result(planned))).collect();
 }
 
 /// Adds a plan that is about to be carried out: its changes are not begun yet.
@@ -76,9 +74,7 @@ pub(crate) fn report_files(
 ) {
     report.summary = summary;
     let places = report.findings.iter().filter_map(|one| one.place.as_ref());
-    let files: BTreeSet<String> = declaring
-        .chain(places.map(|place| place.file.clone()))
-        .collect();
+    let files: BTreeSet<String> = declaring.chain(places.map(|place| place.file.clone())).collect();
     report.cases = files
         .into_iter()
         .map(|file| {
@@ -106,9 +102,7 @@ pub(crate) fn report_files(
 }
 
 fn joined(errors: &[&Finding]) -> String {
-    let lines = errors
-        .iter()
-        .map(|one| format!("{}: {}", one.code, one.text));
+    let lines = errors.iter().map(|one| format!("{}: {}", one.code, one.text));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -152,10 +146,7 @@ fn drift_case(volume: &VolumeDrift, problems: &[Diagnostic]) -> Case {
             [] => CaseResult::Passed,
             problems => CaseResult::failed(problems),
         },
-        details: problems
-            .iter()
-            .flat_map(|problem| problem.notes.iter().cloned())
-            .collect(),
+        details: problems.iter().flat_map(|problem| problem.notes.iter().cloned()).collect(),
     }
 }
 

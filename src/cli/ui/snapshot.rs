@@ -13,10 +13,7 @@ use nomad_csi_model::{Bytes, PluginId, Snapshot};
 pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &TimeReference, wide: bool) -> String {
     let rows = snapshots.iter().map(|snapshot| {
         let (size, time) = if wide {
-            (
-                exactly(snapshot.size),
-                local_time(snapshot.create_time, &now.zone),
-            )
+            (exactly(snapshot.size), local_time(snapshot.create_time, &now.zone))
         } else {
             (about(snapshot.size), ago(snapshot.create_time, now.now))
         };
@@ -28,13 +25,7 @@ pub(crate) fn snapshot_list(snapshots: &[Snapshot], now: &TimeReference, wide: b
             snapshot.is_ready.to_string(),
         ]
     });
-    let headings = [
-        "Snapshot ID",
-        "External Volume ID",
-        "Size",
-        "Create Time",
-        "Ready",
-    ];
+    let headings = ["Snapshot ID", "External Volume ID", "Size", "Create Time", "Ready"];
     table(headings, rows)
 }
 
@@ -46,11 +37,7 @@ pub(crate) fn snapshot_detail(
 ) -> String {
     let age = ago(snapshot.create_time, now.now);
     let time = local_time(snapshot.create_time, &now.zone);
-    let time = if time.is_empty() {
-        time
-    } else {
-        format!("{time} ({age})")
-    };
+    let time = if time.is_empty() { time } else { format!("{time} ({age})") };
     key_values([
         ("Snapshot ID", snapshot.id.to_string()),
         ("External Volume ID", snapshot.source.to_string()),
@@ -74,17 +61,9 @@ pub(crate) fn snapshot_document(snapshot: &Snapshot, plugin: &PluginId) -> Docum
 }
 
 fn about(size: Bytes) -> String {
-    if size.is_zero() {
-        "unknown".to_owned()
-    } else {
-        size.binary()
-    }
+    if size.is_zero() { "unknown".to_owned() } else { size.binary() }
 }
 
 fn exactly(size: Bytes) -> String {
-    if size.is_zero() {
-        "unknown".to_owned()
-    } else {
-        format!("{} bytes", size.get())
-    }
+    if size.is_zero() { "unknown".to_owned() } else { format!("{} bytes", size.get()) }
 }

@@ -15,16 +15,11 @@ pub(crate) fn published_stats(stats: &PublishedStats) -> String {
         .iter()
         .flat_map(|(node, stats)| {
             let node = node.to_string();
-            stats
-                .quantities()
-                .map(move |(unit, quantity)| row(node.clone(), unit, &quantity))
+            stats.quantities().map(move |(unit, quantity)| row(node.clone(), unit, &quantity))
         })
         .collect();
     if !rows.is_empty() {
-        text += &table(
-            ["Node", "Unit", "Used", "Total", "Available", "Used %"],
-            rows,
-        );
+        text += &table(["Node", "Unit", "Used", "Total", "Available", "Used %"], rows);
     }
     let on_nodes = stats.nodes.iter().flat_map(|(node, stats)| {
         let notes = notes(stats).into_iter();

@@ -31,15 +31,8 @@ pub(crate) fn table<const COLUMNS: usize>(
 /// Returns keys and values, with keys padded to one width.
 pub(crate) fn key_values<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: Vec<_> = pairs.into_iter().collect();
-    let width = pairs
-        .iter()
-        .map(|(key, _)| key.len())
-        .max()
-        .unwrap_or_default();
-    pairs
-        .iter()
-        .map(|(key, value)| format!("{key:width$} = {}\n", cell_text(value)))
-        .collect()
+    let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or_default();
+    pairs.iter().map(|(key, value)| format!("{key:width$} = {}\n", cell_text(value))).collect()
 }
 
 /// Returns a bold heading.
@@ -49,11 +42,7 @@ pub(super) fn heading(text: &str) -> String {
 }
 
 fn cell_text(cell: &str) -> String {
-    if cell.is_empty() {
-        NONE.to_owned()
-    } else {
-        one_line(cell)
-    }
+    if cell.is_empty() { NONE.to_owned() } else { one_line(cell) }
 }
 
 #[cfg(test)]

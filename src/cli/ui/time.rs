@@ -35,20 +35,13 @@ mod tests {
             assert_eq!(ago(SECOND, SECOND + seconds * SECOND), expected);
         }
         assert_eq!(ago(0, SECOND), "");
-        assert_eq!(
-            ago(2 * SECOND, SECOND),
-            "0s ago",
-            "a time in the future counts as now"
-        );
+        assert_eq!(ago(2 * SECOND, SECOND), "0s ago", "a time in the future counts as now");
     }
 
     #[test]
     fn absolute_times_carry_the_offset() {
         let zone = TimeZone::fixed(jiff::tz::offset(2));
-        assert_eq!(
-            local_time(1_767_323_045 * SECOND + 1, &zone),
-            "2026-01-02T05:04:05+02:00"
-        );
+        assert_eq!(local_time(1_767_323_045 * SECOND + 1, &zone), "2026-01-02T05:04:05+02:00");
         assert_eq!(local_time(0, &zone), "");
     }
 }

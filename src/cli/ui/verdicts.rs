@@ -37,10 +37,8 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
 
 /// Returns the report as text.
 pub(crate) fn report_text(report: &Report) -> String {
-    let tried = report
-        .outcomes
-        .iter()
-        .filter(|outcome| !matches!(outcome.verdict, Verdict::Skipped(_)));
+    let tried =
+        report.outcomes.iter().filter(|outcome| !matches!(outcome.verdict, Verdict::Skipped(_)));
     let rows = tried.map(|outcome| {
         [
             outcome.case.id.to_owned(),
@@ -140,22 +138,12 @@ fn finding_text(finding: &Finding) -> String {
 }
 
 fn summary(report: &Report) -> String {
-    let Tally {
-        passed,
-        failed,
-        not_run,
-        skipped,
-        advice,
-    } = report.tally();
+    let Tally { passed, failed, not_run, skipped, advice } = report.tally();
     let advice = match advice {
         0 => String::new(),
         advice => format!(", {advice} with advice"),
     };
-    let end = if report.interrupted {
-        "; interrupted"
-    } else {
-        ""
-    };
+    let end = if report.interrupted { "; interrupted" } else { "" };
     format!("{passed} passed, {failed} failed, {not_run} not run, {skipped} skipped{advice}{end}\n")
 }
 

@@ -23,14 +23,7 @@ pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {
         ]
     };
     if !wide {
-        let headings = [
-            "ID",
-            "Name",
-            "Namespace",
-            "Plugin ID",
-            "Schedulable",
-            "Access Mode",
-        ];
+        let headings = ["ID", "Name", "Namespace", "Plugin ID", "Schedulable", "Access Mode"];
         return table(headings, volumes.iter().map(short));
     }
     let headings = [
@@ -58,11 +51,7 @@ pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {
             mode(volume.attachment_mode),
             volume.readers.to_string(),
             volume.writers.to_string(),
-            volume
-                .external_id
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            volume.external_id.as_ref().map(ToString::to_string).unwrap_or_default(),
             volume.provider.clone(),
         ]
     });
@@ -92,31 +81,19 @@ fn fields(volume: &Volume, wide: bool) -> Vec<(&'static str, String)> {
         ("ID", volume.id.to_string()),
         ("Name", volume.name.clone()),
         ("Namespace", volume.namespace.to_string()),
-        (
-            "External ID",
-            text(volume.external_id.as_ref().map(ToString::to_string)),
-        ),
+        ("External ID", text(volume.external_id.as_ref().map(ToString::to_string))),
         ("Plugin ID", volume.plugin_id.to_string()),
         ("Provider", volume.provider.clone()),
         ("Version", volume.provider_version.clone()),
         ("Capacity", capacity(volume.capacity)),
         ("Schedulable", volume.schedulable.to_string()),
-        (
-            "Controllers Healthy",
-            volume.controllers.healthy.to_string(),
-        ),
-        (
-            "Controllers Expected",
-            volume.controllers.expected.to_string(),
-        ),
+        ("Controllers Healthy", volume.controllers.healthy.to_string()),
+        ("Controllers Expected", volume.controllers.expected.to_string()),
         ("Nodes Healthy", volume.nodes.healthy.to_string()),
         ("Nodes Expected", volume.nodes.expected.to_string()),
         ("Access Mode", mode(volume.access_mode)),
         ("Attachment Mode", mode(volume.attachment_mode)),
-        (
-            "Mount Options",
-            text(volume.mount_options.as_ref().map(mount_options)),
-        ),
+        ("Mount Options", text(volume.mount_options.as_ref().map(mount_options))),
     ];
     // Data that is not in the volume.
     let kept = volume.kept_files.iter();
@@ -170,10 +147,7 @@ fn mount_options(options: &MountOptions) -> String {
 
 /// Returns text such as `k=v, l=w`.
 fn pairs(map: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<_> = map
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
+    let pairs: Vec<_> = map.iter().map(|(key, value)| format!("{key}={value}")).collect();
     pairs.join(", ")
 }
 
@@ -188,10 +162,7 @@ fn topologies(volume: &Volume) -> String {
 
 fn capabilities(volume: &Volume) -> String {
     let rows = volume.capabilities.iter().map(|capability| {
-        [
-            capability.access_mode.to_string(),
-            capability.attachment_mode.to_string(),
-        ]
+        [capability.access_mode.to_string(), capability.attachment_mode.to_string()]
     });
     heading("Capabilities") + &table(["Access Mode", "Attachment Mode"], rows)
 }
@@ -201,16 +172,11 @@ fn claims_without_allocation(volume: &Volume) -> Vec<(&AllocId, &'static str)> {
     let is_known = |id: &AllocId| volume.allocs.iter().any(|alloc| alloc.id == *id);
     let writers = volume.write_allocs.iter().map(|id| (id, "write"));
     let readers = volume.read_allocs.iter().map(|id| (id, "read"));
-    writers
-        .chain(readers)
-        .filter(|(id, _)| !is_known(id))
-        .collect()
+    writers.chain(readers).filter(|(id, _)| !is_known(id)).collect()
 }
 
 fn unknown_claims(claims: &[(&AllocId, &'static str)]) -> String {
-    let rows = claims
-        .iter()
-        .map(|(id, kind)| [id.to_string(), (*kind).to_owned()]);
+    let rows = claims.iter().map(|(id, kind)| [id.to_string(), (*kind).to_owned()]);
     heading("Claims of allocations that the server no longer knows")
         + &table(["Allocation ID", "Claim"], rows)
 }

@@ -56,31 +56,16 @@ pub type ClusterContexts = BTreeMap<String, ClusterContext>;
 
 /// The keys of a context, with their documentation.
 pub const CONTEXT_KEYS: &[(&str, &str)] = &[
-    (
-        "address",
-        "Address of the server: http://, https:// or unix://",
-    ),
+    ("address", "Address of the server: http://, https:// or unix://"),
     ("region", "Region of requests"),
     ("namespace", "Namespace of requests that set none"),
-    (
-        "token",
-        "Where the ACL token is: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`",
-    ),
+    ("token", "Where the ACL token is: `{ env = \"NAME\" }` or `{ file = \"PATH\" }`"),
     ("ca_cert", "PEM file with the authorities to trust"),
-    (
-        "ca_path",
-        "Directory of PEM files with the authorities to trust",
-    ),
+    ("ca_path", "Directory of PEM files with the authorities to trust"),
     ("client_cert", "PEM file with the client certificate"),
     ("client_key", "PEM file with the client certificate's key"),
-    (
-        "tls_server_name",
-        "Name in the server's certificate, if not the host",
-    ),
-    (
-        "tls_skip_verify",
-        "`true` accepts any server certificate; never use it in production",
-    ),
+    ("tls_server_name", "Name in the server's certificate, if not the host"),
+    ("tls_skip_verify", "`true` accepts any server certificate; never use it in production"),
 ];
 
 /// Reads a config file; `None` if it does not exist. Relative paths start from its directory.
@@ -99,11 +84,8 @@ pub fn read_config(
                 diagnostics.push(refused.diagnostic("use the config file"));
                 return Some(ClusterContexts::new());
             }
-            let message = format!(
-                "cannot read config file `{}`: {}",
-                path.display(),
-                reason(&error)
-            );
+            let message =
+                format!("cannot read config file `{}`: {}", path.display(), reason(&error));
             diagnostics.push(Diagnostic::error(Code::ConfigUnreadable, message));
             return Some(ClusterContexts::new());
         }
@@ -183,8 +165,7 @@ impl ConfigReader<'_> {
 
     fn error(&mut self, code: Code, message: impl Into<String>, range: Range<usize>, label: &str) {
         let span = self.span(range);
-        self.diagnostics
-            .push(Diagnostic::error(code, message).label(span, label));
+        self.diagnostics.push(Diagnostic::error(code, message).label(span, label));
     }
 
     /// Reports a syntax error. The values of an invalid text may be tokens, so only keys and
@@ -249,12 +230,7 @@ impl ConfigReader<'_> {
         let address = self.text(keys, "address");
         if address.is_none() && !keys.iter().any(|(key, _)| key.get_ref() == "address") {
             let message = format!("context `{}` has no `address`", name.get_ref());
-            self.error(
-                Code::ConfigMissingAddress,
-                message,
-                name.span(),
-                "add an `address`",
-            );
+            self.error(Code::ConfigMissingAddress, message, name.span(), "add an `address`");
         }
         Some(ClusterContext {
             span,
@@ -337,12 +313,7 @@ impl ConfigReader<'_> {
         if text.starts_with('~') {
             let (_, value) = entry(keys, name)?;
             let message = format!("`{name}` starts with `~`, which only a shell expands");
-            self.error(
-                Code::ConfigWrongType,
-                message,
-                value.span(),
-                "use the full path",
-            );
+            self.error(Code::ConfigWrongType, message, value.span(), "use the full path");
             return None;
         }
         Some(self.directory.join(text))
@@ -374,16 +345,10 @@ impl ConfigReader<'_> {
         let word = key.get_ref().as_ref();
         let message = format!(
             "unknown key `{word}` {}",
-            if known.len() == 1 {
-                "at the top level"
-            } else {
-                "in a context"
-            }
+            if known.len() == 1 { "at the top level" } else { "in a context" }
         );
-        let label = closest_match(word, known.iter().copied()).map_or_else(
-            || "no effect".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let label = closest_match(word, known.iter().copied())
+            .map_or_else(|| "no effect".to_owned(), |near| format!("did you mean `{near}`?"));
         self.error(Code::ConfigUnknownKey, message, key.span(), &label);
     }
 }

@@ -54,10 +54,7 @@ struct Shard {
 
 impl Default for LedgerFileContent {
     fn default() -> Self {
-        Self {
-            format: FORMAT,
-            sets: BTreeMap::new(),
-        }
+        Self { format: FORMAT, sets: BTreeMap::new() }
     }
 }
 
@@ -98,10 +95,7 @@ impl FileLedger {
 
     fn unavailable(&self, verb: &str, error: &io::Error) -> LedgerError {
         let (code, why) = match NotPrivate::find(error) {
-            Some(refused) => (
-                Code::FileNotPrivate,
-                format!("{refused}; {}", refused.help()),
-            ),
+            Some(refused) => (Code::FileNotPrivate, format!("{refused}; {}", refused.help())),
             None => (Code::LedgerFile, reason(error)),
         };
         let message = format!("cannot {verb} {}: {why}", self.name);
@@ -148,9 +142,7 @@ impl FileLedger {
             let revision = shard.revision;
             Some((ShardName::parse(&name)?, StoredShard { revision, text }))
         };
-        Ok(StoredSet {
-            shards: shards.into_iter().filter_map(stored).collect(),
-        })
+        Ok(StoredSet { shards: shards.into_iter().filter_map(stored).collect() })
     }
 
     /// Writes all changes or none, and returns their revision.
@@ -161,11 +153,7 @@ impl FileLedger {
         self.wait_for(set, &lock)?;
         let mut content = self.load()?;
         let shards = content.sets.entry(set.as_str().to_owned()).or_default();
-        let revision = 1 + shards
-            .values()
-            .map(|shard| shard.revision)
-            .max()
-            .unwrap_or(0);
+        let revision = 1 + shards.values().map(|shard| shard.revision).max().unwrap_or(0);
         for change in changes {
             let name = change.shard.to_string();
             let now = shards.get(&name);
@@ -185,8 +173,7 @@ impl FileLedger {
         if shards.is_empty() {
             content.sets.remove(set.as_str());
         }
-        self.store(&content)
-            .map_err(|error| self.unavailable("write", &error))?;
+        self.store(&content).map_err(|error| self.unavailable("write", &error))?;
         Ok(revision)
     }
 
@@ -196,9 +183,7 @@ impl FileLedger {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => match private::lock_owner(guard) {
                 Some(stranger) => Err(locked_by_stranger(set, &stranger)),
-                None => guard
-                    .lock()
-                    .map_err(|error| self.unavailable("lock", &error)),
+                None => guard.lock().map_err(|error| self.unavailable("lock", &error)),
             },
             Err(TryLockError::Error(error)) => Err(self.unavailable("lock", &error)),
         }
@@ -249,11 +234,7 @@ async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => {
             let message = format!("the ledger thread failed: {error}");
-            Err(LedgerError::new(
-                LedgerFailure::Unavailable,
-                Code::Internal,
-                message,
-            ))
+            Err(LedgerError::new(LedgerFailure::Unavailable, Code::Internal, message))
         }
     }
 }
@@ -270,10 +251,7 @@ impl Ledger for FileLedger {
 
     async fn sets(&self) -> Result<BTreeSet<SetName>, LedgerError> {
         let content = self.on_disk(Self::load).await?;
-        let names = content
-            .sets
-            .keys()
-            .filter_map(|name| SetName::parse(name).ok());
+        let names = content.sets.keys().filter_map(|name| SetName::parse(name).ok());
         Ok(names.collect())
     }
 

@@ -124,10 +124,7 @@ impl HeldFile {
         use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
         use rustix::io::Errno;
 
-        let plain = || Self {
-            path: path.to_owned(),
-            _directory: None,
-        };
+        let plain = || Self { path: path.to_owned(), _directory: None };
         let descriptors = Path::new("/proc/self/fd");
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return Ok(plain());
@@ -136,13 +133,7 @@ impl HeldFile {
             return Ok(plain());
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = openat2(
-            CWD,
-            directory,
-            flags,
-            Mode::empty(),
-            ResolveFlags::NO_SYMLINKS,
-        );
+        let opened = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         match opened {
             Ok(opened) => Ok(Self {
                 path: descriptors.join(opened.as_raw_fd().to_string()).join(name),
@@ -157,9 +148,7 @@ impl HeldFile {
     /// Other systems have no such call.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn of(path: &Path) -> std::io::Result<Self> {
-        Ok(Self {
-            path: path.to_owned(),
-        })
+        Ok(Self { path: path.to_owned() })
     }
 
     /// Returns a path that leads to the file while it is held.
@@ -174,10 +163,8 @@ fn refused(file: &Path, refusal: &walk::Refusal) -> Diagnostics {
     let message = format!("cannot write `{shown}`: {refusal}");
     let diagnostic = Diagnostic::error(Code::CliFile, message);
     match refusal {
-        walk::Refusal::LeadsOut { target } => diagnostic.help(format!(
-            "remove the link, or name `{}` if it is meant",
-            target.display()
-        )),
+        walk::Refusal::LeadsOut { target } => diagnostic
+            .help(format!("remove the link, or name `{}` if it is meant", target.display())),
         walk::Refusal::ForeignLink { .. } => {
             diagnostic.help("choose another place, or ask that user to remove the link")
         }
@@ -374,16 +361,12 @@ mod tests {
             assert_eq!(place, Place::File(target), "{path}");
         }
         let file = |path: &str| Place::File(directory.join(path));
-        for (path, expected) in [
-            ("inner/new", file("tree/real/new")),
-            ("../home/bashrc", file("home/bashrc")),
-        ] {
+        for (path, expected) in
+            [("inner/new", file("tree/real/new")), ("../home/bashrc", file("home/bashrc"))]
+        {
             assert_eq!(place_of(&tree, Path::new(path)).unwrap(), expected);
         }
-        for (path, expected) in [
-            ("null", tree.join("null")),
-            ("/dev/null", "/dev/null".into()),
-        ] {
+        for (path, expected) in [("null", tree.join("null")), ("/dev/null", "/dev/null".into())] {
             let found = Path::new("/dev/null").metadata().unwrap();
             let expected = Place::Stream(Stream::new(expected, &found));
             assert_eq!(place_of(&tree, Path::new(path)).unwrap(), expected);
@@ -413,10 +396,7 @@ mod tests {
         let written = std::fs::read_to_string(directory.join("moved/report"));
         assert_eq!(written.unwrap(), "report");
         let refused = HeldFile::of(&path).err().unwrap();
-        assert_eq!(
-            refused.raw_os_error(),
-            Some(rustix::io::Errno::LOOP.raw_os_error())
-        );
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
         let home = std::fs::read_dir(directory.join("home")).unwrap();
         assert_eq!(home.count(), 0);
     }
@@ -441,10 +421,7 @@ mod tests {
                     output.display(),
                     path.display()
                 );
-                assert_eq!(
-                    problem(place_of(&directory.join("tree"), &output)),
-                    expected
-                );
+                assert_eq!(problem(place_of(&directory.join("tree"), &output)), expected);
             }
         }
     }

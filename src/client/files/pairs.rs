@@ -31,12 +31,8 @@ pub fn read_pairs(file: &Path) -> Result<BTreeMap<String, String>, String> {
 pub fn read_secret_refs(file: &Path) -> Result<SecretRefs, String> {
     let expected = "expected a map of keys to texts, `{env: NAME}` or `{file: PATH}`";
     let pairs: BTreeMap<String, SecretValue> = read(file, expected)?;
-    let pairs = pairs
-        .into_iter()
-        .map(|(key, given)| Some((key, given.reference()?)));
-    pairs
-        .collect::<Option<_>>()
-        .ok_or_else(|| expected.to_owned())
+    let pairs = pairs.into_iter().map(|(key, given)| Some((key, given.reference()?)));
+    pairs.collect::<Option<_>>().ok_or_else(|| expected.to_owned())
 }
 
 /// A secret or a reference to it.
@@ -97,20 +93,9 @@ mod tests {
     fn a_secret_is_a_value_or_a_reference() {
         let text = "a: hunter2\nb: {env: TOKEN}\nc: {file: key.pem}\n";
         let read = read_secret_refs(file(text).path()).expect("the file is a map of secrets");
-        let shown: Vec<String> = read
-            .iter()
-            .map(|(key, from)| format!("{key} {from:?}"))
-            .collect();
-        assert_eq!(
-            shown,
-            ["a [REDACTED]", "b env(\"TOKEN\")", "c file(\"key.pem\")"]
-        );
-        for text in [
-            "a: 17",
-            "a: {env: X, file: hunter2}",
-            "a: [hunter2]",
-            "a: {vault: hunter2}",
-        ] {
+        let shown: Vec<String> = read.iter().map(|(key, from)| format!("{key} {from:?}")).collect();
+        assert_eq!(shown, ["a [REDACTED]", "b env(\"TOKEN\")", "c file(\"key.pem\")"]);
+        for text in ["a: 17", "a: {env: X, file: hunter2}", "a: [hunter2]", "a: {vault: hunter2}"] {
             let error = read_secret_refs(file(text).path()).expect_err("the value is invalid");
             assert!(!error.contains("hunter2"), "{error}");
         }

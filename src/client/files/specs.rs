@@ -177,10 +177,7 @@ impl SpecFilesReader<'_> {
     fn refuse_directory(&mut self, name: &str) {
         let message = format!("`{name}` is a directory");
         let problem = Diagnostic::error(Code::FilesUnreadable, message);
-        let help = format!(
-            "name its files: `{}/*.nomad.hcl`",
-            name.trim_end_matches('/')
-        );
+        let help = format!("name its files: `{}/*.nomad.hcl`", name.trim_end_matches('/'));
         self.diagnostics.push(problem.help(help));
     }
 
@@ -208,15 +205,8 @@ impl SpecFilesReader<'_> {
         let mut waiting = vec![(name.to_owned(), path.to_owned(), 1)];
         while let Some((name, path, level)) = waiting.pop() {
             let entries = fs::canonicalize(&path).and_then(|real| {
-                let entries = if visited.insert(real) {
-                    Some(fs::read_dir(&path)?)
-                } else {
-                    None
-                };
-                entries
-                    .into_iter()
-                    .flatten()
-                    .collect::<io::Result<Vec<_>>>()
+                let entries = if visited.insert(real) { Some(fs::read_dir(&path)?) } else { None };
+                entries.into_iter().flatten().collect::<io::Result<Vec<_>>>()
             });
             let entries = match entries {
                 Ok(entries) => entries,
@@ -255,8 +245,7 @@ impl SpecFilesReader<'_> {
             Ok(glob) => glob.compile_matcher(),
             Err(error) => {
                 let message = format!("invalid pattern `{pattern}`: {}", error.kind());
-                self.diagnostics
-                    .push(Diagnostic::error(Code::FilesBadPattern, message));
+                self.diagnostics.push(Diagnostic::error(Code::FilesBadPattern, message));
                 return;
             }
         };
@@ -264,17 +253,10 @@ impl SpecFilesReader<'_> {
         let path = self.base_directory.join(&start);
         let mut found = vec![];
         if path.is_dir() {
-            let name = if start.as_os_str().is_empty() {
-                ".".into()
-            } else {
-                start.to_string_lossy()
-            };
+            let name =
+                if start.as_os_str().is_empty() { ".".into() } else { start.to_string_lossy() };
             let below = Path::new(pattern).components().count() - start.components().count();
-            let levels = if pattern.contains("**") {
-                usize::MAX
-            } else {
-                below
-            };
+            let levels = if pattern.contains("**") { usize::MAX } else { below };
             self.walk(&name, &path, levels, &mut found);
         }
         let plain = |name: &str| name.strip_prefix("./").unwrap_or(name).to_owned();
@@ -282,8 +264,7 @@ impl SpecFilesReader<'_> {
         found.retain(|(name, _)| matches(name));
         if found.is_empty() {
             let message = format!("no file matches `{pattern}`");
-            self.diagnostics
-                .push(Diagnostic::error(Code::FilesNotFound, message));
+            self.diagnostics.push(Diagnostic::error(Code::FilesNotFound, message));
         }
         for (name, path) in found {
             self.file(&plain(&name), &path, path.parent().unwrap_or(&path));
@@ -340,15 +321,13 @@ impl SpecFilesReader<'_> {
 
     fn too_large(&mut self, name: &str) {
         let (most, help) = match self.kind {
-            FileKind::Specification => (
-                "16 MiB",
-                "split the file: `-f` accepts several files and directories",
-            ),
+            FileKind::Specification => {
+                ("16 MiB", "split the file: `-f` accepts several files and directories")
+            }
             FileKind::Job => ("4 MiB", "a job file contains one job: check that it is one"),
         };
         let message = format!("`{name}` is larger than {most}");
-        self.diagnostics
-            .push(Diagnostic::error(Code::FilesTooLarge, message).help(help));
+        self.diagnostics.push(Diagnostic::error(Code::FilesTooLarge, message).help(help));
     }
 
     /// Reports once that the files are too large together.
@@ -389,13 +368,11 @@ impl SpecFilesReader<'_> {
         match String::from_utf8(bytes) {
             Ok(text) => {
                 let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-                let syntax = syntax
-                    .or(self.syntax)
-                    .unwrap_or(if Syntax::looks_like_json(text) {
-                        Syntax::Json
-                    } else {
-                        Syntax::Hcl
-                    });
+                let syntax = syntax.or(self.syntax).unwrap_or(if Syntax::looks_like_json(text) {
+                    Syntax::Json
+                } else {
+                    Syntax::Hcl
+                });
                 let source = self.sources.add(name, text);
                 self.texts.push((source, syntax));
                 Some(source)
@@ -456,11 +433,7 @@ fn literal_start(pattern: &str) -> PathBuf {
 
 /// Returns whether a file in a directory is a specification, by its name.
 fn is_specification(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_lowercase();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let other = name.ends_with(".nomad.hcl") || name.ends_with(".plugin.json");
     !other && Syntax::from_path(path).is_some()
 }

@@ -83,9 +83,7 @@ mod tests {
             let name = Path::new("plan.json");
             assert!(read_text(directory.path(), name).is_ok());
             let read = read_trusted_text(directory.path(), name);
-            let code = read
-                .err()
-                .and_then(|problems| Some(problems.iter().next()?.code));
+            let code = read.err().and_then(|problems| Some(problems.iter().next()?.code));
             assert_eq!(code, expected, "{mode:o}");
         }
     }

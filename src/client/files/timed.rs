@@ -89,12 +89,10 @@ pub(super) fn write_stream(stream: &Stream, bytes: &[u8], limit: Duration) -> io
     let mut options = File::options();
     options.write(true).custom_flags(flags.bits().cast_signed());
     let mut file =
-        options
-            .open(&stream.path)
-            .map_err(|error| match Errno::from_io_error(&error) {
-                Some(Errno::NXIO) => io::Error::other("no one reads the pipe"),
-                _ => error,
-            })?;
+        options.open(&stream.path).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => io::Error::other("no one reads the pipe"),
+            _ => error,
+        })?;
     let opened = file.metadata()?;
     if opened.file_type().is_block_device() || !stream.is(&opened) {
         return Err(io::Error::other("something else has taken its place"));

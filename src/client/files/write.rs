@@ -78,9 +78,7 @@ pub fn write_many(
         let exists = |file: &Path| base_directory.join(file).symlink_metadata().is_ok();
         let existing = files.iter().filter(|(file, _)| exists(file));
         let error = io::Error::from(ErrorKind::AlreadyExists);
-        let existing: Diagnostics = existing
-            .flat_map(|(file, _)| refused(file, &error))
-            .collect();
+        let existing: Diagnostics = existing.flat_map(|(file, _)| refused(file, &error)).collect();
         if !existing.is_empty() {
             return Err(existing);
         }
@@ -162,20 +160,12 @@ mod tests {
             let files = ["new/b.hcl", "new/a.hcl"];
             let files = files.map(|file| (PathBuf::from(file), text.to_owned()));
             let result = write_many(directory.path(), &files[..], overwrite);
-            result
-                .err()
-                .iter()
-                .flatten()
-                .map(|one| one.code)
-                .collect::<Vec<_>>()
+            result.err().iter().flatten().map(|one| one.code).collect::<Vec<_>>()
         };
         assert_eq!(many("first", false), []);
         std::fs::remove_file(directory.path().join("new/b.hcl")).unwrap();
         assert_eq!(many("second", false), [Code::CliFileExists]);
-        assert_eq!(
-            (read("new/b.hcl"), read("new/a.hcl")),
-            (None, Some("first".to_owned()))
-        );
+        assert_eq!((read("new/b.hcl"), read("new/a.hcl")), (None, Some("first".to_owned())));
         assert_eq!(many("third", true), []);
         assert_eq!(read("new/a.hcl").as_deref(), Some("third"));
     }
@@ -247,10 +237,7 @@ mod tests {
         assert_eq!(reader.join().unwrap(), long.len());
         let looked_at = |path: &Path| Stream::new(path.to_owned(), &path.metadata().unwrap());
         let pipe = looked_at(&pipe);
-        assert!(
-            write_stream(&pipe, b"", Duration::ZERO).is_err(),
-            "its reader is gone"
-        );
+        assert!(write_stream(&pipe, b"", Duration::ZERO).is_err(), "its reader is gone");
         let idle = File::options().read(true).write(true).open(&pipe.path);
         let idle = idle.unwrap();
         let stuck = write_stream(&pipe, &long, Duration::ZERO).unwrap_err();

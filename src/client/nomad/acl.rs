@@ -52,14 +52,10 @@ impl AccessReader for NomadClient {
         for name in names {
             let path = ["acl", "policy", &name];
             let get = ApiRequest::new(Method::GET, &path);
-            let found = self
-                .session
-                .find::<PolicyDocument>(&get, action, Code::AclPolicyNotFound)
-                .await?;
-            policies.extend(found.map(|(policy, _)| Policy {
-                name: policy.name,
-                rules: policy.rules,
-            }));
+            let found =
+                self.session.find::<PolicyDocument>(&get, action, Code::AclPolicyNotFound).await?;
+            policies
+                .extend(found.map(|(policy, _)| Policy { name: policy.name, rules: policy.rules }));
         }
         Ok(policies)
     }

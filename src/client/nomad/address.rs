@@ -29,10 +29,7 @@ impl BasicAuth {
             Some((user, password)) => (user, Some(RedactedString::new(password))),
             None => (text, None),
         };
-        Some(Self {
-            user: user.to_owned(),
-            password,
-        })
+        Some(Self { user: user.to_owned(), password })
     }
 }
 
@@ -74,9 +71,7 @@ impl Address {
         let mut url = Url::parse(text).map_err(|error| invalid(text, &error.to_string(), None))?;
         let auth = (!url.username().is_empty()).then(|| BasicAuth {
             user: percent_decoded(url.username()),
-            password: url
-                .password()
-                .map(|password| RedactedString::new(percent_decoded(password))),
+            password: url.password().map(|password| RedactedString::new(percent_decoded(password))),
         });
         let cleared = url.set_username("").and_then(|()| url.set_password(None));
         if cleared.is_err() || !url.has_host() {
@@ -86,12 +81,7 @@ impl Address {
         url.set_query(None);
         url.set_fragment(None);
         let name = url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self {
-            base: url,
-            socket: None,
-            auth,
-            name,
-        })
+        Ok(Self { base: url, socket: None, auth, name })
     }
 
     fn socket(path: &str) -> Result<Self, ApiError> {
@@ -102,12 +92,7 @@ impl Address {
         // Nomad's own client sends this `Host` through a socket.
         let base = Url::parse("http://127.0.0.1")
             .map_err(|error| invalid(&text, &error.to_string(), None))?;
-        Ok(Self {
-            base,
-            socket: Some(PathBuf::from(path)),
-            auth: None,
-            name: text,
-        })
+        Ok(Self { base, socket: Some(PathBuf::from(path)), auth: None, name: text })
     }
 }
 
@@ -149,12 +134,7 @@ mod tests {
             (" http://n:4646/ui/jobs?x#y ", "http://n:4646", None, None),
             ("http://[::1]:4646/v1", "http://[::1]:4646", None, None),
             ("http://me@n:1", "http://n:1", Some("me"), None),
-            (
-                "https://me:p%40%3Ass@n:1",
-                "https://n:1",
-                Some("me"),
-                Some("p@:ss"),
-            ),
+            ("https://me:p%40%3Ass@n:1", "https://n:1", Some("me"), Some("p@:ss")),
         ] {
             let address = Address::parse(text).expect(text);
             assert_eq!(address.name, base, "{text}");
@@ -170,10 +150,7 @@ mod tests {
     fn a_socket_address_keeps_its_path() {
         let address =
             Address::parse("unix:///run/nomad/api.sock").expect("the socket address is valid");
-        assert_eq!(
-            address.socket.as_deref(),
-            Some(std::path::Path::new("/run/nomad/api.sock"))
-        );
+        assert_eq!(address.socket.as_deref(), Some(std::path::Path::new("/run/nomad/api.sock")));
         assert_eq!(address.base.as_str(), "http://127.0.0.1/");
         assert_eq!(address.name, "unix:///run/nomad/api.sock");
     }
@@ -191,33 +168,13 @@ mod tests {
                 "`localhost:4646`: the scheme is missing",
                 "use `http://localhost:4646`",
             ),
-            (
-                "me:secret@n:1",
-                "`n:1`: the scheme is missing",
-                "use `http://n:1`",
-            ),
+            ("me:secret@n:1", "`n:1`: the scheme is missing", "use `http://n:1`"),
             ("", "``: the scheme is missing", ""),
-            (
-                "ftp://n",
-                "`ftp://n`: the scheme must be `http`, `https` or `unix`",
-                "",
-            ),
+            ("ftp://n", "`ftp://n`: the scheme must be `http`, `https` or `unix`", ""),
             ("http://", "`http://`: empty host", ""),
-            (
-                "http://n:99999",
-                "`http://n:99999`: invalid port number",
-                "",
-            ),
-            (
-                "http://me:secret@n:x",
-                "`http://n:x`: invalid port number",
-                "",
-            ),
-            (
-                "unix://",
-                "`unix://`: the path of the socket is missing",
-                "",
-            ),
+            ("http://n:99999", "`http://n:99999`: invalid port number", ""),
+            ("http://me:secret@n:x", "`http://n:x`: invalid port number", ""),
+            ("unix://", "`unix://`: the path of the socket is missing", ""),
         ] {
             let error = Address::parse(text).expect_err(text);
             assert_eq!(error.message, format!("invalid address {message}"));

@@ -34,9 +34,7 @@ impl AllocationApi for NomadClient {
             }
         };
         let action = "list the allocations";
-        self.session
-            .list(&["allocations"], &query, action, add)
-            .await?;
+        self.session.list(&["allocations"], &query, action, add).await?;
         allocations.sort_by(|a, b| a.value.id.cmp(&b.value.id));
         Ok(allocations)
     }
@@ -49,10 +47,8 @@ impl AllocationApi for NomadClient {
         check_addressable(id.as_str(), &action)?;
         let path = ["allocation", id.as_str()];
         let get = ApiRequest::new(Method::GET, &path);
-        let found = self
-            .session
-            .find::<AllocationDocument>(&get, &action, Code::AllocNotFound)
-            .await?;
+        let found =
+            self.session.find::<AllocationDocument>(&get, &action, Code::AllocNotFound).await?;
         Ok(found.map(|(value, document)| WithDocument { value, document }))
     }
 
@@ -82,10 +78,7 @@ impl AllocationApi for NomadClient {
             ..ApiRequest::new(Method::GET, &path)
         };
         let stream = self.session.stream(&get, &action).await?;
-        Ok(Box::new(FramedLog {
-            stream,
-            frames: LogFrames::default(),
-        }))
+        Ok(Box::new(FramedLog { stream, frames: LogFrames::default() }))
     }
 }
 

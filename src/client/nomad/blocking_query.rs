@@ -57,11 +57,7 @@ fn with_index<T>(value: T, headers: &HeaderMap, wait: WatchRequest) -> WatchResp
     let index = headers.get(INDEX).and_then(|index| index.to_str().ok());
     let index = index.and_then(|index| index.trim().parse().ok());
     let index = index.unwrap_or(1_u64).max(1);
-    WatchResponse {
-        value,
-        index,
-        changed: wait.index.is_none_or(|before| before.max(1) != index),
-    }
+    WatchResponse { value, index, changed: wait.index.is_none_or(|before| before.max(1) != index) }
 }
 
 #[async_trait]
@@ -106,10 +102,9 @@ impl VolumeWatch for NomadClient {
             Some((volume, _)) if volume.id != key.id.as_str() => {
                 return Err(self.session.unexpected_object(&action, &volume.id));
             }
-            Some((volume, document)) => Some(WithDocument {
-                value: wire::volume_from_wire(&volume),
-                document,
-            }),
+            Some((volume, document)) => {
+                Some(WithDocument { value: wire::volume_from_wire(&volume), document })
+            }
             None => None,
         };
         Ok(with_index(value, &headers, wait))

@@ -31,10 +31,7 @@ impl ClaimApi for NomadClient {
     ) -> Result<Vec<WithDocument<VolumeClaim>>, ApiError> {
         let mut claims = vec![];
         let add = |claim: ClaimDocument, document| {
-            claims.push(WithDocument {
-                value: claim_from_wire(&claim),
-                document,
-            });
+            claims.push(WithDocument { value: claim_from_wire(&claim), document });
         };
         match query {
             ClaimQuery::Volume(key) => {
@@ -84,20 +81,12 @@ impl ClaimApi for NomadClient {
             ("alloc", request.alloc.as_str()),
             ("wait", wait.as_str()),
         ];
-        query.extend(
-            request
-                .alias
-                .as_ref()
-                .map(|alias| ("alias", alias.as_str())),
-        );
+        query.extend(request.alias.as_ref().map(|alias| ("alias", alias.as_str())));
         if request.cuts_off {
             query.push(("cuts_off", request.alloc.as_str()));
         }
         let path = ["volume", "csi", key.id.as_str(), "claim"];
-        let delete = ApiRequest {
-            query,
-            ..ApiRequest::new(Method::DELETE, &path)
-        };
+        let delete = ApiRequest { query, ..ApiRequest::new(Method::DELETE, &path) };
         let response = self.session.call(&delete, &action, Access::Write).await?;
         let released: ReleaseResponse = self.session.document(&response, &action)?;
         Ok(released.remaining)
@@ -117,10 +106,7 @@ impl ClaimApi for NomadClient {
             let node = (!status.node_id.is_empty()).then(|| NodeId::new(&status.node_id));
             (node, status_from_wire(status))
         });
-        Ok(VolumeHealth {
-            statuses: statuses.collect(),
-            unknown: document.unknown,
-        })
+        Ok(VolumeHealth { statuses: statuses.collect(), unknown: document.unknown })
     }
 
     async fn volume_stats(&self, volume: &NamespacedId) -> Result<PublishedStats, ApiError> {
@@ -180,16 +166,10 @@ impl ClaimApi for NomadClient {
         let action = format!("read the history of volume {}", volume.quoted());
         check_addressable(volume.id.as_str(), &action)?;
         let most = most.to_string();
-        let query = [
-            ("namespace", volume.namespace.as_str()),
-            ("per_page", most.as_str()),
-        ];
+        let query = [("namespace", volume.namespace.as_str()), ("per_page", most.as_str())];
         let mut events = vec![];
         let add = |event, document| {
-            events.push(WithDocument {
-                value: event_from_wire(event),
-                document,
-            });
+            events.push(WithDocument { value: event_from_wire(event), document });
         };
         let path = ["volume", "csi", volume.id.as_str(), "history"];
         self.session.list(&path, &query, &action, add).await?;
@@ -203,10 +183,7 @@ impl ClaimApi for NomadClient {
         let query = [("namespace", namespace.as_str())];
         let mut creations = vec![];
         let add = |creation: CreationDocument, document| {
-            creations.push(WithDocument {
-                value: creation_from_wire(&creation),
-                document,
-            });
+            creations.push(WithDocument { value: creation_from_wire(&creation), document });
         };
         let action = "list the creations that did not end";
         let path = ["volumes", "creations"];
@@ -273,11 +250,7 @@ fn claim_to_wire(request: &VolumeClaimRequest) -> ClaimRequestDocument {
 }
 
 fn event_from_wire(event: VolumeEventDocument) -> VolumeEvent {
-    VolumeEvent {
-        index: event.index,
-        time: event.time,
-        text: event.text,
-    }
+    VolumeEvent { index: event.index, time: event.time, text: event.text }
 }
 
 fn go_duration(wait: std::time::Duration) -> String {

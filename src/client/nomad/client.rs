@@ -45,20 +45,14 @@ impl NomadClient {
     /// # Errors
     /// If the address is invalid.
     pub fn new(settings: &ClientSettings) -> Result<Self, ApiError> {
-        Ok(Self {
-            session: Arc::new(Session::new(settings)?),
-            overrides_policies: false,
-        })
+        Ok(Self { session: Arc::new(Session::new(settings)?), overrides_policies: false })
     }
 
     /// Returns the same client, which overrides soft-mandatory Sentinel policies if `true` (Nomad
     /// Enterprise 1.10.4 and later).
     #[must_use]
     pub fn overriding_policies(&self, overrides_policies: bool) -> Self {
-        Self {
-            session: Arc::clone(&self.session),
-            overrides_policies,
-        }
+        Self { session: Arc::clone(&self.session), overrides_policies }
     }
 
     /// Returns the same client, whose requests wait together when the server stops responding.
@@ -96,11 +90,7 @@ impl NomadClient {
         if request.share && self.server().await? == ServerKind::Agent {
             query.push(("share", "true"));
         }
-        let put = ApiRequest {
-            query,
-            body: Some(&body),
-            ..ApiRequest::new(Method::PUT, path)
-        };
+        let put = ApiRequest { query, body: Some(&body), ..ApiRequest::new(Method::PUT, path) };
         let written = self.session.write(&put, &action).await;
         written.map_err(|error| {
             let error = redact_texts(error, mount_flag_values(request.mount_options.as_ref()));
@@ -164,9 +154,7 @@ impl VolumeReader for NomadClient {
                 volumes.insert(volume.key(), volume);
             }
         };
-        let listed = self
-            .session
-            .list_at_most(&["volumes"], &parameters, action, most, add);
+        let listed = self.session.list_at_most(&["volumes"], &parameters, action, most, add);
         let is_whole = listed.await?;
         Ok(is_whole.then(|| volumes.into_values().collect()))
     }
@@ -182,10 +170,8 @@ impl VolumeReader for NomadClient {
             query: vec![("namespace", key.namespace.as_str())],
             ..ApiRequest::new(Method::GET, &path)
         };
-        let found = self
-            .session
-            .find::<VolumeDocument>(&get, &action, Code::VolumeNotFound)
-            .await?;
+        let found =
+            self.session.find::<VolumeDocument>(&get, &action, Code::VolumeNotFound).await?;
         let Some((volume, document)) = found else {
             return Ok(None);
         };
@@ -227,10 +213,8 @@ impl VolumeReader for NomadClient {
             query: vec![("namespace", namespace.as_str())],
             ..ApiRequest::new(Method::GET, &path)
         };
-        let found = self
-            .session
-            .find::<PluginDocument>(&get, &action, Code::PluginNotFound)
-            .await?;
+        let found =
+            self.session.find::<PluginDocument>(&get, &action, Code::PluginNotFound).await?;
         let Some((plugin, document)) = found else {
             return Ok(None);
         };
@@ -261,10 +245,7 @@ impl VolumeApi for NomadClient {
             query: vec![("namespace", key.namespace.as_str()), ("force", force)],
             ..ApiRequest::new(Method::DELETE, &path)
         };
-        self.session
-            .call(&delete, &action, Access::VolumeWrite)
-            .await
-            .map(drop)
+        self.session.call(&delete, &action, Access::VolumeWrite).await.map(drop)
     }
 
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
@@ -276,13 +257,8 @@ impl VolumeApi for NomadClient {
             ..ApiRequest::new(Method::DELETE, &path)
         };
         delete.headers = secrets_header(secrets, &action)?;
-        let deleted = self
-            .session
-            .call(&delete, &action, Access::VolumeWrite)
-            .await;
-        deleted
-            .map(drop)
-            .map_err(|error| redact_secrets(error, secrets))
+        let deleted = self.session.call(&delete, &action, Access::VolumeWrite).await;
+        deleted.map(drop).map_err(|error| redact_secrets(error, secrets))
     }
 
     async fn detach_volume(&self, key: &NamespacedId, node: &NodeId) -> Result<(), ApiError> {
@@ -290,16 +266,10 @@ impl VolumeApi for NomadClient {
         check_addressable(key.id.as_str(), &action)?;
         let path = ["volume", "csi", key.id.as_str(), "detach"];
         let delete = ApiRequest {
-            query: vec![
-                ("namespace", key.namespace.as_str()),
-                ("node", node.as_str()),
-            ],
+            query: vec![("namespace", key.namespace.as_str()), ("node", node.as_str())],
             ..ApiRequest::new(Method::DELETE, &path)
         };
-        self.session
-            .call(&delete, &action, Access::Write)
-            .await
-            .map(drop)
+        self.session.call(&delete, &action, Access::Write).await.map(drop)
     }
 }
 

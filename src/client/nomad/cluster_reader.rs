@@ -28,9 +28,7 @@ impl ClusterReader for NomadClient {
     async fn list_nodes(&self) -> Result<Vec<ClientNode>, ApiError> {
         let mut nodes = vec![];
         let add = |stub: NodeStub, _| nodes.push(client_node_from_wire(&stub));
-        self.session
-            .list(&["nodes"], &[], "list the nodes", add)
-            .await?;
+        self.session.list(&["nodes"], &[], "list the nodes", add).await?;
         nodes.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(nodes)
     }
@@ -48,16 +46,12 @@ impl ClusterReader for NomadClient {
             }
         };
         let action = "list the evaluations";
-        self.session
-            .list(&["evaluations"], &query, action, add)
-            .await?;
+        self.session.list(&["evaluations"], &query, action, add).await?;
         let others = blocked.len().saturating_sub(MAX_EXPLAINED);
         blocked.truncate(MAX_EXPLAINED);
         let mut explained = vec![];
         for evaluation in &blocked {
-            let previous = self
-                .read_evaluation(namespace, &evaluation.previous_eval)
-                .await?;
+            let previous = self.read_evaluation(namespace, &evaluation.previous_eval).await?;
             explained.push(blocked_evaluation_from_wire(evaluation, previous.as_ref()));
         }
         Ok(BlockedEvaluations { explained, others })

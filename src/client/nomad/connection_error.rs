@@ -35,19 +35,11 @@ struct ConnectionFailure {
 
 impl ConnectionFailure {
     fn not_sent(code: Code, reason: impl Into<String>) -> Self {
-        Self {
-            code,
-            reason: reason.into(),
-            help: None,
-            not_sent: true,
-        }
+        Self { code, reason: reason.into(), help: None, not_sent: true }
     }
 
     fn maybe_sent(code: Code, reason: impl Into<String>) -> Self {
-        Self {
-            not_sent: false,
-            ..Self::not_sent(code, reason)
-        }
+        Self { not_sent: false, ..Self::not_sent(code, reason) }
     }
 
     #[must_use]
@@ -70,11 +62,7 @@ pub(super) fn connection_error(
 
 /// The error of a request whose response is late.
 pub(super) fn timeout_error(limit: Duration, context: RequestContext<'_>) -> AttemptError {
-    let reason = format!(
-        "`{}` did not respond within {}s",
-        context.server(),
-        limit.as_secs()
-    );
+    let reason = format!("`{}` did not respond within {}s", context.server(), limit.as_secs());
     let failure = ConnectionFailure::maybe_sent(Code::ApiTimeout, reason);
     let mut failed = attempt_error(failure, context);
     failed.verdict = Verdict::Permanent;
@@ -173,9 +161,9 @@ fn tls_failure(error: &reqwest::Error, context: RequestContext<'_>) -> Option<Co
             refuse(format!("`{name}` does not use TLS")).help("use `http://` in the address")
         }
         rustls::Error::AlertReceived(alert) => alert_failure(*alert, context),
-        rustls::Error::PeerIncompatible(_) => refuse(format!(
-            "`{name}` supports no TLS version of this program ({tls})"
-        )),
+        rustls::Error::PeerIncompatible(_) => {
+            refuse(format!("`{name}` supports no TLS version of this program ({tls})"))
+        }
         // The connection broke: the server may have received what was sent before.
         other => ConnectionFailure {
             not_sent: error.is_connect(),
@@ -231,9 +219,7 @@ fn certificate_failure(problem: &CertificateError, name: &str) -> ConnectionFail
 fn names(presented: &[String]) -> String {
     let inner = |name: &String| {
         let quoted = name.split('"').nth(1);
-        let bracketed = name
-            .split_once('(')
-            .map(|(_, rest)| rest.trim_end_matches(')'));
+        let bracketed = name.split_once('(').map(|(_, rest)| rest.trim_end_matches(')'));
         format!("`{}`", quoted.or(bracketed).unwrap_or(name))
     };
     presented.iter().map(inner).collect::<Vec<_>>().join(", ")
@@ -255,16 +241,12 @@ fn alert_failure(alert: AlertDescription, context: RequestContext<'_>) -> Connec
             | AlertDescription::HandshakeFailure
     );
     if is_about_client && context.has_identity {
-        return refuse(format!(
-            "`{name}` rejected the client certificate ({alert:?})"
-        ))
-        .help("use a client certificate that the server's CA signed");
+        return refuse(format!("`{name}` rejected the client certificate ({alert:?})"))
+            .help("use a client certificate that the server's CA signed");
     }
     if is_about_client {
-        return refuse(format!(
-            "`{name}` requires a client certificate ({alert:?})"
-        ))
-        .help("set --client-cert and --client-key, or NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY");
+        return refuse(format!("`{name}` requires a client certificate ({alert:?})"))
+            .help("set --client-cert and --client-key, or NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY");
     }
     if alert == AlertDescription::UnrecognisedName {
         return refuse(format!("`{name}` has no certificate for the server name"))
@@ -321,10 +303,7 @@ fn root_cause(error: &reqwest::Error) -> String {
 /// Returns the operating system's error, which other I/O errors may wrap.
 fn deepest_io<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a std::io::Error> {
     let mut found = find::<std::io::Error>(error)?;
-    while let Some(inside) = found
-        .get_ref()
-        .and_then(|inside| find::<std::io::Error>(inside))
-    {
+    while let Some(inside) = found.get_ref().and_then(|inside| find::<std::io::Error>(inside)) {
         found = inside;
     }
     Some(found)
@@ -338,9 +317,7 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         if let Some(found) = current.downcast_ref::<E>() {
             return Some(found);
         }
-        let inside = current
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
+        let inside = current.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         if let Some(found) = inside.and_then(|inside| find::<E>(inside)) {
             return Some(found);
         }

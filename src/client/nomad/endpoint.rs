@@ -34,11 +34,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// The characters to percent-encode in a path segment.
-const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const PATH_SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The response of a server.
 #[derive(Clone, Debug)]
@@ -191,11 +188,8 @@ impl Endpoint {
         request: &ApiRequest<'_>,
         context: RequestContext<'_>,
     ) -> Result<reqwest::Response, AttemptError> {
-        let http = self
-            .http
-            .get_or_try_init(|| self.transport.build_client())
-            .await
-            .map_err(|error| {
+        let http =
+            self.http.get_or_try_init(|| self.transport.build_client()).await.map_err(|error| {
                 let message = context.failed(&error.message);
                 AttemptError::permanent(ApiError { message, ..error })
             })?;
@@ -213,9 +207,8 @@ impl Endpoint {
         request: &ApiRequest<'_>,
         context: RequestContext<'_>,
     ) -> Result<reqwest::Response, AttemptError> {
-        let ready = self
-            .build_request(http, request)
-            .map_err(|error| connection_error(&error, context))?;
+        let ready =
+            self.build_request(http, request).map_err(|error| connection_error(&error, context))?;
         let default = match context.access {
             Access::Read => READ_TIMEOUT,
             Access::Write | Access::VolumeWrite => WRITE_TIMEOUT,
@@ -251,15 +244,11 @@ impl Endpoint {
             builder = builder.header(TOKEN, token);
         }
         if let Some(auth) = &self.auth {
-            builder = builder.basic_auth(
-                &auth.user,
-                auth.password.as_ref().map(RedactedString::expose),
-            );
+            builder =
+                builder.basic_auth(&auth.user, auth.password.as_ref().map(RedactedString::expose));
         }
         if let Some(body) = request.body {
-            builder = builder
-                .header(CONTENT_TYPE, "application/json")
-                .body(body.to_vec());
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body.to_vec());
         }
         builder.build()
     }
@@ -336,11 +325,7 @@ async fn receive(
             body.extend_from_slice(&chunk);
         }
     }
-    Ok(ApiResponse {
-        status,
-        headers,
-        body,
-    })
+    Ok(ApiResponse { status, headers, body })
 }
 
 /// The response to a read whose body is read piece by piece.
@@ -407,10 +392,7 @@ async fn next_chunk(
             context,
         )),
         Err(_) => Err(too_slow(
-            &format!(
-                "did not complete its response within {}s",
-                limits.response_seconds
-            ),
+            &format!("did not complete its response within {}s", limits.response_seconds),
             "response-seconds",
             context,
         )),

@@ -305,26 +305,14 @@ pub(super) fn meaning(lines: &[String]) -> Option<ErrorMeaning> {
 pub(super) fn meaning_of_status(status: u16) -> ErrorMeaning {
     let (code, reason, help) = match status {
         401 => (Code::ApiUnknownToken, "the server requires a token", None),
-        400 => (
-            Code::ApiBadRequest,
-            "the server reports the request as malformed",
-            None,
-        ),
+        400 => (Code::ApiBadRequest, "the server reports the request as malformed", None),
         404 | 405 => (
             Code::ApiNotNomad,
             "the server does not have this endpoint",
             Some("check that the address is that of Nomad 1.1 or later"),
         ),
-        429 => (
-            Code::ApiRateLimited,
-            "the server limits the rate of requests",
-            None,
-        ),
-        _ => (
-            Code::ApiServerError,
-            "the server reported an internal error",
-            None,
-        ),
+        429 => (Code::ApiRateLimited, "the server limits the rate of requests", None),
+        _ => (Code::ApiServerError, "the server reported an internal error", None),
     };
     ErrorMeaning { code, reason, help }
 }
@@ -356,9 +344,8 @@ pub(super) fn lines(text: &str) -> Vec<String> {
 
 /// Removes the count from `unable to update volume: 2 errors occurred:`.
 fn without_count(line: &str) -> &str {
-    let Some(rest) = line
-        .strip_suffix(" error occurred:")
-        .or_else(|| line.strip_suffix(" errors occurred:"))
+    let Some(rest) =
+        line.strip_suffix(" error occurred:").or_else(|| line.strip_suffix(" errors occurred:"))
     else {
         return line;
     };

@@ -36,10 +36,7 @@ fn body(
     if job.region == Job::DEFAULT_REGION {
         job.region.clear();
     }
-    let mut request = JobRequestDocument {
-        job: Some(job),
-        ..JobRequestDocument::default()
-    };
+    let mut request = JobRequestDocument { job: Some(job), ..JobRequestDocument::default() };
     fill(&mut request);
     serde_json::to_vec(&request).map_err(|error| unsendable_request(action, &error.to_string()))
 }
@@ -84,8 +81,7 @@ impl JobApi for NomadClient {
 
     async fn plan_job(&self, job: &JobDocument) -> Result<WithDocument<JobPlanResponse>, ApiError> {
         let action = format!("plan job `{}`", job.id);
-        self.ask_about(job, "plan", |request| request.diff = true, &action)
-            .await
+        self.ask_about(job, "plan", |request| request.diff = true, &action).await
     }
 
     async fn explain_placement(
@@ -136,10 +132,7 @@ impl JobApi for NomadClient {
         check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str()];
         let delete = ApiRequest {
-            query: vec![
-                ("namespace", job.namespace.as_str()),
-                ("purge", text_of(purge)),
-            ],
+            query: vec![("namespace", job.namespace.as_str()), ("purge", text_of(purge))],
             ..ApiRequest::new(Method::DELETE, &path)
         };
         let response = self.session.call(&delete, &action, Access::Write).await?;
@@ -159,11 +152,7 @@ impl JobApi for NomadClient {
         let mut query = vec![("namespace", job.namespace.as_str())];
         let token = dispatch.idempotency_token.as_str();
         query.extend((!token.is_empty()).then_some(("idempotency_token", token)));
-        let put = ApiRequest {
-            query,
-            body: Some(&body),
-            ..ApiRequest::new(Method::PUT, &path)
-        };
+        let put = ApiRequest { query, body: Some(&body), ..ApiRequest::new(Method::PUT, &path) };
         let response = self.session.call(&put, &action, Access::Write).await?;
         self.session.document(&response, &action)
     }
@@ -206,10 +195,7 @@ impl JobApi for NomadClient {
         check_addressable_job(&job.id, &action)?;
         let path = ["job", job.id.as_str()];
         let get = in_namespace(&path, &job.namespace);
-        let found = self
-            .session
-            .find::<JobDocument>(&get, &action, Code::JobNotFound)
-            .await?;
+        let found = self.session.find::<JobDocument>(&get, &action, Code::JobNotFound).await?;
         Ok(found.map(|(value, document)| WithDocument { value, document }))
     }
 

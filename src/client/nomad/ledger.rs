@@ -83,10 +83,7 @@ fn stored_text(variable: &VariableDocument) -> Option<&str> {
 
 impl NomadLedger {
     fn variables(&self) -> Variables<'_> {
-        Variables {
-            session: &self.session,
-            namespace: self.namespace.as_str(),
-        }
+        Variables { session: &self.session, namespace: self.namespace.as_str() }
     }
 
     /// Converts an API error to a ledger error.
@@ -102,22 +99,12 @@ impl NomadLedger {
                     error.server_text,
                 );
             }
-            Code::ApiForbidden => (
-                LedgerFailure::Forbidden,
-                error.code,
-                vec![self.policy_help()],
-            ),
+            Code::ApiForbidden => (LedgerFailure::Forbidden, error.code, vec![self.policy_help()]),
             Code::ApiOutcomeUnknown => (LedgerFailure::OutcomeUnknown, error.code, error.help),
             Code::VariableLockLost => (LedgerFailure::LockLost, Code::LedgerLockLost, vec![]),
             code => (LedgerFailure::Unavailable, code, error.help),
         };
-        LedgerError {
-            failure,
-            code,
-            message: error.message,
-            help,
-            server_text: error.server_text,
-        }
+        LedgerError { failure, code, message: error.message, help, server_text: error.server_text }
     }
 
     fn policy_help(&self) -> String {
@@ -139,11 +126,7 @@ impl NomadLedger {
             .collect();
         // The head is read first, whether it is listed or not.
         let head = ShardName::Head;
-        let others = names
-            .iter()
-            .filter(|name| **name != head)
-            .copied()
-            .collect();
+        let others = names.iter().filter(|name| **name != head).copied().collect();
         let mut read = self.read_shards(set, vec![head], &action).await?;
         read.extend(self.read_shards(set, others, &action).await?);
         let mut stored = StoredSet::default();
@@ -382,9 +365,8 @@ impl Ledger for NomadLedger {
         stored: &mut StoredSet,
         changes: Vec<ShardChange>,
     ) -> Result<(), LedgerError> {
-        let (head, others): (Vec<_>, Vec<_>) = changes
-            .into_iter()
-            .partition(|change| change.shard == ShardName::Head);
+        let (head, others): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| change.shard == ShardName::Head);
         let (written, removed): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|change| change.text.is_some());
         let removed = removed.into_iter().map(|change| vec![change]);

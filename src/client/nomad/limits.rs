@@ -47,12 +47,9 @@ type Field = LimitField<ResponseLimits>;
 
 /// All limits, in the order of the documentation.
 pub const RESPONSE_LIMITS: &[Field] = &[
-    Field::size(
-        "response-bytes",
-        "one response, decompressed",
-        (1 << 10, 1 << 32),
-        |limits| &mut limits.response_bytes,
-    ),
+    Field::size("response-bytes", "one response, decompressed", (1 << 10, 1 << 32), |limits| {
+        &mut limits.response_bytes
+    }),
     Field::number(
         "response-seconds",
         "seconds for a response to arrive after its first byte",
@@ -71,21 +68,13 @@ pub const RESPONSE_LIMITS: &[Field] = &[
         (100, 1 << 30),
         |limits| &mut limits.json_values,
     ),
-    Field::number("list-pages", "pages of one list", (1, 1 << 30), |limits| {
-        &mut limits.list_pages
+    Field::number("list-pages", "pages of one list", (1, 1 << 30), |limits| &mut limits.list_pages),
+    Field::number("list-items", "entries of one list, on all pages", (1, 1 << 30), |limits| {
+        &mut limits.list_items
     }),
-    Field::number(
-        "list-items",
-        "entries of one list, on all pages",
-        (1, 1 << 30),
-        |limits| &mut limits.list_items,
-    ),
-    Field::size(
-        "list-bytes",
-        "all pages of one list",
-        (1 << 10, 1 << 40),
-        |limits| &mut limits.list_bytes,
-    ),
+    Field::size("list-bytes", "all pages of one list", (1 << 10, 1 << 40), |limits| {
+        &mut limits.list_bytes
+    }),
 ];
 
 impl ResponseLimits {
@@ -107,10 +96,7 @@ impl ResponseLimits {
 
     /// The limits of one document. Its lists have no limit of their own.
     pub(super) fn document(&self) -> DecodeLimits {
-        DecodeLimits {
-            json_values: self.json_values,
-            list_elements: usize::MAX,
-        }
+        DecodeLimits { json_values: self.json_values, list_elements: usize::MAX }
     }
 }
 
@@ -128,11 +114,7 @@ mod tests {
         for limit in RESPONSE_LIMITS {
             let mut limits = ResponseLimits::default();
             let (least, most) = limit.range;
-            assert!(
-                (least..=most).contains(&limit.get(&limits)),
-                "{}",
-                limit.name
-            );
+            assert!((least..=most).contains(&limit.get(&limits)), "{}", limit.name);
             for number in [least, most] {
                 limits.set(&format!("{}={number}", limit.name)).unwrap();
                 assert_eq!(limit.get(&limits), number, "{}", limit.name);

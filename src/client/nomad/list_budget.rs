@@ -17,13 +17,7 @@ pub(super) struct ListBudget<'l> {
 
 impl<'l> ListBudget<'l> {
     pub(super) fn new(limits: &'l ResponseLimits) -> Self {
-        Self {
-            limits,
-            pages: 0,
-            items: 0,
-            bytes: 0,
-            tokens: HashSet::new(),
-        }
+        Self { limits, pages: 0, items: 0, bytes: 0, tokens: HashSet::new() }
     }
 
     /// Counts a page of this many bytes.

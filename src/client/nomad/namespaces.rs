@@ -31,10 +31,8 @@ impl NamespaceApi for NomadClient {
         check_addressable(name.as_str(), &action)?;
         let path = ["namespace", name.as_str()];
         let get = ApiRequest::new(Method::GET, &path);
-        let found = self
-            .session
-            .find::<NamespaceDocument>(&get, &action, Code::NamespaceUnknown)
-            .await?;
+        let found =
+            self.session.find::<NamespaceDocument>(&get, &action, Code::NamespaceUnknown).await?;
         Ok(found.map(|(value, _)| value))
     }
 
@@ -43,10 +41,7 @@ impl NamespaceApi for NomadClient {
         let document = json!({"Name": name.as_str(), "Description": description});
         let body = serde_json::to_vec(&document)
             .map_err(|error| unsendable_request(&action, &error.to_string()))?;
-        let put = ApiRequest {
-            body: Some(&body),
-            ..ApiRequest::new(Method::PUT, &["namespace"])
-        };
+        let put = ApiRequest { body: Some(&body), ..ApiRequest::new(Method::PUT, &["namespace"]) };
         self.session.call(&put, &action, Access::Write).await?;
         Ok(())
     }

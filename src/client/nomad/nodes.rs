@@ -30,10 +30,7 @@ impl NodeApi for NomadClient {
         check_addressable(id.as_str(), &action)?;
         let path = ["node", id.as_str()];
         let get = ApiRequest::new(Method::GET, &path);
-        let found = self
-            .session
-            .find::<NodeDocument>(&get, &action, Code::NodeUnknown)
-            .await?;
+        let found = self.session.find::<NodeDocument>(&get, &action, Code::NodeUnknown).await?;
         Ok(found.map(|(value, document)| WithDocument { value, document }))
     }
 
@@ -57,15 +54,9 @@ impl NodeApi for NomadClient {
         is_eligible: bool,
     ) -> Result<NodeUpdateResponse, ApiError> {
         let action = format!("change the eligibility of node `{id}`");
-        let eligibility = if is_eligible {
-            "eligible"
-        } else {
-            "ineligible"
-        };
-        let request = NodeEligibilityRequest {
-            eligibility: eligibility.to_owned(),
-            node_id: id.to_string(),
-        };
+        let eligibility = if is_eligible { "eligible" } else { "ineligible" };
+        let request =
+            NodeEligibilityRequest { eligibility: eligibility.to_owned(), node_id: id.to_string() };
         let body = serde_json::to_vec(&request);
         self.change(id, "eligibility", &action, body).await
     }
@@ -95,10 +86,7 @@ impl NomadClient {
         check_addressable(id.as_str(), action)?;
         let body = body.map_err(|error| unsendable_request(action, &error.to_string()))?;
         let path = ["node", id.as_str(), what];
-        let put = ApiRequest {
-            body: Some(&body),
-            ..ApiRequest::new(Method::PUT, &path)
-        };
+        let put = ApiRequest { body: Some(&body), ..ApiRequest::new(Method::PUT, &path) };
         let response = self.session.call(&put, action, Access::Write).await?;
         self.session.document(&response, action)
     }
@@ -107,17 +95,10 @@ impl NomadClient {
 /// Returns the request for a change. Nomad reads a deadline of 0 as "no limit".
 fn drain_request(id: &NodeId, change: DrainChange) -> NodeDrainRequest {
     let (drain_spec, mark_eligible) = match change {
-        DrainChange::Start {
-            deadline,
-            ignores_system_jobs,
-        } => {
-            let deadline = deadline.map_or(0, |deadline| {
-                i64::try_from(deadline.as_nanos()).unwrap_or(i64::MAX)
-            });
-            let spec = DrainSpecDocument {
-                deadline,
-                ignore_system_jobs: ignores_system_jobs,
-            };
+        DrainChange::Start { deadline, ignores_system_jobs } => {
+            let deadline = deadline
+                .map_or(0, |deadline| i64::try_from(deadline.as_nanos()).unwrap_or(i64::MAX));
+            let spec = DrainSpecDocument { deadline, ignore_system_jobs: ignores_system_jobs };
             (Some(spec), false)
         }
         DrainChange::End { keeps_ineligible } => (None, !keeps_ineligible),

@@ -185,14 +185,10 @@ impl Outage {
             if let State::Away { since, .. } = *state {
                 return since;
             }
-            *state = State::Away {
-                since: now,
-                gave_up: false,
-            };
+            *state = State::Away { since: now, gave_up: false };
         }
         if let Some(wait) = &self.wait {
-            wait.observer
-                .server_unreachable(&self.server, why, self.at_most);
+            wait.observer.server_unreachable(&self.server, why, self.at_most);
         }
         now
     }

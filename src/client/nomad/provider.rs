@@ -93,10 +93,7 @@ impl ProviderReader for NomadClient {
         namespace: &Namespace,
     ) -> Result<Vec<ExternalVolume>, ApiError> {
         let action = format!("list the external volumes of plugin `{plugin}`");
-        let query = [
-            ("plugin_id", plugin.as_str()),
-            ("namespace", namespace.as_str()),
-        ];
+        let query = [("plugin_id", plugin.as_str()), ("namespace", namespace.as_str())];
         let path = ["volumes", "external"];
         let listed = self
             .read_pages::<ExternalVolumesResponse>(&path, &query, &HeaderMap::new(), &action)
@@ -115,10 +112,7 @@ impl ProviderReader for NomadClient {
         secrets: &Secrets,
     ) -> Result<Vec<Snapshot>, ApiError> {
         let action = format!("list the snapshots of plugin `{plugin}`");
-        let query = [
-            ("plugin_id", plugin.as_str()),
-            ("namespace", namespace.as_str()),
-        ];
+        let query = [("plugin_id", plugin.as_str()), ("namespace", namespace.as_str())];
         let headers = secrets_header(secrets, &action)?;
         let listed = self
             .read_pages::<SnapshotsResponse>(&["volumes", "snapshot"], &query, &headers, &action)
@@ -137,17 +131,9 @@ impl ProviderReader for NomadClient {
 #[async_trait]
 impl SnapshotApi for NomadClient {
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError> {
-        let SnapshotRequest {
-            volume,
-            plugin_id,
-            name,
-            parameters,
-            secrets,
-        } = request;
-        let action = format!(
-            "create snapshot `{name}` of volume {volume}",
-            volume = volume.quoted()
-        );
+        let SnapshotRequest { volume, plugin_id, name, parameters, secrets } = request;
+        let action =
+            format!("create snapshot `{name}` of volume {volume}", volume = volume.quoted());
         let document = SnapshotDocument {
             source_volume_id: volume.id.as_str().to_owned(),
             plugin_id: plugin_id.as_str().to_owned(),
@@ -156,10 +142,8 @@ impl SnapshotApi for NomadClient {
             secrets: (!secrets.is_empty()).then(|| SecretsDocument(secrets.clone())),
             ..SnapshotDocument::default()
         };
-        let body = SnapshotsRequest {
-            snapshots: vec![Some(document)],
-            ..SnapshotsRequest::default()
-        };
+        let body =
+            SnapshotsRequest { snapshots: vec![Some(document)], ..SnapshotsRequest::default() };
         let body = serde_json::to_vec(&body)
             .map_err(|error| unsendable_request(&action, &error.to_string()))?;
         let put = ApiRequest {
@@ -195,8 +179,6 @@ impl SnapshotApi for NomadClient {
             ..ApiRequest::new(Method::DELETE, &["volumes", "snapshot"])
         };
         let deleted = self.session.call(&delete, &action, Access::Write).await;
-        deleted
-            .map(drop)
-            .map_err(|error| redact_secrets(error, secrets))
+        deleted.map(drop).map_err(|error| redact_secrets(error, secrets))
     }
 }

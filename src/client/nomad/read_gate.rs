@@ -52,17 +52,14 @@ impl ReadGate {
     /// Halves the limit; one read always may run.
     pub(super) fn shrink(&self) {
         let halve = |limit: usize| (limit > 1).then_some(limit / 2);
-        let Ok(before) = self
-            .limit
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve)
+        let Ok(before) = self.limit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve)
         else {
             return;
         };
         self.answered.store(0, Ordering::Relaxed);
         let surplus = before - before / 2;
         let forgotten = self.permits.forget_permits(surplus);
-        self.excess
-            .fetch_add(surplus - forgotten, Ordering::Relaxed);
+        self.excess.fetch_add(surplus - forgotten, Ordering::Relaxed);
     }
 
     /// Counts an answered read, and raises the limit by one after as many as may run at a time.
@@ -72,16 +69,13 @@ impl ReadGate {
             return;
         }
         let raised =
-            self.limit
-                .compare_exchange(limit, limit + 1, Ordering::Relaxed, Ordering::Relaxed);
+            self.limit.compare_exchange(limit, limit + 1, Ordering::Relaxed, Ordering::Relaxed);
         if raised.is_err() {
             return;
         }
         self.answered.store(0, Ordering::Relaxed);
         let take = |excess: usize| excess.checked_sub(1);
-        let reused = self
-            .excess
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let reused = self.excess.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if reused.is_err() {
             self.permits.add_permits(1);
         }
@@ -97,11 +91,8 @@ impl ReadGate {
 impl Drop for RunningRead<'_> {
     fn drop(&mut self) {
         let take = |excess: usize| excess.checked_sub(1);
-        let is_excess = self
-            .gate
-            .excess
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .is_ok();
+        let is_excess =
+            self.gate.excess.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if is_excess && let Some(permit) = self.permit.take() {
             permit.forget();
         }
@@ -131,10 +122,7 @@ mod tests {
         (0..10).for_each(|_| gate.shrink());
         running.clear();
         let last = enter();
-        assert!(
-            last.is_some() && enter().is_none(),
-            "one read always may run"
-        );
+        assert!(last.is_some() && enter().is_none(), "one read always may run");
     }
 
     /// Whatever failures and answers came before, the limit comes back, and as many reads run.

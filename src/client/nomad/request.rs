@@ -27,14 +27,7 @@ pub(super) struct ApiRequest<'a> {
 
 impl<'a> ApiRequest<'a> {
     pub(super) fn new(method: Method, path: &'a [&'a str]) -> Self {
-        Self {
-            method,
-            path,
-            query: vec![],
-            headers: HeaderMap::new(),
-            body: None,
-            timeout: None,
-        }
+        Self { method, path, query: vec![], headers: HeaderMap::new(), body: None, timeout: None }
     }
 
     /// Asks for a response that is not compressed. A server compresses what hardly shrinks, such as
@@ -118,14 +111,7 @@ impl<'a> RequestContext<'a> {
                 ],
             ),
         };
-        ApiError {
-            code,
-            status: None,
-            message,
-            help,
-            notes: vec![],
-            server_text: None,
-        }
+        ApiError { code, status: None, message, help, notes: vec![], server_text: None }
     }
 }
 

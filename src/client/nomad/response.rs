@@ -30,11 +30,7 @@ pub(super) fn require_success(
         return Err(failure(&response, context));
     }
     if looks_like_markup(&response) {
-        return Err(AttemptError::permanent(not_nomad(
-            &response,
-            "a web page",
-            context,
-        )));
+        return Err(AttemptError::permanent(not_nomad(&response, "a web page", context)));
     }
     Ok(response)
 }
@@ -53,10 +49,7 @@ pub(super) fn parse_json(
     require_body(response, context)?;
     wire::parse_bounded(&response.body, limits).map_err(|problem| {
         if problem.is_limit {
-            let most = format!(
-                "a document with more than {} JSON values",
-                limits.json_values
-            );
+            let most = format!("a document with more than {} JSON values", limits.json_values);
             return context.above_limit(&most, "json-values");
         }
         not_json(&problem.error, response, context)
@@ -107,14 +100,8 @@ fn not_json(
 
 /// The error of JSON that is not the requested document.
 pub(super) fn unexpected_document(error: &DecodeError, context: RequestContext<'_>) -> ApiError {
-    let reason = format!(
-        "`{}` responded with unexpected JSON ({error})",
-        context.server()
-    );
-    ApiError {
-        status: Some(200),
-        ..context.no_clear_response(Code::ApiNotNomad, &reason)
-    }
+    let reason = format!("`{}` responded with unexpected JSON ({error})", context.server());
+    ApiError { status: Some(200), ..context.no_clear_response(Code::ApiNotNomad, &reason) }
 }
 
 fn failure(response: &ApiResponse, context: RequestContext<'_>) -> AttemptError {
@@ -170,11 +157,7 @@ fn text_error(
 /// Returns whether to repeat a request: only if the server refused it before acting on it.
 fn verdict(code: Code, status: u16) -> Verdict {
     let was_refused = status == 429 || matches!(code, Code::ApiNoLeader | Code::ApiRateLimited);
-    if was_refused {
-        Verdict::Retry
-    } else {
-        Verdict::Permanent
-    }
+    if was_refused { Verdict::Retry } else { Verdict::Permanent }
 }
 
 /// The typed error of the embedded agent. The text decides if a later agent sends an unknown code.
@@ -200,10 +183,7 @@ fn agent_error(body: ErrorBody, status: u16) -> AttemptError {
         notes: body.notes,
         server_text: has_text.then_some(body.text),
     };
-    AttemptError {
-        verdict: verdict(code, status),
-        error,
-    }
+    AttemptError { verdict: verdict(code, status), error }
 }
 
 /// The error of a proxy that got no valid response: the server may have received a write.
@@ -250,11 +230,7 @@ fn redirect_error(response: &ApiResponse, context: RequestContext<'_>) -> ApiErr
 /// The error of a response that Nomad cannot have sent.
 fn not_nomad(response: &ApiResponse, got: &str, context: RequestContext<'_>) -> ApiError {
     let excerpt = body_excerpt(&response.body);
-    let reason = format!(
-        "`{}` responded with {got} ({})",
-        context.server(),
-        response.status
-    );
+    let reason = format!("`{}` responded with {got} ({})", context.server(), response.status);
     ApiError {
         code: Code::ApiNotNomad,
         status: Some(response.status.as_u16()),
@@ -267,9 +243,7 @@ fn not_nomad(response: &ApiResponse, got: &str, context: RequestContext<'_>) -> 
 
 fn has_type(response: &ApiResponse, media_type: &str) -> bool {
     let value = response.headers.get(CONTENT_TYPE);
-    let value = value
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let value = value.split(';').next().unwrap_or_default().trim();
     value.eq_ignore_ascii_case(media_type)
 }
@@ -283,11 +257,7 @@ fn body_excerpt(body: &[u8]) -> String {
     const LENGTH: usize = 100;
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * LENGTH)]);
     let words: Vec<&str> = text.split_whitespace().collect();
-    let line: Vec<char> = words
-        .join(" ")
-        .chars()
-        .filter(|c| !c.is_control())
-        .collect();
+    let line: Vec<char> = words.join(" ").chars().filter(|c| !c.is_control()).collect();
     let mut excerpt: String = line.iter().take(LENGTH).collect();
     if line.len() > LENGTH || body.len() > 4 * LENGTH {
         excerpt.push('…');

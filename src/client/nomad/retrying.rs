@@ -38,10 +38,7 @@ pub(super) struct AttemptError {
 
 impl AttemptError {
     pub(super) fn permanent(error: ApiError) -> Self {
-        Self {
-            error,
-            verdict: Verdict::Permanent,
-        }
+        Self { error, verdict: Verdict::Permanent }
     }
 
     /// Returns whether to repeat the request after these attempts.
@@ -69,10 +66,7 @@ impl AttemptError {
 
     /// Returns whether the server did not respond.
     fn is_silence(&self) -> bool {
-        matches!(
-            self.verdict,
-            Verdict::RetryLater | Verdict::RetryUnknownOutcome
-        )
+        matches!(self.verdict, Verdict::RetryLater | Verdict::RetryUnknownOutcome)
     }
 
     /// Returns whether fewer connections may help.
@@ -99,11 +93,7 @@ struct Attempts {
 
 impl Attempts {
     fn begin() -> Self {
-        Self {
-            start: Instant::now(),
-            count: 0,
-            server_is_known: false,
-        }
+        Self { start: Instant::now(), count: 0, server_is_known: false }
     }
 }
 
@@ -127,10 +117,7 @@ pub(super) struct Retrying {
 impl Retrying {
     /// Requests that wait for the server in this way.
     pub(super) fn new(outage: Outage) -> Self {
-        Self {
-            outage,
-            ..Self::default()
-        }
+        Self { outage, ..Self::default() }
     }
 
     /// Sends a request until it succeeds, fails permanently, or the time is over. `probe` returns whether

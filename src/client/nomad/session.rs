@@ -52,10 +52,7 @@ impl Session {
     }
 
     pub(super) fn new(settings: &ClientSettings) -> Result<Self, ApiError> {
-        Ok(Self {
-            endpoint: Arc::new(Endpoint::new(settings)?),
-            retrying: Retrying::default(),
-        })
+        Ok(Self { endpoint: Arc::new(Endpoint::new(settings)?), retrying: Retrying::default() })
     }
 
     /// Returns a session over the same connections, whose requests wait together when the server stops
@@ -271,9 +268,7 @@ impl Session {
         let context = self.context(action, Access::Write);
         let limits = self.endpoint.limits().document();
         let mut json = response::parse_json(&response, limits, context)?;
-        let mut document = json
-            .get_mut("Volumes")
-            .and_then(|volumes| volumes.get_mut(0));
+        let mut document = json.get_mut("Volumes").and_then(|volumes| volumes.get_mut(0));
         if let Some(volume) = &mut document {
             redact_volume(volume);
         }
@@ -283,10 +278,7 @@ impl Session {
         let warnings = body.warnings.lines().map(str::trim);
         Ok(WriteReply {
             document,
-            warnings: warnings
-                .filter(|line| !line.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            warnings: warnings.filter(|line| !line.is_empty()).map(str::to_owned).collect(),
         })
     }
 
@@ -334,12 +326,9 @@ impl Session {
         let mut budget = self.list_budget();
         let context = self.context(action, Access::Read);
         let page = |token: Option<String>| async move {
-            let mut page = ApiRequest {
-                query: query.to_vec(),
-                ..ApiRequest::new(Method::GET, path)
-            };
-            page.query
-                .extend(token.as_deref().map(|token| ("next_token", token)));
+            let mut page =
+                ApiRequest { query: query.to_vec(), ..ApiRequest::new(Method::GET, path) };
+            page.query.extend(token.as_deref().map(|token| ("next_token", token)));
             self.call(&page, action, Access::Read).await
         };
         let mut response = page(None).await?;

@@ -58,9 +58,7 @@ pub(super) fn client_config(
             builder.with_root_certificates(trusted.authorities)
         } else {
             let verifier = Verifier::trusting(trusted, server_name, provider)?;
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(verifier))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         }
     };
     match client_identity(settings)? {
@@ -86,9 +84,7 @@ pub(super) fn client_config_without_tls() -> Result<ClientConfig, ApiError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("the TLS library", &error.to_string()))?;
-    Ok(builder
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth())
+    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
 /// The certificates to trust.
@@ -100,10 +96,7 @@ struct TrustedCertificates {
 }
 
 fn trusted_certificates(settings: &TlsSettings) -> Result<TrustedCertificates, ApiError> {
-    let mut trusted = TrustedCertificates {
-        authorities: RootCertStore::empty(),
-        pinned: vec![],
-    };
+    let mut trusted = TrustedCertificates { authorities: RootCertStore::empty(), pinned: vec![] };
     if let Some(file) = non_empty(settings.ca_file.as_ref()) {
         for certificate in certificates(file)? {
             trusted
@@ -143,30 +136,21 @@ fn add_directory(trusted: &mut TrustedCertificates, directory: &Path) -> Result<
         }
     }
     if trusted.authorities.is_empty() {
-        return Err(unusable(
-            &quoted(directory),
-            "the directory contains no certificate",
-        ));
+        return Err(unusable(&quoted(directory), "the directory contains no certificate"));
     }
     Ok(())
 }
 
-type ClientIdentity = (
-    Vec<CertificateDer<'static>>,
-    PrivateKeyDer<'static>,
-    PathBuf,
-);
+type ClientIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, PathBuf);
 
 fn client_identity(settings: &TlsSettings) -> Result<Option<ClientIdentity>, ApiError> {
     let certificate = non_empty(settings.client_certificate.as_ref());
     let key = non_empty(settings.client_key.as_ref());
     match (certificate, key) {
         (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => Ok(Some((
-            certificates(certificate)?,
-            private_key(key)?,
-            key.to_owned(),
-        ))),
+        (Some(certificate), Some(key)) => {
+            Ok(Some((certificates(certificate)?, private_key(key)?, key.to_owned())))
+        }
         (Some(certificate), None) => {
             let why = "the key is missing; set --client-key or NOMAD_CLIENT_KEY";
             Err(unusable(&quoted(certificate), why))
@@ -183,10 +167,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ApiError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let found = found.map_err(|error| unusable(&quoted(file), &error.to_string()))?;
     if found.is_empty() {
-        return Err(unusable(
-            &quoted(file),
-            "the file contains no PEM certificate",
-        ));
+        return Err(unusable(&quoted(file), "the file contains no PEM certificate"));
     }
     Ok(found)
 }
@@ -195,11 +176,8 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, ApiError> {
     let pem = zeroize::Zeroizing::new(read(file)?);
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let encrypted = pem.windows(9).any(|window| window == b"ENCRYPTED");
-        let why = if encrypted {
-            "the key is encrypted"
-        } else {
-            "the file contains no PEM private key"
-        };
+        let why =
+            if encrypted { "the key is encrypted" } else { "the file contains no PEM private key" };
         unusable(&quoted(file), why)
     })
 }
@@ -220,8 +198,7 @@ fn read(file: &Path) -> Result<Vec<u8>, ApiError> {
 }
 
 fn non_empty(path: Option<&PathBuf>) -> Option<&Path> {
-    path.map(PathBuf::as_path)
-        .filter(|path| !path.as_os_str().is_empty())
+    path.map(PathBuf::as_path).filter(|path| !path.as_os_str().is_empty())
 }
 
 fn quoted(path: &Path) -> String {
@@ -291,10 +268,7 @@ impl Verifier {
     }
 
     fn accepting_any(provider: Arc<CryptoProvider>) -> Self {
-        Self {
-            policy: VerifyPolicy::AcceptAny,
-            provider,
-        }
+        Self { policy: VerifyPolicy::AcceptAny, provider }
     }
 }
 
@@ -308,11 +282,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match &self.policy {
-            VerifyPolicy::Trusted {
-                authorities,
-                pinned,
-                server_name,
-            } => {
+            VerifyPolicy::Trusted { authorities, pinned, server_name } => {
                 let name = server_name.as_ref().unwrap_or(host);
                 let checked = authorities.verify_server_cert(
                     end_entity,
@@ -354,9 +324,7 @@ impl ServerCertVerifier for Verifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 
     fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
@@ -371,10 +339,7 @@ impl ServerCertVerifier for Verifier {
 /// rustls checks the validity period first. A pinned certificate of the wrong kind is accepted, as
 /// Go's TLS does, so a self-signed server certificate can be trusted by naming its file.
 fn is_wrong_kind(error: &rustls::Error) -> bool {
-    matches!(
-        error,
-        rustls::Error::InvalidCertificate(CertificateError::Other(_))
-    )
+    matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(_)))
 }
 
 /// Returns whether a server name is an IP address, which TLS never sends to the server (RFC 6066).

@@ -182,10 +182,7 @@ struct HostResolver {
 
 impl Resolve for HostResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let host = self
-            .override_host
-            .clone()
-            .unwrap_or_else(|| name.as_str().to_owned());
+        let host = self.override_host.clone().unwrap_or_else(|| name.as_str().to_owned());
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await;
             let found: Result<Vec<SocketAddr>, _> = found.map(Iterator::collect);

@@ -55,10 +55,7 @@ impl VariableReader for NomadClient {
         namespace: &Namespace,
         path: &str,
     ) -> Result<Option<Secrets>, ApiError> {
-        let variables = Variables {
-            session: &self.session,
-            namespace: namespace.as_str(),
-        };
+        let variables = Variables { session: &self.session, namespace: namespace.as_str() };
         let action = format!("read the variable `{path}` in namespace `{namespace}`");
         let found = variables.read(path, &action).await?;
         let items = |variable: VariableDocument| variable.items.map(|items| items.0);
@@ -69,11 +66,7 @@ impl VariableReader for NomadClient {
 impl Variables<'_> {
     /// Lists the paths with a prefix, as far as the token may list them.
     pub(super) async fn list(self, prefix: &str, action: &str) -> Result<Vec<String>, ApiError> {
-        let query = [
-            ("namespace", self.namespace),
-            ("prefix", prefix),
-            ("per_page", PER_PAGE),
-        ];
+        let query = [("namespace", self.namespace), ("prefix", prefix), ("per_page", PER_PAGE)];
         let mut paths = vec![];
         let add = |variable: VariableDocument, _| {
             if variable.path.starts_with(prefix) {
@@ -96,10 +89,8 @@ impl Variables<'_> {
             query: vec![("namespace", self.namespace)],
             ..ApiRequest::new(Method::GET, &segments).uncompressed()
         };
-        let found = self
-            .session
-            .find::<VariableDocument>(&get, action, Code::VariableNotFound)
-            .await?;
+        let found =
+            self.session.find::<VariableDocument>(&get, action, Code::VariableNotFound).await?;
         Ok(found.map(|(variable, _)| variable))
     }
 
@@ -219,16 +210,9 @@ impl Variables<'_> {
         lock: Option<LockDocument>,
         action: &str,
     ) -> Result<Vec<u8>, ApiError> {
-        let size: usize = items
-            .into_iter()
-            .flatten()
-            .map(|(_, text)| text.len())
-            .sum();
-        let variable = VariableRequest {
-            namespace: self.namespace,
-            items: items.map(BorrowedItems),
-            lock,
-        };
+        let size: usize = items.into_iter().flatten().map(|(_, text)| text.len()).sum();
+        let variable =
+            VariableRequest { namespace: self.namespace, items: items.map(BorrowedItems), lock };
         // A text of JSON grows by its quotes.
         let mut body = Vec::with_capacity(size + size / 4);
         serde_json::to_writer(&mut body, &variable)
@@ -238,10 +222,7 @@ impl Variables<'_> {
 }
 
 fn lock_with_id(id: &str) -> LockDocument {
-    LockDocument {
-        id: id.to_owned(),
-        ..LockDocument::default()
-    }
+    LockDocument { id: id.to_owned(), ..LockDocument::default() }
 }
 
 /// Returns the path segments of a variable below `/v1`.

@@ -76,10 +76,7 @@ mod tests {
             indented,
             "[\n  {\n    \"b\": 1,\n    \"a\": [\n      1.5,\n      null\n    ]\n  }\n]"
         );
-        assert_eq!(
-            serde_yaml::to_string(&document).unwrap(),
-            "b: 1\na:\n- 1.5\n- null\n"
-        );
+        assert_eq!(serde_yaml::to_string(&document).unwrap(), "b: 1\na:\n- 1.5\n- null\n");
         assert_ne!(document, Document::of(&document.value()));
     }
 }

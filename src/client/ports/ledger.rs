@@ -99,22 +99,12 @@ impl LedgerError {
     /// The content of the ledger is unusable, or a change does not fit.
     pub fn unusable(set: &SetName, problem: LedgerProblem) -> Self {
         let message = format!("cannot use the ledger of set `{set}`: {problem}");
-        Self::new(
-            LedgerFailure::Unusable(Box::new(problem)),
-            Code::LedgerUnusable,
-            message,
-        )
+        Self::new(LedgerFailure::Unusable(Box::new(problem)), Code::LedgerUnusable, message)
     }
 
     /// Creates an error without additional help.
     pub fn new(failure: LedgerFailure, code: Code, message: String) -> Self {
-        Self {
-            failure,
-            code,
-            message,
-            help: vec![],
-            server_text: None,
-        }
+        Self { failure, code, message, help: vec![], server_text: None }
     }
 
     /// Returns the diagnostic: the message, the server's error text, and what to do.

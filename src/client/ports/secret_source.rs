@@ -17,9 +17,7 @@ pub struct ResolvedSecret {
 /// Omits the value.
 impl std::fmt::Debug for ResolvedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ResolvedSecret")
-            .field("warning", &self.warning)
-            .finish_non_exhaustive()
+        f.debug_struct("ResolvedSecret").field("warning", &self.warning).finish_non_exhaustive()
     }
 }
 

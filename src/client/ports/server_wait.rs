@@ -29,8 +29,6 @@ pub struct ServerWait {
 
 impl fmt::Debug for ServerWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerWait")
-            .field("at_most", &self.at_most)
-            .finish_non_exhaustive()
+        f.debug_struct("ServerWait").field("at_most", &self.at_most).finish_non_exhaustive()
     }
 }

@@ -43,15 +43,11 @@ impl ApiError {
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
         diagnostic.notes.extend(self.notes.iter().cloned());
-        if let Some(text) = self
-            .server_text
-            .as_deref()
-            .map(str::trim)
-            .filter(|text| !text.is_empty())
+        if let Some(text) =
+            self.server_text.as_deref().map(str::trim).filter(|text| !text.is_empty())
         {
-            let status = self
-                .status
-                .map_or_else(String::new, |status| format!(" (status {status})"));
+            let status =
+                self.status.map_or_else(String::new, |status| format!(" (status {status})"));
             diagnostic = diagnostic.note(format!("server response{status}: {text}"));
         }
         if self.help.is_empty() {
@@ -88,12 +84,7 @@ pub struct VolumeQuery {
 impl VolumeQuery {
     /// All volumes of a namespace, or of all that the token can see for `*`.
     pub fn of_namespace(namespace: Namespace) -> Self {
-        Self {
-            namespace,
-            prefix: None,
-            plugin: None,
-            filter: None,
-        }
+        Self { namespace, prefix: None, plugin: None, filter: None }
     }
 }
 

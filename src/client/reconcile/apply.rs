@@ -47,48 +47,23 @@ pub async fn apply(
     let Some(recording) = recording else {
         return Ok(execute(execution, plan).await);
     };
-    let SetRecording {
-        set,
-        actor,
-        clock,
-        observed,
-        saved_plan,
-        scope,
-    } = recording;
+    let SetRecording { set, actor, clock, observed, saved_plan, scope } = recording;
     let now = clock.now();
-    let noted_rules = set
-        .is_on_server()
-        .then(|| CachedMergeRules::of(execution.rules));
+    let noted_rules = set.is_on_server().then(|| CachedMergeRules::of(execution.rules));
     let assumed_secrets = execution.resolved.assumed_secrets();
     set.update(|set| {
-        record_observations(
-            set,
-            plan,
-            observed,
-            assumed_secrets,
-            now,
-            noted_rules.as_ref(),
-        );
+        record_observations(set, plan, observed, assumed_secrets, now, noted_rules.as_ref());
         if let Some(id) = saved_plan {
             set.record_plan(id, now);
         }
     })
     .await?;
-    let (writer, updates) = LedgerWriter::new(
-        plan,
-        execution.parallelism,
-        execution.rules,
-        scope,
-        actor,
-        clock,
-    );
+    let (writer, updates) =
+        LedgerWriter::new(plan, execution.parallelism, execution.rules, scope, actor, clock);
     let writer = writer.under_lock(set.lock_state());
     let writer = writer.taking_notes(noted_rules);
     let executing = async move {
-        let recorded = Execution {
-            record: &writer,
-            ..*execution
-        };
+        let recorded = Execution { record: &writer, ..*execution };
         execute(&recorded, plan).await
     };
     let (mut outcomes, unwritten) = tokio::join!(executing, write_updates(set, updates));

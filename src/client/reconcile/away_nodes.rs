@@ -34,19 +34,13 @@ pub(super) async fn away_nodes(
     }
     let away = nodes.away().unwrap_or_default().into_iter().enumerate();
     let reads = away.map(async |(position, node)| (node, history(api, node, position).await));
-    let read: Vec<_> = stream::iter(reads)
-        .buffered(parallelism.max(1))
-        .collect()
-        .await;
+    let read: Vec<_> = stream::iter(reads).buffered(parallelism.max(1)).collect().await;
     let is_new = |node: &ClientNode, history: Option<&NodeHistory>| {
         node.status == INITIALIZING && history.is_some_and(NodeHistory::was_never_missed)
     };
-    let away = read
-        .iter()
-        .filter(|(node, history)| !is_new(node, history.as_ref()));
-    let mut found: Vec<_> = away
-        .map(|(node, history)| away_node(node, history.as_ref(), None))
-        .collect();
+    let away = read.iter().filter(|(node, history)| !is_new(node, history.as_ref()));
+    let mut found: Vec<_> =
+        away.map(|(node, history)| away_node(node, history.as_ref(), None)).collect();
     let mut ready = nodes.ready().unwrap_or_default();
     ready.sort_by_key(|node| std::cmp::Reverse(node.modify_index));
     for (position, node) in ready.into_iter().enumerate() {
@@ -101,10 +95,7 @@ fn history_of(node: &NodeDocument) -> NodeHistory {
         nanoseconds @ MOST_SECONDS.. => Some(nanoseconds),
         seconds => seconds.checked_mul(1_000_000_000),
     };
-    NodeHistory {
-        events: node.events.iter().map(event).collect(),
-        changed,
-    }
+    NodeHistory { events: node.events.iter().map(event).collect(), changed }
 }
 
 #[cfg(test)]
@@ -124,39 +115,16 @@ mod tests {
     fn only_what_a_server_records_has_a_time() {
         let event = |subsystem: &str, message: &str| json!({"Subsystem": subsystem, "Message": message, "CreateIndex": 7, "Timestamp": "1970-01-01T00:00:09Z"});
         for (subsystem, message, time, change) in [
-            (
-                "Cluster",
-                "Node heartbeat missed",
-                Some(9),
-                NodeChange::Missed,
-            ),
-            (
-                "Cluster",
-                "Node reregistered by heartbeat",
-                Some(9),
-                NodeChange::Returned,
-            ),
-            (
-                "Cluster",
-                "Node re-registered",
-                Some(9),
-                NodeChange::Returned,
-            ),
+            ("Cluster", "Node heartbeat missed", Some(9), NodeChange::Missed),
+            ("Cluster", "Node reregistered by heartbeat", Some(9), NodeChange::Returned),
+            ("Cluster", "Node re-registered", Some(9), NodeChange::Returned),
             ("Cluster", "Node registered", Some(9), NodeChange::Other),
-            (
-                "Drain",
-                "Node drain strategy set",
-                Some(9),
-                NodeChange::Other,
-            ),
+            ("Drain", "Node drain strategy set", Some(9), NodeChange::Other),
             ("Storage", "Mount volume", None, NodeChange::Other),
             ("Driver", "Healthy", None, NodeChange::Other),
         ] {
-            let expected = NodeEvent {
-                index: 7,
-                time: time.map(|seconds| seconds * SECOND),
-                change,
-            };
+            let expected =
+                NodeEvent { index: 7, time: time.map(|seconds| seconds * SECOND), change };
             let history = read(json!({"Events": [event(subsystem, message)]}));
             assert_eq!(history.events, [expected], "{subsystem} {message}");
         }
@@ -168,10 +136,7 @@ mod tests {
     fn the_time_of_a_record_is_in_seconds_or_nanoseconds() {
         for (written, expected) in [
             (json!(1_767_323_045), Some(1_767_323_045 * SECOND)),
-            (
-                json!(1_767_323_045_000_000_001_i64),
-                Some(1_767_323_045_000_000_001),
-            ),
+            (json!(1_767_323_045_000_000_001_i64), Some(1_767_323_045_000_000_001)),
             (json!(0), None),
             (json!(-62_135_596_800_i64), None),
         ] {

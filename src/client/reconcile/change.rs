@@ -112,10 +112,7 @@ async fn send(
     check: Check,
 ) -> Outcome {
     let Some(request) = execution.resolved.request(key) else {
-        let message = format!(
-            "the secrets of volume {key} were not looked up",
-            key = key.quoted()
-        );
+        let message = format!("the secrets of volume {key} were not looked up", key = key.quoted());
         let failed = Diagnostic::error(Code::Internal, message);
         return Outcome::plain(Status::Failed(failed));
     };
@@ -186,18 +183,13 @@ async fn without_known_data(
                 shell_quoted(&key.namespace)
             )),
     };
-    Outcome {
-        status: Status::Failed(problem),
-        warnings: outcome.warnings,
-    }
+    Outcome { status: Status::Failed(problem), warnings: outcome.warnings }
 }
 
 /// The warning for a volume that was created, and whose data may be that of another volume.
 fn unknown_data(key: &NamespacedId, code: Code) -> Diagnostic {
-    let message = format!(
-        "it is not known whether another volume has the data of volume {}",
-        key.quoted()
-    );
+    let message =
+        format!("it is not known whether another volume has the data of volume {}", key.quoted());
     Diagnostic::warning(code, message).help(format!(
         "before a job uses it, run `nomad-csi volume doctor {} --namespace {}`: it names other volumes with the same data, unless both are for many writers",
         shell_quoted(&key.id),
@@ -213,10 +205,9 @@ async fn record_outcome(
     mut outcome: Outcome,
 ) -> Outcome {
     let recorded = match &outcome.status {
-        Status::Done(reading) => Recorded::Applied {
-            request,
-            now: reading.as_ref().map(|reading| &reading.value),
-        },
+        Status::Done(reading) => {
+            Recorded::Applied { request, now: reading.as_ref().map(|reading| &reading.value) }
+        }
         Status::Removed => Recorded::Removed,
         Status::Unchanged
         | Status::Blocked
@@ -252,33 +243,18 @@ async fn read_back(
             );
             let failed = Diagnostic::error(Code::ApplyNotAsWritten, message)
                 .help("run the command again; another user may have removed the volume");
-            return Outcome {
-                status: Status::Failed(failed),
-                warnings,
-            };
+            return Outcome { status: Status::Failed(failed), warnings };
         }
         Err(error) => {
-            let message = format!(
-                "volume {key} was written, but cannot be read back",
-                key = key.quoted()
-            );
+            let message =
+                format!("volume {key} was written, but cannot be read back", key = key.quoted());
             let warning = Diagnostic::warning(error.code, message).note(error.message);
             warnings.push(warning);
-            return Outcome {
-                status: Status::Done(None),
-                warnings,
-            };
+            return Outcome { status: Status::Done(None), warnings };
         }
     };
-    warnings.extend(not_as_written(
-        execution.rules,
-        call.desired,
-        &reading.value,
-    ));
-    Outcome {
-        status: Status::Done(Some(Box::new(reading))),
-        warnings,
-    }
+    warnings.extend(not_as_written(execution.rules, call.desired, &reading.value));
+    Outcome { status: Status::Done(Some(Box::new(reading))), warnings }
 }
 
 fn not_as_written(
@@ -348,10 +324,7 @@ async fn confirm_change(
     let failed = error.diagnostic().note(found).help(
         "wait a moment, then run the same command again; it starts from the current state and repeats nothing",
     );
-    Outcome {
-        status: Status::Failed(failed),
-        warnings: away.into_iter().collect(),
-    }
+    Outcome { status: Status::Failed(failed), warnings: away.into_iter().collect() }
 }
 
 fn has_arrived(

@@ -50,10 +50,7 @@ async fn run_entry(
     entry: ReadyEntry,
     stops: bool,
 ) -> (usize, Outcome) {
-    let ReadyEntry {
-        position,
-        failed_dependency,
-    } = entry;
+    let ReadyEntry { position, failed_dependency } = entry;
     let planned = &plan.volumes[position];
     let outcome = match (&planned.action, failed_dependency) {
         (Action::Unchanged, _) => Outcome::plain(Status::Unchanged),
@@ -93,20 +90,10 @@ async fn change_volume(execution: &Execution<'_>, planned: &PlannedVolume) -> Ou
             change(execution, planned, call).await
         }
         Action::Update(update) => {
-            change(
-                execution,
-                planned,
-                Call::new(CallKind::Register, &update.request),
-            )
-            .await
+            change(execution, planned, Call::new(CallKind::Register, &update.request)).await
         }
         Action::Expand(update) => {
-            change(
-                execution,
-                planned,
-                Call::new(CallKind::Expand, &update.request),
-            )
-            .await
+            change(execution, planned, Call::new(CallKind::Expand, &update.request)).await
         }
         Action::Replace(replacement) => replace(execution, planned, replacement).await,
         Action::Deregister => {
@@ -129,9 +116,7 @@ fn dependency_failed(planned: &PlannedVolume, failed: &PlannedVolume) -> Diagnos
         Some(span) => problem.label(span, ""),
         None => problem,
     }
-    .help(format!(
-        "resolve the failure of volume `{other}`, then run the command again"
-    ))
+    .help(format!("resolve the failure of volume `{other}`, then run the command again"))
 }
 
 #[cfg(test)]

@@ -60,9 +60,9 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
     let mut found = ImportFound::default();
     let (keys, left_out): (Vec<_>, Vec<_>) = match selection {
         ImportSelection::Volumes(_) => (keys.into_iter().collect(), vec![]),
-        ImportSelection::All(_) => keys
-            .into_iter()
-            .partition(|key| key.id.problem_in_specification().is_none()),
+        ImportSelection::All(_) => {
+            keys.into_iter().partition(|key| key.id.problem_in_specification().is_none())
+        }
     };
     found.left_out = left_out.iter().filter_map(unwritable).collect();
     let reads = keys.iter().map(async |key| {
@@ -73,10 +73,7 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
     let read: Vec<(NamespacedId, Option<Volume>)> = reads.try_collect().await?;
     let volumes: Vec<&Volume> = read.iter().filter_map(|(_, one)| one.as_ref()).collect();
     let provided = provided(server, &volumes, &mut found.warnings).await;
-    let context = ImportContext {
-        registered,
-        provided,
-    };
+    let context = ImportContext { registered, provided };
     if matches!(selection, ImportSelection::All(_)) {
         found.unregistered = unregistered(&context);
     }
@@ -92,10 +89,7 @@ pub async fn find_to_import<S: VolumeReader + ProviderReader + ?Sized>(
 /// Returns why a specification cannot have the ID of a volume.
 fn unwritable(key: &NamespacedId) -> Option<Diagnostic> {
     let problem = key.id.problem_in_specification()?;
-    let message = format!(
-        "cannot import volume {}: its ID is invalid: {problem}",
-        key.quoted()
-    );
+    let message = format!("cannot import volume {}: its ID is invalid: {problem}", key.quoted());
     let problem = Diagnostic::error(Code::SpecVolumeId, message);
     Some(problem.help("to manage its data, register it under another ID, with its `external_id`"))
 }
@@ -112,9 +106,7 @@ async fn provided<S: ProviderReader + ?Sized>(
     for plugin in plugins {
         match server.list_external_volumes(plugin, &namespace).await {
             Ok(listed) => {
-                let ids = listed
-                    .into_iter()
-                    .map(|one: ExternalVolume| one.external_id);
+                let ids = listed.into_iter().map(|one: ExternalVolume| one.external_id);
                 provided.insert(plugin.clone(), ids.collect());
             }
             Err(error) => warnings.push(unknown_provider(plugin, &error)),

@@ -66,14 +66,7 @@ impl SetLedger {
         ids: Arc<dyn IdSource>,
     ) -> Result<Self, LedgerError> {
         let (stored, set) = read(&*ledger, &name, &*ids).await?;
-        Ok(Self {
-            ledger,
-            ids,
-            set,
-            stored,
-            layout: Layout::Unknown,
-            lock: None,
-        })
+        Ok(Self { ledger, ids, set, stored, layout: Layout::Unknown, lock: None })
     }
 
     /// Sets the lock under which the set is changed.
@@ -192,9 +185,7 @@ impl SetLedger {
             };
             let is_new = reported.as_ref() != Some(other);
             if let (true, Some(ended)) = (is_new, other)
-                && wait
-                    .processes
-                    .is_some_and(|processes| has_ended(ended, processes))
+                && wait.processes.is_some_and(|processes| has_ended(ended, processes))
             {
                 report(LockEvent::HolderEnded(ended));
                 reported = Some(other.clone());

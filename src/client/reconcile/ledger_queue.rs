@@ -136,9 +136,7 @@ pub(super) async fn write_updates(
     let mut unwritten = vec![];
     let mut batch = vec![];
     while queued.receive(&mut batch).await {
-        let written = set
-            .update(|set| batch.iter().for_each(|update| (update.0.0)(set)))
-            .await;
+        let written = set.update(|set| batch.iter().for_each(|update| (update.0.0)(set))).await;
         for LedgerUpdate(_, waiting) in batch.drain(..) {
             match (waiting, &written) {
                 // A receiver that is gone was interrupted.

@@ -142,10 +142,7 @@ impl LedgerWriter {
     /// Notes which volumes a plan under these rules leaves unchanged, if there are any.
     #[must_use]
     pub(super) fn taking_notes(self, noted_rules: Option<CachedMergeRules>) -> Self {
-        Self {
-            noted_rules,
-            ..self
-        }
+        Self { noted_rules, ..self }
     }
 
     /// Starts steps only while this lock is held.
@@ -279,10 +276,7 @@ fn none_left(
         options.is_some_and(|options| !options.mount_flags.is_empty())
     };
     let flags = request.mount_options.is_none() && now.is_some_and(|volume| !has_flags(volume));
-    let fields = [
-        (secrets, HiddenField::Secrets),
-        (flags, HiddenField::MountFlags),
-    ];
+    let fields = [(secrets, HiddenField::Secrets), (flags, HiddenField::MountFlags)];
     let none = fields.into_iter().filter(|(is_none, _)| *is_none);
     none.map(|(_, field)| field).collect()
 }
@@ -290,19 +284,11 @@ fn none_left(
 #[async_trait]
 impl Record for LedgerWriter {
     fn order(&self, volume: &NamespacedId) -> u64 {
-        if self.desired.len() > LARGEST_IN_PLAN_ORDER {
-            shard_order(volume)
-        } else {
-            0
-        }
+        if self.desired.len() > LARGEST_IN_PLAN_ORDER { shard_order(volume) } else { 0 }
     }
 
     async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic> {
-        let intent = Intent {
-            step,
-            since: self.clock.now(),
-            by: self.by.clone(),
-        };
+        let intent = Intent { step, since: self.clock.now(), by: self.by.clone() };
         let key = volume.clone();
         let change =
             Box::new(move |set: &mut LedgerSet| set.record_intent(key.clone(), intent.clone()));
@@ -333,10 +319,8 @@ impl Record for LedgerWriter {
 
 /// Returns the warning about a result that is not in the ledger.
 pub(super) fn unwritten_result(volume: &NamespacedId, error: LedgerError) -> Diagnostic {
-    let message = format!(
-        "the result for volume {} is not recorded in the ledger",
-        volume.quoted()
-    );
+    let message =
+        format!("the result for volume {} is not recorded in the ledger", volume.quoted());
     Diagnostic::warning(error.code, message)
         .note(error.message)
         .help("run the command again; it records the current state")

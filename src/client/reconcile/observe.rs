@@ -56,20 +56,14 @@ pub async fn observe(
     let mut observation = Observation::default();
     let desired = request.desired.iter().map(VolumeSpec::key);
     let keys = desired.chain(request.other_volumes.iter().cloned());
-    let keys: BTreeSet<NamespacedId> = keys
-        .filter(|key| !request.unread.contains_key(key))
-        .collect();
+    let keys: BTreeSet<NamespacedId> =
+        keys.filter(|key| !request.unread.contains_key(key)).collect();
     observation.observed.unread = request.unread;
-    let reads = keys
-        .iter()
-        .map(async |key| Ok::<_, ApiError>((key, api.read_volume(key).await?)));
+    let reads = keys.iter().map(async |key| Ok::<_, ApiError>((key, api.read_volume(key).await?)));
     let mut reads = stream::iter(reads).buffer_unordered(request.parallelism.max(1));
     while let Some((key, found)) = reads.try_next().await? {
         if let Some(reading) = found {
-            observation
-                .observed
-                .volumes
-                .insert(key.clone(), reading.value);
+            observation.observed.volumes.insert(key.clone(), reading.value);
             if request.keeps_documents {
                 observation.documents.insert(key.clone(), reading.document);
             }
@@ -81,9 +75,8 @@ pub async fn observe(
     let stored = stored.chain(unread.map(|volume| &volume.data.plugin_id));
     let desired = request.desired.iter().map(|spec| &spec.request.plugin_id);
     let ids: BTreeSet<PluginId> = stored.chain(desired).cloned().collect();
-    let reads = ids
-        .iter()
-        .map(async |id| Ok::<_, ApiError>((id.clone(), plugin_state(api, id).await?)));
+    let reads =
+        ids.iter().map(async |id| Ok::<_, ApiError>((id.clone(), plugin_state(api, id).await?)));
     let plugins = stream::iter(reads).buffered(request.parallelism.max(1));
     observed.plugins = plugins.try_collect().await?;
     observed.plugin_ids = plugin_ids(api, &observed.plugins).await;
@@ -160,9 +153,7 @@ fn lists_snapshots(plugin: Option<&PluginState>) -> bool {
 fn last_of(volume: &Volume, listed: &[Snapshot]) -> LastSnapshot {
     let remote = volume.remote_id();
     let own = listed.iter().filter(|one| one.source == remote);
-    let last = own
-        .filter(|one| one.is_ready)
-        .max_by_key(|one| one.create_time);
+    let last = own.filter(|one| one.is_ready).max_by_key(|one| one.create_time);
     last.map_or(LastSnapshot::None, |one| LastSnapshot::Taken {
         id: one.id.to_string(),
         at: one.create_time,

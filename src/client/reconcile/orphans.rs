@@ -68,11 +68,7 @@ impl Inventory {
             let same = registered.iter().filter(|one| one.remote_id() == id);
             let (deletion, registered): (Vec<_>, Vec<_>) =
                 same.cloned().partition(|one| one.id == temporary);
-            ListedVolume {
-                volume,
-                registered,
-                deletion: deletion.into_iter().next(),
-            }
+            ListedVolume { volume, registered, deletion: deletion.into_iter().next() }
         };
         let listed: Vec<ListedVolume> = listed.into_iter().map(of).collect();
         let is_listed = |id: &str| {
@@ -81,10 +77,7 @@ impl Inventory {
         };
         let of_plugin = registered.iter().filter(|one| one.plugin_id == *plugin);
         let missing = of_plugin.filter(|one| !is_listed(one.remote_id()));
-        Self {
-            missing: missing.cloned().collect(),
-            listed,
-        }
+        Self { missing: missing.cloned().collect(), listed }
     }
 
     /// Returns the volumes that are not registered.

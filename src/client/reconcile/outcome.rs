@@ -68,10 +68,7 @@ pub struct Outcome {
 impl Outcome {
     /// An outcome without warnings.
     pub fn plain(status: Status) -> Self {
-        Self {
-            status,
-            warnings: vec![],
-        }
+        Self { status, warnings: vec![] }
     }
 
     /// Returns whether the server stopped responding in the meantime.

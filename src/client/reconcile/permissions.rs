@@ -49,10 +49,7 @@ pub async fn access(reader: &dyn AccessReader) -> Result<Access, ApiError> {
 }
 
 fn granted(policies: &[Policy]) -> Grants {
-    let read: Result<Vec<_>, _> = policies
-        .iter()
-        .map(|policy| acl_policy(&policy.rules))
-        .collect();
+    let read: Result<Vec<_>, _> = policies.iter().map(|policy| acl_policy(&policy.rules)).collect();
     read.map_or(Grants::Unknown, Grants::of)
 }
 
@@ -121,10 +118,7 @@ mod tests {
         }
 
         async fn policies(&self) -> Result<Vec<Policy>, ApiError> {
-            let policy = |rules: &&str| Policy {
-                name: "some".into(),
-                rules: (*rules).into(),
-            };
+            let policy = |rules: &&str| Policy { name: "some".into(), rules: (*rules).into() };
             Ok(self.1.iter().map(policy).collect())
         }
 
@@ -134,10 +128,7 @@ mod tests {
     }
 
     fn client() -> Result<TokenKind, ApiError> {
-        Ok(TokenKind::Client {
-            name: "deploy".into(),
-            policies: ["some".to_owned()].into(),
-        })
+        Ok(TokenKind::Client { name: "deploy".into(), policies: ["some".to_owned()].into() })
     }
 
     fn error(code: Code, status: u16) -> Result<TokenKind, ApiError> {
@@ -171,16 +162,8 @@ mod tests {
             (client(), vec!["namespace {"], Ok(false)),
             (error(Code::ApiForbidden, 403), vec![], Ok(false)),
             (error(Code::ApiForbidden, 500), vec![], Ok(false)),
-            (
-                error(Code::ApiUnknownToken, 403),
-                vec![],
-                Err(Code::ApiUnknownToken),
-            ),
-            (
-                error(Code::ApiServerError, 500),
-                vec![],
-                Err(Code::ApiServerError),
-            ),
+            (error(Code::ApiUnknownToken, 403), vec![], Err(Code::ApiUnknownToken)),
+            (error(Code::ApiServerError, 500), vec![], Err(Code::ApiServerError)),
         ] {
             let shown = format!("{owner:?} {rules:?}");
             let found = preflight(&Server(owner, rules), &needs).await;

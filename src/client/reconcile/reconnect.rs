@@ -34,10 +34,7 @@ pub(super) enum NextTry {
 impl Reconnect {
     /// A wait of up to this time.
     pub fn waiting(at_most: Duration) -> Self {
-        Self {
-            at_most,
-            since: Mutex::default(),
-        }
+        Self { at_most, since: Mutex::default() }
     }
 
     /// The longest wait.

@@ -31,15 +31,7 @@ pub(super) async fn remove(
     let step = async || {
         let check = Check::begin();
         let drops = ClaimDrops::default();
-        match check_removable(
-            execution.api,
-            key,
-            planned.expected_version,
-            removal,
-            &drops,
-        )
-        .await
-        {
+        match check_removable(execution.api, key, planned.expected_version, removal, &drops).await {
             Ok(None) => removed(execution.record, key, vec![]).await,
             Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
             Ok(Some(existing)) => send_planned(execution, &existing, removal, check).await,
@@ -104,10 +96,9 @@ pub(super) async fn check_removable(
     let mut problems = removal_problems(&now, removal, &others, drops).into_iter();
     match problems.next() {
         None => Ok(Some(now)),
-        Some(problem) => Err(Outcome {
-            status: Status::Stale(problem),
-            warnings: problems.collect(),
-        }),
+        Some(problem) => {
+            Err(Outcome { status: Status::Stale(problem), warnings: problems.collect() })
+        }
     }
 }
 
@@ -116,9 +107,7 @@ pub(super) async fn check_removable(
 pub(super) fn secrets_for(execution: &Execution<'_>, existing: &Volume) -> Secrets {
     let desired = execution.resolved.request(&existing.key());
     let given = desired.filter(|desired| desired.plugin_id == existing.plugin_id);
-    given
-        .and_then(|desired| desired.secrets.clone())
-        .unwrap_or_default()
+    given.and_then(|desired| desired.secrets.clone()).unwrap_or_default()
 }
 
 /// Sends the removal of a volume that was checked, and finds out how it ended.
@@ -178,10 +167,7 @@ async fn not_removed(record: &dyn Record, key: &NamespacedId, error: &ApiError) 
         Status::not_sent(error.diagnostic())
     };
     let recorded = record.end(key, Recorded::Nothing).await;
-    Outcome {
-        status,
-        warnings: recorded.err().into_iter().collect(),
-    }
+    Outcome { status, warnings: recorded.err().into_iter().collect() }
 }
 
 async fn removed(
@@ -191,10 +177,7 @@ async fn removed(
 ) -> Outcome {
     let recorded = record.end(key, Recorded::Removed).await;
     warnings.extend(recorded.err());
-    Outcome {
-        status: Status::Removed,
-        warnings,
-    }
+    Outcome { status: Status::Removed, warnings }
 }
 
 /// Looks for the volume after a lost reply, four times within seven seconds.

@@ -77,11 +77,8 @@ impl Replacement<'_> {
         let created = make_again(execution, key, self.call).await;
         let status = match created.status {
             Status::Failed(why) | Status::ServerUnreachable(why) => Status::Failed(
-                why.note(format!(
-                    "the old volume {key} was removed",
-                    key = key.quoted()
-                ))
-                .help(self.help),
+                why.note(format!("the old volume {key} was removed", key = key.quoted()))
+                    .help(self.help),
             ),
             Status::Unchanged
             | Status::Blocked
@@ -91,10 +88,7 @@ impl Replacement<'_> {
             | Status::DependencyFailed(_)
             | Status::NotStarted => created.status,
         };
-        Outcome {
-            status,
-            warnings: [removed.warnings, created.warnings].concat(),
-        }
+        Outcome { status, warnings: [removed.warnings, created.warnings].concat() }
     }
 }
 
@@ -133,16 +127,11 @@ async fn remove_old(
                 None => Outcome::plain(Status::Removed),
             });
         }
-        Err(Outcome::plain(Status::Stale(used_in_the_meantime(
-            &planned.key,
-        ))))
+        Err(Outcome::plain(Status::Stale(used_in_the_meantime(&planned.key))))
     };
     let (Ok(mut outcome) | Err(mut outcome)): Result<Outcome, Outcome> = removed.await;
     warnings.append(&mut outcome.warnings);
-    Outcome {
-        status: outcome.status,
-        warnings,
-    }
+    Outcome { status: outcome.status, warnings }
 }
 
 /// Checks that the old volume can be removed now. `None` if it is gone.
@@ -217,11 +206,8 @@ async fn take_snapshot(
         }
     }
     warnings.extend(taken);
-    let message = format!(
-        "snapshot `{}` of volume {key} is not ready",
-        request.name,
-        key = key.quoted()
-    );
+    let message =
+        format!("snapshot `{}` of volume {key} is not ready", request.name, key = key.quoted());
     let not_ready = Diagnostic::error(Code::ApplySnapshotNotReady, message)
         .help(Code::ApplySnapshotNotReady.advice());
     Err(Status::Failed(not_replaced(key, not_ready)))

@@ -32,11 +32,7 @@ impl Unresolved {
     pub fn new(spec: &VolumeSpec, request: UnresolvedRequest, directory: PathBuf) -> Self {
         let keys = request.secrets.iter().flat_map(SecretRefs::iter);
         let places = keys.map(|(key, _)| (key.to_owned(), spec.secret_span(key)));
-        Self {
-            places: places.collect(),
-            request,
-            directory,
-        }
+        Self { places: places.collect(), request, directory }
     }
 }
 
@@ -56,10 +52,7 @@ impl Resolved {
     /// Adds secrets that are not sent: the set takes them as they are in the files.
     #[must_use]
     pub(super) fn taking(self, assumed_secrets: BTreeMap<NamespacedId, Secrets>) -> Self {
-        Self {
-            assumed_secrets,
-            ..self
-        }
+        Self { assumed_secrets, ..self }
     }
 
     /// Returns the secrets that the set takes as they are in the files, by volume.
@@ -80,9 +73,7 @@ pub async fn resolve(
     let work = tokio::task::spawn_blocking(move || resolve_all(&requests, &*source, &variables));
     work.await.unwrap_or_else(|error| {
         let message = "cannot look up secrets";
-        Err(Diagnostic::error(Code::Internal, message)
-            .note(error.to_string())
-            .into())
+        Err(Diagnostic::error(Code::Internal, message).note(error.to_string()).into())
     })
 }
 
@@ -96,9 +87,7 @@ pub async fn known_secrets(
     let work = tokio::task::spawn_blocking(move || {
         let mut lookup = Lookup::new(&*source, &variables);
         let resolved = lookup.resolve_requests(&requests).into_iter();
-        resolved
-            .map(|(key, request)| (key, request.secrets.unwrap_or_default()))
-            .collect()
+        resolved.map(|(key, request)| (key, request.secrets.unwrap_or_default())).collect()
     });
     work.await.unwrap_or_default()
 }
@@ -111,19 +100,13 @@ fn resolve_all(
     let mut lookup = Lookup::new(source, variables);
     let resolved = lookup.resolve_requests(requests);
     let failed = lookup.problems.iter().any(|problem| problem.is_error);
-    let mut diagnostics: Diagnostics = lookup
-        .problems
-        .into_iter()
-        .map(Problem::diagnostic)
-        .collect();
+    let mut diagnostics: Diagnostics =
+        lookup.problems.into_iter().map(Problem::diagnostic).collect();
     diagnostics.sort();
     if failed {
         Err(diagnostics)
     } else {
-        let resolved = Resolved {
-            requests: resolved,
-            assumed_secrets: BTreeMap::new(),
-        };
+        let resolved = Resolved { requests: resolved, assumed_secrets: BTreeMap::new() };
         Ok((resolved, diagnostics))
     }
 }
@@ -149,10 +132,8 @@ impl Problem {
             );
             Diagnostic::error(self.issue.code, message)
         } else {
-            let message = format!(
-                "secret `{secret}` of volume {volume}: {clause}",
-                volume = volume.quoted()
-            );
+            let message =
+                format!("secret `{secret}` of volume {volume}: {clause}", volume = volume.quoted());
             Diagnostic::warning(self.issue.code, message)
         };
         let diagnostic = match self.place {
@@ -185,12 +166,7 @@ struct CachedSecret {
 
 impl<'s> Lookup<'s> {
     fn new(source: &'s dyn SecretSource, variables: &'s SecretVariables) -> Self {
-        Self {
-            source,
-            variables,
-            found: HashMap::new(),
-            problems: vec![],
-        }
+        Self { source, variables, found: HashMap::new(), problems: vec![] }
     }
 
     /// Returns the requests whose secrets all have a value.
@@ -201,9 +177,8 @@ impl<'s> Lookup<'s> {
         let mut resolved = HashMap::new();
         for desired in requests {
             let id = desired.request.key();
-            let request = desired
-                .request
-                .resolve(|key, reference| self.value(desired, &id, key, reference));
+            let request =
+                desired.request.resolve(|key, reference| self.value(desired, &id, key, reference));
             if let Ok(request) = request {
                 resolved.insert(id, request);
             }
@@ -220,10 +195,7 @@ impl<'s> Lookup<'s> {
             return self.source.resolve(reference, &desired.directory);
         };
         let value = self.variables.find(&desired.request.namespace, path, key)?;
-        Ok(ResolvedSecret {
-            value,
-            warning: None,
-        })
+        Ok(ResolvedSecret { value, warning: None })
     }
 
     fn value(
@@ -290,15 +262,9 @@ mod tests {
             directory: &Path,
         ) -> Result<ResolvedSecret, SecretProblem> {
             self.0.lock().unwrap().push(format!("{from:?}"));
-            let remark = |code, clause: &str| SecretProblem {
-                code,
-                message: clause.into(),
-            };
+            let remark = |code, clause: &str| SecretProblem { code, message: clause.into() };
             let found = |value: &str, warning| {
-                Ok(ResolvedSecret {
-                    value: Secret::new(value.into()),
-                    warning,
-                })
+                Ok(ResolvedSecret { value: Secret::new(value.into()), warning })
             };
             match from {
                 SecretRef::Env(name) if name.starts_with("SET") => found("canary-env", None),
@@ -315,19 +281,9 @@ mod tests {
     fn unresolved(volumes: &str, directory: &str) -> Vec<Unresolved> {
         let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("volumes.hcl", volumes);
-        let defaults = Defaults {
-            namespace: Namespace::default(),
-        };
-        let specs = parse(
-            &mut sources,
-            source,
-            Syntax::Hcl,
-            &defaults,
-            &mut diagnostics,
-        );
-        let error = diagnostics
-            .iter()
-            .find(|one| one.severity == Severity::Error);
+        let defaults = Defaults { namespace: Namespace::default() };
+        let specs = parse(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
+        let error = diagnostics.iter().find(|one| one.severity == Severity::Error);
         assert_eq!(error, None, "{volumes}");
         let of = |spec: &VolumeSpec| Unresolved::new(spec, spec.request.clone(), directory.into());
         specs.iter().map(of).collect()
@@ -356,30 +312,13 @@ mod tests {
             resolve_all(&unresolved(&text, "/elsewhere"), &source, &no_variables()).unwrap_err();
         let reported: Vec<_> = issues
             .iter()
-            .map(|one| {
-                (
-                    one.code,
-                    one.message.as_str(),
-                    one.labels.len(),
-                    one.notes.len(),
-                )
-            })
+            .map(|one| (one.code, one.message.as_str(), one.labels.len(), one.notes.len()))
             .collect();
         assert_eq!(
             reported,
             [
-                (
-                    Code::SecretUnset,
-                    "secret `x` of volume `a` has no value: there is none",
-                    1,
-                    1
-                ),
-                (
-                    Code::SecretUnset,
-                    "secret `z` of volume `b` has no value: there is none",
-                    1,
-                    0
-                ),
+                (Code::SecretUnset, "secret `x` of volume `a` has no value: there is none", 1, 1),
+                (Code::SecretUnset, "secret `z` of volume `b` has no value: there is none", 1, 0),
             ]
         );
         assert_eq!(source.0.lock().unwrap().len(), 3, "each is looked up once");
@@ -388,24 +327,14 @@ mod tests {
 
     #[test]
     fn values_are_sent_and_never_shown() {
-        let text = volume(
-            "a",
-            "x = env(\"SET\")\n y = file(\"open\")\n z = \"canary-literal\"",
-        );
+        let text = volume("a", "x = env(\"SET\")\n y = file(\"open\")\n z = \"canary-literal\"");
         let desired = unresolved(&text, "/specs");
         let key = desired[0].request.key();
         let (resolved, issues) =
             resolve_all(&desired, &Source::default(), &no_variables()).unwrap();
         let secrets = resolved.request(&key).unwrap().secrets.as_ref().unwrap();
         let exposed: Vec<_> = secrets.expose().collect();
-        assert_eq!(
-            exposed,
-            [
-                ("x", "canary-env"),
-                ("y", "canary-file"),
-                ("z", "canary-literal")
-            ]
-        );
+        assert_eq!(exposed, [("x", "canary-env"), ("y", "canary-file"), ("z", "canary-literal")]);
         let warnings: Vec<_> = issues.iter().map(|one| (one.severity, one.code)).collect();
         assert_eq!(warnings, [(Severity::Warning, Code::SecretExposed)]);
         assert!(!format!("{resolved:?} {issues:?}").contains("canary"));

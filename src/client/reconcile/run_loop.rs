@@ -106,9 +106,7 @@ fn pause(failures: u32, interval: Duration, jitter: f64) -> Duration {
     }
     let longest = LONGEST.max(interval);
     let doubled = interval.saturating_mul(1 << failures.min(10).saturating_sub(1));
-    doubled
-        .min(longest)
-        .mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0))
+    doubled.min(longest).mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0))
 }
 
 /// The state of the watch for changes.
@@ -134,10 +132,7 @@ impl ChangeWatch {
             return;
         }
         let query = Self::query();
-        let wait = WatchRequest {
-            index: None,
-            max_wait: interval,
-        };
+        let wait = WatchRequest { index: None, max_wait: interval };
         let asked = tokio::time::timeout(interval, watch.watch_volumes(&query, wait));
         self.index = match asked.await {
             Ok(Ok(answer)) => Some(answer.index),
@@ -153,10 +148,7 @@ impl ChangeWatch {
     async fn change(&mut self, watch: &dyn VolumeWatch, interval: Duration) {
         let query = Self::query();
         while let Some(index) = self.index {
-            let wait = WatchRequest {
-                index: Some(index),
-                max_wait: interval,
-            };
+            let wait = WatchRequest { index: Some(index), max_wait: interval };
             let asked = Instant::now();
             match watch.watch_volumes(&query, wait).await {
                 Ok(answer) => {

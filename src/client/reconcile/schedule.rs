@@ -63,10 +63,7 @@ impl Schedule {
     }
 
     fn of(entries: Vec<Entry>) -> Self {
-        let mut schedule = Self {
-            entries,
-            queues: BTreeMap::new(),
-        };
+        let mut schedule = Self { entries, queues: BTreeMap::new() };
         for position in 0..schedule.entries.len() {
             if schedule.entries[position].pending_dependencies == 0 {
                 schedule.make_ready(position);
@@ -96,10 +93,7 @@ impl Schedule {
         queue.ready.remove(&(order, position));
         queue.running += 1;
         let failed_dependency = self.entries[position].failed_dependency;
-        Some(ReadyEntry {
-            position,
-            failed_dependency,
-        })
+        Some(ReadyEntry { position, failed_dependency })
     }
 
     /// Marks an entry as ended.
@@ -155,10 +149,7 @@ mod tests {
             depends_on: needs.to_vec(),
             warnings: vec![],
         };
-        Plan {
-            volumes: needs.iter().enumerate().map(entry).collect(),
-            remarks: vec![],
-        }
+        Plan { volumes: needs.iter().enumerate().map(entry).collect(), remarks: vec![] }
     }
 
     fn ready(schedule: &mut Schedule) -> Vec<(usize, Option<usize>)> {

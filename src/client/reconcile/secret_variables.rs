@@ -61,10 +61,9 @@ impl SecretVariables {
             None => return problem(Code::SecretUnset, format!("{variable} was not read")),
         };
         match items.expose().find(|(found, _)| *found == key) {
-            Some((_, "")) => problem(
-                Code::SecretEmpty,
-                format!("item `{key}` of {variable} is empty"),
-            ),
+            Some((_, "")) => {
+                problem(Code::SecretEmpty, format!("item `{key}` of {variable} is empty"))
+            }
             Some((_, value)) => Ok(Secret::new(value.to_owned())),
             None => problem(Code::SecretUnset, format!("{variable} has no item `{key}`")),
         }
@@ -106,20 +105,14 @@ mod tests {
     async fn an_item_is_read_in_the_namespace_of_the_volume() {
         let request = |namespace: &str, path: &str| {
             let key = NamespacedId::new(Namespace::new(namespace), VolumeId::new("db"));
-            let reference = SecretRef::NomadVar {
-                path: path.to_owned(),
-                key: "token".to_owned(),
-            };
+            let reference = SecretRef::NomadVar { path: path.to_owned(), key: "token".to_owned() };
             UnresolvedRequest {
                 secrets: Some(SecretRefs::from_iter([("token", reference)])),
                 ..UnresolvedRequest::new(key, PluginId::new("p"), vec![])
             }
         };
-        let requests = [
-            request("default", "ebs"),
-            request("default", "gone"),
-            request("prod", "ebs"),
-        ];
+        let requests =
+            [request("default", "ebs"), request("default", "gone"), request("prod", "ebs")];
         let read = SecretVariables::read(&Server, &requests).await;
         for (namespace, path, key, expected) in [
             ("default", "ebs", "token", Ok("hunter2")),

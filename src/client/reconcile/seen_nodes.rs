@@ -19,10 +19,7 @@ pub(super) async fn seen_nodes(api: &dyn ClusterApi, volumes: &[Volume]) -> Seen
     };
     let named: BTreeSet<NodeId> = volumes.iter().flat_map(of).collect();
     let listed: BTreeSet<NodeId> = nodes.iter().map(|node| node.id.clone()).collect();
-    for id in named
-        .difference(&listed)
-        .filter(|id| !id.as_str().is_empty())
-    {
+    for id in named.difference(&listed).filter(|id| !id.as_str().is_empty()) {
         match api.read_node(id).await {
             Ok(None) => {}
             Ok(Some(node)) => nodes.push(ClientNode {

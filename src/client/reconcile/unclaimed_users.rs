@@ -36,10 +36,7 @@ pub(super) struct UnclaimedUsers {
 impl UnclaimedUsers {
     /// Counts the allocations without a claim as if they had one, and returns them.
     pub(super) fn count_in(&self, volume: &mut Volume) -> &[Alloc] {
-        let users = self
-            .allocs
-            .get(&volume.key())
-            .map_or(&[][..], Vec::as_slice);
+        let users = self.allocs.get(&volume.key()).map_or(&[][..], Vec::as_slice);
         for alloc in users {
             volume.write_allocs.insert(alloc.id.clone());
             volume.allocs.push(alloc.clone());
@@ -69,9 +66,7 @@ pub(super) async fn unclaimed_users(
             Ok((users, unstarted)) => {
                 for volume in volumes.iter().filter(|one| one.namespace == *namespace) {
                     let key = volume.key();
-                    found
-                        .allocs
-                        .insert(key.clone(), without_claim(volume, &users));
+                    found.allocs.insert(key.clone(), without_claim(volume, &users));
                     let names = unstarted.iter().filter(|(_, of)| of.contains(&volume.id));
                     let names = names.map(|(alloc, _)| alloc.clone());
                     found.unstarted.insert(key, names.collect());
@@ -94,20 +89,12 @@ pub(super) async fn unregistered_users(
     parallelism: usize,
 ) -> Result<Vec<(NamespacedId, Alloc)>, ApiError> {
     let listed = list_all_volumes(api).await?;
-    let registered: BTreeMap<NamespacedId, u64> = listed
-        .iter()
-        .map(|volume| (volume.key(), volume.create_index))
-        .collect();
+    let registered: BTreeMap<NamespacedId, u64> =
+        listed.iter().map(|volume| (volume.key(), volume.create_index)).collect();
     let all = Namespace::new(Namespace::ALL);
     let (users, _) = users_in(api, &all, nodes, parallelism).await?;
     let mut found = vec![];
-    for User {
-        namespace,
-        create_index,
-        alloc,
-        volumes,
-    } in users
-    {
+    for User { namespace, create_index, alloc, volumes } in users {
         let named = volumes.into_iter();
         let keys = named.map(|id| NamespacedId::new(namespace.clone(), id));
         // An older allocation has the data of an earlier registration.
@@ -159,10 +146,8 @@ async fn users_in(
     });
     let reads = stream::iter(reads).buffered(parallelism.max(1));
     let users: Vec<User> = reads.try_collect().await?;
-    let mut unstarted: Vec<UnstartedAlloc> = listed
-        .iter()
-        .filter_map(|reading| unstarted_alloc(&reading.value))
-        .collect();
+    let mut unstarted: Vec<UnstartedAlloc> =
+        listed.iter().filter_map(|reading| unstarted_alloc(&reading.value)).collect();
     unstarted.sort_by_key(|one| std::cmp::Reverse(one.reported_at));
     unstarted.truncate(MAX_UNSTARTED);
     let reads = unstarted.into_iter().map(async |one| {
@@ -216,10 +201,7 @@ fn unstarted_alloc(stub: &AllocationStub) -> Option<UnstartedAlloc> {
     if events.iter().any(|event| event.event_type == "Started") {
         return None;
     }
-    let failure = events
-        .iter()
-        .rev()
-        .find(|event| event.event_type == "Setup Failure");
+    let failure = events.iter().rev().find(|event| event.event_type == "Setup Failure");
     // A client reports nothing of an allocation before its setup has ended.
     let newest = match alloc.client {
         ClientStatus::Failed => Some(failure?),
@@ -229,11 +211,7 @@ fn unstarted_alloc(stub: &AllocationStub) -> Option<UnstartedAlloc> {
         Some(event) => (event.display_message.clone(), event.time),
         None => ("nothing since it was placed".to_owned(), alloc.create_time),
     };
-    Some(UnstartedAlloc {
-        alloc,
-        report,
-        reported_at,
-    })
+    Some(UnstartedAlloc { alloc, report, reported_at })
 }
 
 /// Returns whether the end of an allocation is not proven although the server may have dropped its claims.
@@ -319,11 +297,7 @@ mod tests {
                 "TaskStates": {"t": {"Events": events}}});
             let stub: AllocationStub = nomad_csi_wire::decode_value(&stub).unwrap();
             let found = unstarted_alloc(&stub);
-            assert_eq!(
-                found.map(|one| one.reported_at),
-                expected,
-                "{client} {desired} {stub:?}"
-            );
+            assert_eq!(found.map(|one| one.reported_at), expected, "{client} {desired} {stub:?}");
         }
     }
 
@@ -363,10 +337,7 @@ mod tests {
         }
         let unread = SeenNodes::default();
         assert!(may_write_without_claim(&alloc("up", Run, Running), &unread));
-        assert!(!may_write_without_claim(
-            &alloc("up", Stop, Complete),
-            &unread
-        ));
+        assert!(!may_write_without_claim(&alloc("up", Stop, Complete), &unread));
     }
 
     #[test]

@@ -79,10 +79,8 @@ pub(super) async fn until_sent(
 
 /// Returns whether the server has not found the plugin again after it was away. The plugin has received nothing.
 fn is_not_reconnected(wait: StepWait<'_>, code: Code) -> bool {
-    let is_unfound = matches!(
-        code,
-        Code::PluginUnreachable | Code::PluginUnhealthy | Code::PluginNoController
-    );
+    let is_unfound =
+        matches!(code, Code::PluginUnreachable | Code::PluginUnhealthy | Code::PluginNoController);
     is_unfound && wait.api.has_recovered()
 }
 

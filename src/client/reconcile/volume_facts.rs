@@ -86,11 +86,7 @@ impl FactReading {
     ) -> Result<Self, ApiError> {
         let server = api.server().await?;
         let is_agent = server == ServerKind::Agent;
-        let claims = if is_agent {
-            Some(claims(api, volumes).await?)
-        } else {
-            None
-        };
+        let claims = if is_agent { Some(claims(api, volumes).await?) } else { None };
         let ids: BTreeSet<PluginId> = volumes.iter().map(|v| v.plugin_id.clone()).collect();
         let reads = ids
             .iter()
@@ -113,9 +109,7 @@ impl FactReading {
         };
         reading.read_nodes(api, volumes).await;
         if options.asks_providers {
-            reading
-                .read_providers(api, volumes, options.parallelism)
-                .await;
+            reading.read_providers(api, volumes, options.parallelism).await;
             reading.read_sharing(api, volumes).await;
         }
         if options.reads_health && is_agent {
@@ -209,17 +203,14 @@ impl FactReading {
     async fn read_health(&mut self, api: &dyn ClusterApi, volumes: &[Volume], parallelism: usize) {
         let used = volumes.iter().map(Volume::key);
         let used = used.filter(|key| self.claims.as_ref().is_some_and(|it| it.contains_key(key)));
-        let reads: Vec<_> = used
-            .map(async |key| (api.volume_health(&key).await, key))
-            .collect();
+        let reads: Vec<_> = used.map(async |key| (api.volume_health(&key).await, key)).collect();
         let mut answers = stream::iter(reads).buffered(parallelism.max(1));
         while let Some((answer, key)) = answers.next().await {
             let health = match answer {
                 Ok(health) => health,
-                Err(error) => VolumeHealth {
-                    unknown: vec![error.message],
-                    ..VolumeHealth::default()
-                },
+                Err(error) => {
+                    VolumeHealth { unknown: vec![error.message], ..VolumeHealth::default() }
+                }
             };
             let unknown = health.unknown.iter();
             let unknown = unknown.map(|why| format!("health of volume `{key}`: {why}"));
@@ -242,10 +233,9 @@ impl FactReading {
                     }
                     self.evaluations.insert(namespace.clone(), found.explained);
                 }
-                Err(error) => self.unread.push(format!(
-                    "evaluations of namespace `{namespace}`: {}",
-                    error.message
-                )),
+                Err(error) => self
+                    .unread
+                    .push(format!("evaluations of namespace `{namespace}`: {}", error.message)),
             }
         }
     }

@@ -31,10 +31,7 @@ pub(super) async fn list_volumes_with_data(
         .chars()
         .all(is_plain)
         .then(|| format!("ExternalID == \"{external_id}\" or ID == \"{external_id}\""));
-    let query = VolumeQuery {
-        filter,
-        ..VolumeQuery::of_namespace(Namespace::new(Namespace::ALL))
-    };
+    let query = VolumeQuery { filter, ..VolumeQuery::of_namespace(Namespace::new(Namespace::ALL)) };
     let listed = reader.list_volumes(&query).await?;
     Ok(listed.into_iter().map(|reading| reading.value).collect())
 }

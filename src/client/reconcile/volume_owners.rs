@@ -62,10 +62,10 @@ pub(super) fn owners_among(
     let sets = sets.iter().map(SetLedger::set);
     for set in sets.filter(|set| Some(set.name()) != except) {
         for (key, owned) in set.owned().filter(|(key, _)| volumes.contains(*key)) {
-            owners.entry(key.clone()).or_default().push(Owner {
-                set: set.name().clone(),
-                data: owned.data.clone(),
-            });
+            owners
+                .entry(key.clone())
+                .or_default()
+                .push(Owner { set: set.name().clone(), data: owned.data.clone() });
         }
     }
     owners

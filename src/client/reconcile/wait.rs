@@ -57,10 +57,8 @@ pub async fn wait_for_volume(
     let mut reason = String::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let watched = WatchRequest {
-            index,
-            max_wait: left.clamp(SHORTEST_REQUEST, LONGEST_REQUEST),
-        };
+        let watched =
+            WatchRequest { index, max_wait: left.clamp(SHORTEST_REQUEST, LONGEST_REQUEST) };
         let why = match watch.watch_volume(&request.volume, watched).await {
             Ok(answer) => {
                 index = Some(answer.index);
@@ -90,14 +88,9 @@ pub async fn wait_for_volume(
 
 /// Returns whether a retry may succeed: the server did not answer, or had an internal error.
 pub(super) fn is_temporary(error: &ApiError) -> bool {
-    let refused = matches!(
-        error.code,
-        Code::ApiForbidden | Code::ApiUnknownToken | Code::ApiTooLarge
-    );
-    !refused
-        && error
-            .status
-            .is_none_or(|status| status >= 500 || status == 429)
+    let refused =
+        matches!(error.code, Code::ApiForbidden | Code::ApiUnknownToken | Code::ApiTooLarge);
+    !refused && error.status.is_none_or(|status| status >= 500 || status == 429)
 }
 
 #[cfg(test)]
@@ -124,10 +117,7 @@ mod tests {
             schedulable,
             ..wire::VolumeDocument::default()
         };
-        WithDocument {
-            value: wire::volume_from_wire(&document),
-            document: Document::of(&document),
-        }
+        WithDocument { value: wire::volume_from_wire(&document), document: Document::of(&document) }
     }
 
     #[async_trait]
@@ -156,11 +146,9 @@ mod tests {
                 sleep(wait.max_wait.min(Duration::from_secs(seconds))).await;
             }
             match answer {
-                Ok(found) => Ok(WatchResponse {
-                    value: found.map(volume),
-                    index: 7,
-                    changed: true,
-                }),
+                Ok(found) => {
+                    Ok(WatchResponse { value: found.map(volume), index: 7, changed: true })
+                }
                 Err(status) => Err(ApiError {
                     code: Code::ApiServerError,
                     status: (status > 0).then_some(status),
@@ -196,42 +184,14 @@ mod tests {
         use WaitCondition::{Absent, Schedulable};
         let no = (0, Ok(Some(false)));
         for (answers, awaited, expected, reports, seconds) in [
-            (
-                vec![(0, Ok(Some(true)))],
-                Schedulable,
-                WaitOutcome::Met,
-                0,
-                0,
-            ),
-            (
-                vec![no, (5, Ok(Some(true)))],
-                Schedulable,
-                WaitOutcome::Met,
-                1,
-                5,
-            ),
-            (
-                vec![no, (1, Ok(None))],
-                Schedulable,
-                WaitOutcome::VolumeNotFound,
-                1,
-                1,
-            ),
-            (
-                vec![(0, Ok(None))],
-                Schedulable,
-                WaitOutcome::VolumeNotFound,
-                0,
-                0,
-            ),
+            (vec![(0, Ok(Some(true)))], Schedulable, WaitOutcome::Met, 0, 0),
+            (vec![no, (5, Ok(Some(true)))], Schedulable, WaitOutcome::Met, 1, 5),
+            (vec![no, (1, Ok(None))], Schedulable, WaitOutcome::VolumeNotFound, 1, 1),
+            (vec![(0, Ok(None))], Schedulable, WaitOutcome::VolumeNotFound, 0, 0),
             (vec![no, (3, Ok(None))], Absent, WaitOutcome::Met, 1, 3),
         ] {
             let (ended, seen, after) = waited(answers, awaited).await;
-            assert_eq!(
-                (ended.as_ref(), seen),
-                (Ok(&expected), reports),
-                "{awaited:?}"
-            );
+            assert_eq!((ended.as_ref(), seen), (Ok(&expected), reports), "{awaited:?}");
             assert_eq!(after, seconds, "{expected:?}");
         }
     }
@@ -267,11 +227,7 @@ mod tests {
             (Code::ApiUnknownToken, Some(500), false),
             (Code::ApiTooLarge, None, false),
         ] {
-            assert_eq!(
-                is_temporary(&error(code, status)),
-                expected,
-                "{code:?} {status:?}"
-            );
+            assert_eq!(is_temporary(&error(code, status)), expected, "{code:?} {status:?}");
         }
     }
 

@@ -14,12 +14,7 @@ pub type EnvLookup = Arc<dyn Fn(&str) -> Option<OsString> + Send + Sync>;
 
 /// Returns the secret in a variable.
 pub(super) fn find(variables: &EnvLookup, name: &str) -> Result<ResolvedSecret, SecretProblem> {
-    let remark = |code, clause| {
-        Err(SecretProblem {
-            code,
-            message: clause,
-        })
-    };
+    let remark = |code, clause| Err(SecretProblem { code, message: clause });
     let Some(value) = variables(name) else {
         let clause = format!("the environment variable `{name}` is not set");
         return remark(Code::SecretUnset, clause);
@@ -29,10 +24,7 @@ pub(super) fn find(variables: &EnvLookup, name: &str) -> Result<ResolvedSecret, 
             let clause = format!("the environment variable `{name}` is empty");
             remark(Code::SecretEmpty, clause)
         }
-        Ok(value) => Ok(ResolvedSecret {
-            value: Secret::new(value),
-            warning: None,
-        }),
+        Ok(value) => Ok(ResolvedSecret { value: Secret::new(value), warning: None }),
         Err(_) => {
             let clause = format!("the environment variable `{name}` is not UTF-8");
             remark(Code::SecretNotText, clause)

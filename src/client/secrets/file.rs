@@ -33,10 +33,8 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
             format!("cannot read the file `{shown}`: {}", reason(error))
         },
     };
-    let refused = |code, what: &str| SecretProblem {
-        code,
-        message: format!("the file `{shown}` {what}"),
-    };
+    let refused =
+        |code, what: &str| SecretProblem { code, message: format!("the file `{shown}` {what}") };
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
     if !metadata.is_file() {
         let what =
@@ -75,9 +73,7 @@ fn read(file: &mut File) -> io::Result<Zeroizing<Vec<u8>>> {
 /// Returns the text without a line break at its end; `None` if it is not text.
 fn text(bytes: &[u8]) -> Option<Secret> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let text = text
-        .strip_suffix('\n')
-        .map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
+    let text = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
     (!text.contains('\0')).then(|| Secret::new(text.to_owned()))
 }
 

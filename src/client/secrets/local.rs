@@ -28,10 +28,9 @@ impl SecretSource for LocalSecrets {
         directory: &Path,
     ) -> Result<ResolvedSecret, SecretProblem> {
         match reference {
-            SecretRef::Literal(value) => Ok(ResolvedSecret {
-                value: Secret::clone(value),
-                warning: None,
-            }),
+            SecretRef::Literal(value) => {
+                Ok(ResolvedSecret { value: Secret::clone(value), warning: None })
+            }
             SecretRef::Env(name) => env::find(&self.variables, name),
             SecretRef::File(path) => file::find(&directory.join(path), path),
             SecretRef::NomadVar { path, .. } => Err(SecretProblem {
@@ -59,9 +58,7 @@ mod tests {
 
     fn code(found: &Result<ResolvedSecret, SecretProblem>) -> Result<&str, Code> {
         let found = found.as_ref();
-        found
-            .map(|found| found.value.as_str())
-            .map_err(|remark| remark.code)
+        found.map(|found| found.value.as_str()).map_err(|remark| remark.code)
     }
 
     #[test]

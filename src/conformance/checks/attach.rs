@@ -96,45 +96,32 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn unknown_volume() -> Volume {
-    Volume {
-        volume_id: "nomad-csi-check-no-such-volume".to_owned(),
-        ..Default::default()
-    }
+    Volume { volume_id: "nomad-csi-check-no-such-volume".to_owned(), ..Default::default() }
 }
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
     let whole = check.attach_request(&unknown_volume(), &capability);
-    check
-        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
-        .await;
-    check
-        .call_without(&whole, "node_id", |request| request.node_id.clear())
-        .await;
+    check.call_without(&whole, "volume_id", |request| request.volume_id.clear()).await;
+    check.call_without(&whole, "node_id", |request| request.node_id.clear()).await;
     check
         .call_without(&whole, "volume_capability", |request| {
             request.volume_capability = None;
         })
         .await;
     let whole = check.detach_request(&unknown_volume().volume_id);
-    check
-        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
-        .await;
+    check.call_without(&whole, "volume_id", |request| request.volume_id.clear()).await;
     Ok(())
 }
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let capability = mount(Mode::SingleNodeWriter);
     let request = check.attach_request(&unknown_volume(), &capability);
-    check
-        .call_refused(request, NOT_FOUND, "the volume does not exist")
-        .await;
+    check.call_refused(request, NOT_FOUND, "the volume does not exist").await;
     let volume = check.new_volume().await?;
     let mut request = check.attach_request(&volume, &capability);
     request.node_id = "nomad-csi-check-no-such-node".to_owned();
-    check
-        .call_refused(request, NOT_FOUND, "the node does not exist")
-        .await;
+    check.call_refused(request, NOT_FOUND, "the node does not exist").await;
     let request = check.detach_request("nomad-csi-check-no-such-volume");
     if let Err(failure) = check.call(request).await {
         let rule = "OK or NOT_FOUND: the volume does not exist";
@@ -147,9 +134,7 @@ async fn unknown(check: &mut Check<'_>) -> CheckResult {
 async fn again(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let request = check.attach_request(&volume, &mount(Mode::SingleNodeWriter));
-    let first = check
-        .call_ok(request.clone(), "the volume and the node exist")
-        .await?;
+    let first = check.call_ok(request.clone(), "the volume and the node exist").await?;
     let because = "the volume is already attached to this node with the same arguments";
     let second = check.call_ok(request, because).await?;
     let rule = "publish_context is the same for every call";
@@ -188,22 +173,15 @@ async fn in_use(check: &mut Check<'_>) -> CheckResult {
     check.prepare(attach).await?;
     let delete = check.delete_request(&volume.volume_id);
     let codes = [StatusCode::FailedPrecondition];
-    check
-        .call_refused(delete, &codes, "the volume is attached to a node")
-        .await;
+    check.call_refused(delete, &codes, "the volume is attached to a node").await;
     Ok(())
 }
 
 async fn nodes_of(check: &mut Check<'_>, id: &str) -> Result<Vec<String>, StopReason> {
     let because = "an empty request lists all volumes";
-    let response = check
-        .call_ok(ListVolumesRequest::default(), because)
-        .await?;
+    let response = check.call_ok(ListVolumesRequest::default(), because).await?;
     let is_it = |entry: &&nomad_csi_proto::list_volumes_response::Entry| {
-        entry
-            .volume
-            .as_ref()
-            .is_some_and(|volume| volume.volume_id == id)
+        entry.volume.as_ref().is_some_and(|volume| volume.volume_id == id)
     };
     let entry = response.entries.iter().find(is_it);
     let status = entry.and_then(|entry| entry.status.clone());
@@ -226,9 +204,7 @@ async fn listed(check: &mut Check<'_>) -> CheckResult {
 
 async fn limit(check: &mut Check<'_>) -> CheckResult {
     let node = check.plugin().described_node();
-    let limit = node
-        .map(|node| node.max_volumes_per_node)
-        .unwrap_or_default();
+    let limit = node.map(|node| node.max_volumes_per_node).unwrap_or_default();
     if limit == 0 || limit > MAX_VOLUMES {
         let why = format!("max_volumes_per_node is not set or is greater than {MAX_VOLUMES}");
         return Err(StopReason::NotApplicable(why));

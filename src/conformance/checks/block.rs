@@ -79,9 +79,7 @@ async fn read_only(check: &mut Check<'_>) -> CheckResult {
     check.prepare(Check::unpublish_request(&used)).await?;
     let mut publish = check.publish_request(&used);
     publish.readonly = true;
-    check
-        .call_ok(publish, "a volume can be published read-only")
-        .await?;
+    check.call_ok(publish, "a volume can be published read-only").await?;
     let rule = "the data of a read-only volume can be read";
     check.expect_data(&used, "written before", rule).await;
     let written = check.try_write(&used, "written read-only").await;
@@ -101,9 +99,7 @@ async fn repeat(check: &mut Check<'_>) -> CheckResult {
             )
             .await?;
     }
-    check
-        .call_ok(Check::unpublish_request(&used), "the volume is published")
-        .await?;
+    check.call_ok(Check::unpublish_request(&used), "the volume is published").await?;
     let kind = check.path_kind(&used.target).await?;
     let rule =
         "one NodeUnpublishVolume call removes target_path, however often the volume was published";

@@ -18,9 +18,7 @@ use nomad_csi_ports::StatusCode;
 use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
 use nomad_csi_proto::{CreateVolumeRequest, CreateVolumeResponse};
 
-const NEEDS: &[Need] = &[Need::ControllerCapability(
-    ControllerRpc::CreateDeleteVolume,
-)];
+const NEEDS: &[Need] = &[Need::ControllerCapability(ControllerRpc::CreateDeleteVolume)];
 /// The number of concurrent calls.
 const CONCURRENT_CALLS: usize = 8;
 /// Attempts of a call that another call blocks, and the pause between two attempts.
@@ -88,18 +86,13 @@ impl Check<'_> {
 }
 
 fn ids(responses: &[Result<CreateVolumeResponse, CallFailure>]) -> BTreeSet<String> {
-    let volumes = responses
-        .iter()
-        .flatten()
-        .filter_map(|response| response.volume.as_ref());
+    let volumes = responses.iter().flatten().filter_map(|response| response.volume.as_ref());
     volumes.map(|volume| volume.volume_id.clone()).collect()
 }
 
 async fn same_name(check: &mut Check<'_>) -> CheckResult {
     let request = check.create_request();
-    let responses = check
-        .call_concurrently(vec![request.clone(); CONCURRENT_CALLS])
-        .await;
+    let responses = check.call_concurrently(vec![request.clone(); CONCURRENT_CALLS]).await;
     let rule = "OK, or ABORTED because another call is creating the same volume";
     expect_ok_or_aborted(check, &responses, rule);
     let because = "no other call is creating the volume";
@@ -134,9 +127,8 @@ fn expect_one_volume(
 }
 
 async fn other_names(check: &mut Check<'_>) -> CheckResult {
-    let requests: Vec<CreateVolumeRequest> = (0..CONCURRENT_CALLS)
-        .map(|_| check.create_request())
-        .collect();
+    let requests: Vec<CreateVolumeRequest> =
+        (0..CONCURRENT_CALLS).map(|_| check.create_request()).collect();
     let responses = check.call_concurrently(requests).await;
     let rule = "OK: concurrent calls for different volumes do not block each other";
     for response in &responses {
@@ -154,14 +146,10 @@ async fn other_names(check: &mut Check<'_>) -> CheckResult {
 async fn delete(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let request = check.delete_request(&volume.volume_id);
-    let responses = check
-        .call_concurrently(vec![request.clone(); CONCURRENT_CALLS])
-        .await;
+    let responses = check.call_concurrently(vec![request.clone(); CONCURRENT_CALLS]).await;
     let rule = "OK, or ABORTED because another call is deleting the same volume";
     expect_ok_or_aborted(check, &responses, rule);
-    check
-        .retry_until_ok(request, "the volume is already deleted")
-        .await?;
+    check.retry_until_ok(request, "the volume is already deleted").await?;
     Ok(())
 }
 

@@ -176,17 +176,13 @@ async fn restore(check: &mut Check<'_>) -> CheckResult {
 
 async fn unknown_volume(check: &mut Check<'_>) -> CheckResult {
     let request = copy_request(check, from_volume("nomad-csi-check-no-such-volume"));
-    check
-        .call_refused(request, NOT_FOUND, "the source volume does not exist")
-        .await;
+    check.call_refused(request, NOT_FOUND, "the source volume does not exist").await;
     Ok(())
 }
 
 async fn unknown_snapshot(check: &mut Check<'_>) -> CheckResult {
     let request = copy_request(check, from_snapshot("nomad-csi-check-no-such-snapshot"));
-    check
-        .call_refused(request, NOT_FOUND, "the source snapshot does not exist")
-        .await;
+    check.call_refused(request, NOT_FOUND, "the source snapshot does not exist").await;
     Ok(())
 }
 
@@ -212,9 +208,7 @@ async fn smaller(check: &mut Check<'_>) -> CheckResult {
     let mut request = copy_request(check, from_volume(&volume.volume_id));
     request.capacity_range = Some(exactly(volume.capacity_bytes / 2));
     let codes = [StatusCode::OutOfRange];
-    check
-        .call_refused(request, &codes, "the source is larger")
-        .await;
+    check.call_refused(request, &codes, "the source is larger").await;
     Ok(())
 }
 
@@ -227,10 +221,8 @@ async fn no_size(check: &mut Check<'_>) -> CheckResult {
     let response = check.call_ok(request.clone(), because).await?;
     let copy = check_volume(check, &request, response)?;
     let known = copy.capacity_bytes > 0 && snapshot.size_bytes > 0;
-    let rule = format!(
-        "capacity_bytes is at least the {} bytes of the source",
-        snapshot.size_bytes
-    );
+    let rule =
+        format!("capacity_bytes is at least the {} bytes of the source", snapshot.size_bytes);
     let fits = !known || copy.capacity_bytes >= snapshot.size_bytes;
     check.expect(fits, &rule, &copy.capacity_bytes.to_string());
     Ok(())
@@ -254,9 +246,7 @@ async fn clone_data(check: &mut Check<'_>) -> CheckResult {
     let request = copy_request(check, from_volume(&source.volume.volume_id));
     let copy = check.create_volume(request).await?;
     let copy = check.published(copy, capability.clone()).await?;
-    check
-        .expect_data(&copy, "the source", "a clone has the data of its source")
-        .await;
+    check.expect_data(&copy, "the source", "a clone has the data of its source").await;
     check.write_data(&copy, "the copy").await?;
     check.end_use(&copy).await?;
     let source = check.published(source.volume, capability).await?;
@@ -275,9 +265,7 @@ async fn check_restored_data(check: &mut Check<'_>, capability: VolumeCapability
     let restored = check.create_volume(request).await?;
     let restored = check.published(restored, capability).await?;
     let rule = "a restored volume has the data from the time of the snapshot";
-    check
-        .expect_data(&restored, "before the snapshot", rule)
-        .await;
+    check.expect_data(&restored, "before the snapshot", rule).await;
     Ok(())
 }
 
@@ -295,11 +283,7 @@ async fn larger(check: &mut Check<'_>) -> CheckResult {
     let before = check.visible_size(&source).await?;
     check.end_use(&source).await?;
     let snapshot = check.new_snapshot(&source.volume.volume_id).await?;
-    let double = source
-        .volume
-        .capacity_bytes
-        .max(check.options().size)
-        .saturating_mul(2);
+    let double = source.volume.capacity_bytes.max(check.options().size).saturating_mul(2);
     let mut request = copy_request(check, from_snapshot(&snapshot.snapshot_id));
     request.capacity_range = Some(at_least(double));
     let copy = match check.call(request.clone()).await {
@@ -313,26 +297,12 @@ async fn larger(check: &mut Check<'_>) -> CheckResult {
     };
     let known = copy.capacity_bytes > 0;
     let copy = check.published(copy, capability).await?;
-    check
-        .expect_data(
-            &copy,
-            "the source",
-            "a larger copy has the data of its source",
-        )
-        .await;
+    check.expect_data(&copy, "the source", "a larger copy has the data of its source").await;
     let after = check.visible_size(&copy).await?;
     if known && after <= before + before / 2 {
         let rule = "the file system of a larger copy has the larger size";
-        let level = if source.has_own_size(before) {
-            Level::Must
-        } else {
-            Level::Advice
-        };
-        check.add_finding(
-            level,
-            rule,
-            &format!("{after} bytes; the source has {before} bytes"),
-        );
+        let level = if source.has_own_size(before) { Level::Must } else { Level::Advice };
+        check.add_finding(level, rule, &format!("{after} bytes; the source has {before} bytes"));
     }
     Ok(())
 }

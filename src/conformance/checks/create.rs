@@ -15,13 +15,9 @@ use nomad_csi_proto::{
 
 use super::requests::{at_least, block, exactly};
 
-const NEEDS: &[Need] = &[Need::ControllerCapability(
-    ControllerRpc::CreateDeleteVolume,
-)];
-const NEEDS_TOPOLOGY: &[Need] = &[
-    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
-    Need::Topology,
-];
+const NEEDS: &[Need] = &[Need::ControllerCapability(ControllerRpc::CreateDeleteVolume)];
+const NEEDS_TOPOLOGY: &[Need] =
+    &[Need::ControllerCapability(ControllerRpc::CreateDeleteVolume), Need::Topology];
 
 pub(crate) const CASES: &[Case] = &[
     case!(
@@ -174,9 +170,7 @@ async fn no_name(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.create_request();
     request.name.clear();
     let codes = [StatusCode::InvalidArgument];
-    check
-        .call_refused(request, &codes, "name is required")
-        .await;
+    check.call_refused(request, &codes, "name is required").await;
     Ok(())
 }
 
@@ -193,18 +187,13 @@ async fn half_a_capability(check: &mut Check<'_>) -> CheckResult {
     let codes = [StatusCode::InvalidArgument];
     let mut request = check.create_request();
     let whole = request.volume_capabilities.clone();
-    let without_mode = |one: &VolumeCapability| VolumeCapability {
-        access_mode: None,
-        ..one.clone()
-    };
+    let without_mode =
+        |one: &VolumeCapability| VolumeCapability { access_mode: None, ..one.clone() };
     request.volume_capabilities = whole.iter().map(without_mode).collect();
     let because = "access_mode is required";
     check.call_refused(request, &codes, because).await;
     let mut request = check.create_request();
-    let without_type = |one: &VolumeCapability| VolumeCapability {
-        access_type: None,
-        ..*one
-    };
+    let without_type = |one: &VolumeCapability| VolumeCapability { access_type: None, ..*one };
     request.volume_capabilities = whole.iter().map(without_type).collect();
     let because = "access_type is required: block or mount";
     check.call_refused(request, &codes, because).await;
@@ -326,10 +315,8 @@ async fn impossible_size(check: &mut Check<'_>) -> CheckResult {
         (0, -size, "limit_bytes is negative"),
     ] {
         let mut request = check.create_request();
-        request.capacity_range = Some(CapacityRange {
-            required_bytes: required,
-            limit_bytes: limit,
-        });
+        request.capacity_range =
+            Some(CapacityRange { required_bytes: required, limit_bytes: limit });
         let codes = [StatusCode::InvalidArgument, StatusCode::OutOfRange];
         check.call_refused(request, &codes, because).await;
     }
@@ -342,11 +329,7 @@ async fn endless_size(check: &mut Check<'_>) -> CheckResult {
     let codes = [StatusCode::OutOfRange, StatusCode::ResourceExhausted];
     let response = check.call(request).await;
     match response {
-        Ok(CreateVolumeResponse {
-            volume: Some(Volume {
-                capacity_bytes: 0, ..
-            }),
-        }) => {
+        Ok(CreateVolumeResponse { volume: Some(Volume { capacity_bytes: 0, .. }) }) => {
             let rule = "OUT_OF_RANGE or RESOURCE_EXHAUSTED: the volume has at least required_bytes";
             check.add_finding(Level::Advice, rule, "OK, with a volume of unknown size");
         }
@@ -366,14 +349,7 @@ async fn other_size(check: &mut Check<'_>) -> CheckResult {
     }
     request.capacity_range = Some(exactly(size.saturating_mul(2)));
     let because = "the existing volume of that name has another size";
-    expect_name_taken(
-        check,
-        request,
-        &volume,
-        because,
-        &[StatusCode::AlreadyExists],
-    )
-    .await;
+    expect_name_taken(check, request, &volume, because, &[StatusCode::AlreadyExists]).await;
     Ok(())
 }
 
@@ -387,10 +363,7 @@ pub(super) async fn expect_name_taken(
 ) {
     let response = check.call(request).await;
     check.expect_refusal(&response, codes, because);
-    let Ok(CreateVolumeResponse {
-        volume: Some(other),
-    }) = response
-    else {
+    let Ok(CreateVolumeResponse { volume: Some(other) }) = response else {
         return;
     };
     if other.volume_id != volume.volume_id {
@@ -474,11 +447,7 @@ async fn topology(check: &mut Check<'_>) -> CheckResult {
     if topologies.is_empty() {
         let rule =
             "accessible_topology is set if the plugin advertises VOLUME_ACCESSIBILITY_CONSTRAINTS";
-        check.add_finding(
-            Level::Advice,
-            rule,
-            "not set, which means accessible from every node",
-        );
+        check.add_finding(Level::Advice, rule, "not set, which means accessible from every node");
     } else if !topologies.iter().any(includes_node) {
         let rule = "accessible_topology includes the requisite topology";
         check.add_finding(Level::Must, rule, &format!("{topologies:?}"));
@@ -497,15 +466,10 @@ async fn unknown_topology(check: &mut Check<'_>) -> CheckResult {
             .map(|key| (key, "nomad-csi-check-nowhere".to_owned()))
             .collect(),
     };
-    request.accessibility_requirements = Some(TopologyRequirement {
-        requisite: vec![unknown],
-        preferred: vec![],
-    });
-    let codes = [
-        StatusCode::ResourceExhausted,
-        StatusCode::InvalidArgument,
-        StatusCode::OutOfRange,
-    ];
+    request.accessibility_requirements =
+        Some(TopologyRequirement { requisite: vec![unknown], preferred: vec![] });
+    let codes =
+        [StatusCode::ResourceExhausted, StatusCode::InvalidArgument, StatusCode::OutOfRange];
     let because = "the only requisite topology does not exist";
     check.call_refused(request, &codes, because).await;
     Ok(())

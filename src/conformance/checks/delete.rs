@@ -5,9 +5,7 @@ use crate::check::Check;
 use nomad_csi_ports::StatusCode;
 use nomad_csi_proto::controller_service_capability::rpc::Type as ControllerRpc;
 
-const NEEDS: &[Need] = &[Need::ControllerCapability(
-    ControllerRpc::CreateDeleteVolume,
-)];
+const NEEDS: &[Need] = &[Need::ControllerCapability(ControllerRpc::CreateDeleteVolume)];
 const SECTION: &str = "DeleteVolume";
 
 pub(crate) const CASES: &[Case] = &[
@@ -52,29 +50,21 @@ pub(crate) const CASES: &[Case] = &[
 async fn no_id(check: &mut Check<'_>) -> CheckResult {
     let request = check.delete_request("");
     let codes = [StatusCode::InvalidArgument];
-    check
-        .call_refused(request, &codes, "volume_id is required")
-        .await;
+    check.call_refused(request, &codes, "volume_id is required").await;
     Ok(())
 }
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let request = check.delete_request("nomad-csi-check-no-such-volume");
-    check
-        .call_ok(request, "a volume that does not exist counts as deleted")
-        .await?;
+    check.call_ok(request, "a volume that does not exist counts as deleted").await?;
     Ok(())
 }
 
 async fn twice(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let request = check.delete_request(&volume.volume_id);
-    check
-        .call_ok(request.clone(), "the volume is not in use")
-        .await?;
-    check
-        .call_ok(request, "the volume is already deleted")
-        .await?;
+    check.call_ok(request.clone(), "the volume is not in use").await?;
+    check.call_ok(request, "the volume is already deleted").await?;
     Ok(())
 }
 
@@ -84,11 +74,7 @@ async fn frees_name(check: &mut Check<'_>) -> CheckResult {
     let delete = check.delete_request(&first.volume_id);
     check.call_ok(delete, "the volume is not in use").await?;
     let because = "the volume of that name is deleted";
-    let second = check
-        .call_ok(request, because)
-        .await?
-        .volume
-        .unwrap_or_default();
+    let second = check.call_ok(request, because).await?.volume.unwrap_or_default();
     let same = second.volume_id == first.volume_id;
     // An ID derived from the name is legal, but misleads orchestrators that remember the old volume.
     let rule = "volume_id differs from that of the deleted volume";

@@ -62,10 +62,7 @@ async fn log(check: &mut Check<'_>) -> CheckResult {
     if let Some(first) = lines.first() {
         let rule = "the plugin logs no secret, at any log level";
         let shown: String = first.chars().take(300).collect();
-        let got = format!(
-            "log lines with a secret: {}; the first: {shown}",
-            lines.len()
-        );
+        let got = format!("log lines with a secret: {}; the first: {shown}", lines.len());
         check.findings.push(Finding {
             level: Level::Must,
             expected: rule.to_owned(),

@@ -123,37 +123,23 @@ fn node_request(check: &Check<'_>, used: &VolumeUse, bytes: i64) -> NodeExpandVo
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let desired = request(check, "", check.options().size, None);
-    check
-        .call_refused(desired, INVALID, "volume_id is required")
-        .await;
+    check.call_refused(desired, INVALID, "volume_id is required").await;
     let volume = check.new_volume().await?;
     let mut desired = request(check, &volume.volume_id, 0, None);
     desired.capacity_range = None;
-    check
-        .call_refused(desired, INVALID, "capacity_range is required")
-        .await;
+    check.call_refused(desired, INVALID, "capacity_range is required").await;
     Ok(())
 }
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
-    let desired = request(
-        check,
-        "nomad-csi-check-no-such-volume",
-        check.options().size,
-        None,
-    );
-    check
-        .call_refused(desired, NOT_FOUND, "the volume does not exist")
-        .await;
+    let desired = request(check, "nomad-csi-check-no-such-volume", check.options().size, None);
+    check.call_refused(desired, NOT_FOUND, "the volume does not exist").await;
     Ok(())
 }
 
 /// Returns the size for an expansion of `volume`.
 fn doubled_size(check: &Check<'_>, volume: &Volume) -> i64 {
-    volume
-        .capacity_bytes
-        .max(check.options().size)
-        .saturating_mul(2)
+    volume.capacity_bytes.max(check.options().size).saturating_mul(2)
 }
 
 /// Skips the check if the plugin reports no sizes and refuses to expand the volume.
@@ -180,14 +166,8 @@ async fn controller(check: &mut Check<'_>) -> CheckResult {
         return Ok(());
     };
     let rule = format!("capacity_bytes is at least the required {bytes} bytes");
-    check.expect(
-        first.capacity_bytes >= bytes,
-        &rule,
-        &first.capacity_bytes.to_string(),
-    );
-    let again = check
-        .call_ok(desired, "the volume already has this size")
-        .await?;
+    check.expect(first.capacity_bytes >= bytes, &rule, &first.capacity_bytes.to_string());
+    let again = check.call_ok(desired, "the volume already has this size").await?;
     let rule = "capacity_bytes is the same as before";
     let same = again.capacity_bytes == first.capacity_bytes;
     check.expect(same, rule, &again.capacity_bytes.to_string());
@@ -204,20 +184,13 @@ async fn endless(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let desired = request(check, &volume.volume_id, i64::MAX, None);
     let codes = [StatusCode::OutOfRange, StatusCode::ResourceExhausted];
-    check
-        .call_refused(desired, &codes, "no storage provides 8 EiB")
-        .await;
+    check.call_refused(desired, &codes, "no storage provides 8 EiB").await;
     let mut desired = request(check, &volume.volume_id, 0, None);
     let size = check.options().size;
     desired.capacity_range = Some(exactly(size));
-    desired
-        .capacity_range
-        .iter_mut()
-        .for_each(|range| range.limit_bytes = size - 1);
+    desired.capacity_range.iter_mut().for_each(|range| range.limit_bytes = size - 1);
     let codes = [StatusCode::OutOfRange, StatusCode::InvalidArgument];
-    check
-        .call_refused(desired, &codes, "limit_bytes is below required_bytes")
-        .await;
+    check.call_refused(desired, &codes, "limit_bytes is below required_bytes").await;
     Ok(())
 }
 
@@ -233,20 +206,12 @@ async fn expand_on_node(
     }
     if !check.plugin().node_has(NodeRpc::ExpandVolume) {
         let rule = "node_expansion_required is true only if the node advertises EXPAND_VOLUME";
-        check.add_finding(
-            Level::Must,
-            rule,
-            "true, but the node does not advertise EXPAND_VOLUME",
-        );
+        check.add_finding(Level::Must, rule, "true, but the node does not advertise EXPAND_VOLUME");
         return Ok(());
     }
     let desired = node_request(check, used, bytes);
-    check
-        .call_ok(desired.clone(), "the volume is published at this path")
-        .await?;
-    check
-        .call_ok(desired, "the volume already has this size")
-        .await?;
+    check.call_ok(desired.clone(), "the volume is published at this path").await?;
+    check.call_ok(desired, "the volume already has this size").await?;
     Ok(())
 }
 
@@ -256,16 +221,8 @@ async fn expect_grown(check: &mut Check<'_>, used: &VolumeUse, before: u64) -> C
         return Ok(());
     }
     let rule = "a workload sees the new size of an expanded volume";
-    let level = if used.has_own_size(before) {
-        Level::Must
-    } else {
-        Level::Advice
-    };
-    check.add_finding(
-        level,
-        rule,
-        &format!("{after} bytes; {before} bytes before the expansion"),
-    );
+    let level = if used.has_own_size(before) { Level::Must } else { Level::Advice };
+    check.add_finding(level, rule, &format!("{after} bytes; {before} bytes before the expansion"));
     Ok(())
 }
 
@@ -276,12 +233,7 @@ async fn sees(check: &mut Check<'_>) -> CheckResult {
     let before = check.visible_size(&used).await?;
     check.end_use(&used).await?;
     let bytes = doubled_size(check, &used.volume);
-    let desired = request(
-        check,
-        &used.volume.volume_id,
-        bytes,
-        Some(capability.clone()),
-    );
+    let desired = request(check, &used.volume.volume_id, bytes, Some(capability.clone()));
     let response = check.call(desired).await;
     skip_if_unsized(&used.volume, response.as_ref().err())?;
     check.expect_ok(&response, "the volume exists and is not published");
@@ -327,18 +279,12 @@ async fn node_arguments(check: &mut Check<'_>) -> CheckResult {
     let size = check.options().size;
     let mut desired = node_request(check, &used, size);
     desired.volume_id.clear();
-    check
-        .call_refused(desired, INVALID, "volume_id is required")
-        .await;
+    check.call_refused(desired, INVALID, "volume_id is required").await;
     let mut desired = node_request(check, &used, size);
     desired.volume_path.clear();
-    check
-        .call_refused(desired, INVALID, "volume_path is required")
-        .await;
+    check.call_refused(desired, INVALID, "volume_path is required").await;
     let mut desired = node_request(check, &used, size);
     desired.volume_id = "nomad-csi-check-no-such-volume".to_owned();
-    check
-        .call_refused(desired, NOT_FOUND, "the volume does not exist")
-        .await;
+    check.call_refused(desired, NOT_FOUND, "the volume does not exist").await;
     Ok(())
 }

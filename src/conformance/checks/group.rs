@@ -13,10 +13,8 @@ use nomad_csi_proto::{
 
 use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, from_snapshot};
 
-const NEEDS: &[Need] = &[
-    Need::GroupSnapshots,
-    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
-];
+const NEEDS: &[Need] =
+    &[Need::GroupSnapshots, Need::ControllerCapability(ControllerRpc::CreateDeleteVolume)];
 const SINGLES: &[Need] = &[
     Need::GroupSnapshots,
     Need::ControllerCapability(ControllerRpc::CreateDeleteSnapshot),
@@ -129,18 +127,14 @@ async fn group(check: &mut Check<'_>) -> Result<VolumeGroupSnapshot, StopReason>
 
 fn members(group: &VolumeGroupSnapshot) -> Vec<String> {
     let snapshots = group.snapshots.iter();
-    snapshots
-        .map(|snapshot| snapshot.snapshot_id.clone())
-        .collect()
+    snapshots.map(|snapshot| snapshot.snapshot_id.clone()).collect()
 }
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let volumes = two_volumes(check).await?;
     let mut desired = request(check, &volumes);
     desired.name.clear();
-    check
-        .call_refused(desired, INVALID, "name is required")
-        .await;
+    check.call_refused(desired, INVALID, "name is required").await;
     let desired = request(check, &[]);
     let because = "at least one source_volume_id is required";
     check.call_refused(desired, INVALID, because).await;
@@ -168,24 +162,14 @@ fn check_group(check: &mut Check<'_>, group: &VolumeGroupSnapshot, volumes: &[St
     check.expect(!id.is_empty(), "group_snapshot_id is set", "empty");
     let has_time = group.creation_time.is_some();
     check.expect(has_time, "creation_time is set", "not set");
-    let sources: BTreeSet<&String> = group
-        .snapshots
-        .iter()
-        .map(|snapshot| &snapshot.source_volume_id)
-        .collect();
+    let sources: BTreeSet<&String> =
+        group.snapshots.iter().map(|snapshot| &snapshot.source_volume_id).collect();
     let rule = "the group snapshot has exactly one member per volume";
     let complete = sources == volumes.iter().collect() && group.snapshots.len() == volumes.len();
     check.expect(complete, rule, &format!("{sources:?}"));
     let rule = "every member has the group_snapshot_id of the group snapshot";
-    let carried = group
-        .snapshots
-        .iter()
-        .all(|one| one.group_snapshot_id == *id);
-    check.expect(
-        carried,
-        rule,
-        "a member has another group_snapshot_id, or none",
-    );
+    let carried = group.snapshots.iter().all(|one| one.group_snapshot_id == *id);
+    check.expect(carried, rule, "a member has another group_snapshot_id, or none");
     let rule = "ready_to_use is false while a member is not ready";
     let all_ready = group.snapshots.iter().all(|one| one.ready_to_use);
     check.expect(!group.ready_to_use || all_ready, rule, "true");
@@ -205,25 +189,13 @@ async fn nothing(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?.volume_id;
     let unknown = "nomad-csi-check-no-such-volume".to_owned();
     let desired = request(check, &[volume.clone(), unknown]);
-    let codes = [
-        StatusCode::NotFound,
-        StatusCode::InvalidArgument,
-        StatusCode::FailedPrecondition,
-    ];
-    check
-        .call_refused(desired, &codes, "one of the volumes does not exist")
-        .await;
+    let codes = [StatusCode::NotFound, StatusCode::InvalidArgument, StatusCode::FailedPrecondition];
+    check.call_refused(desired, &codes, "one of the volumes does not exist").await;
     let list = check.list_snapshots_request(&volume);
-    let response = check
-        .call_ok(list, "ListSnapshots accepts a volume filter")
-        .await?;
+    let response = check.call_ok(list, "ListSnapshots accepts a volume filter").await?;
     let count = response.entries.len();
     let rule = "a failed group snapshot leaves no member behind";
-    check.expect(
-        count == 0,
-        rule,
-        &format!("number of snapshots of the existing volume: {count}"),
-    );
+    check.expect(count == 0, rule, &format!("number of snapshots of the existing volume: {count}"));
     Ok(())
 }
 
@@ -249,13 +221,9 @@ async fn get(check: &mut Check<'_>) -> CheckResult {
         &format!("{shown:?}"),
     );
     let desired = get_request(check, "nomad-csi-check-no-such-group", &[]);
-    check
-        .call_refused(desired, NOT_FOUND, "the group snapshot does not exist")
-        .await;
+    check.call_refused(desired, NOT_FOUND, "the group snapshot does not exist").await;
     let desired = get_request(check, "", &[]);
-    check
-        .call_refused(desired, INVALID, "group_snapshot_id is required")
-        .await;
+    check.call_refused(desired, INVALID, "group_snapshot_id is required").await;
     let wrong_members = ["nomad-csi-check-no-such-snapshot".to_owned()];
     let desired = get_request(check, &group.group_snapshot_id, &wrong_members);
     if check.call(desired).await.is_ok() {
@@ -271,10 +239,7 @@ async fn restore(check: &mut Check<'_>) -> CheckResult {
     let mut desired = check.create_request();
     desired.volume_content_source = ids.first().map(|id| from_snapshot(id));
     check
-        .call_ok(
-            desired,
-            "a member of a group snapshot can be restored like any other snapshot",
-        )
+        .call_ok(desired, "a member of a group snapshot can be restored like any other snapshot")
         .await?;
     Ok(())
 }
@@ -288,30 +253,17 @@ async fn delete(check: &mut Check<'_>) -> CheckResult {
             secrets: check.secrets(),
         };
     let empty = request("", &[], check);
-    check
-        .call_refused(empty, INVALID, "group_snapshot_id is required")
-        .await;
+    check.call_refused(empty, INVALID, "group_snapshot_id is required").await;
     let unknown = request("nomad-csi-check-no-such-group", &[], check);
-    check
-        .call_ok(
-            unknown,
-            "a group snapshot that does not exist counts as deleted",
-        )
-        .await?;
+    check.call_ok(unknown, "a group snapshot that does not exist counts as deleted").await?;
     let ids = members(&group);
     let desired = request(&group.group_snapshot_id, &ids, check);
-    check
-        .call_ok(desired.clone(), "the group snapshot is not in use")
-        .await?;
-    check
-        .call_ok(desired, "the group snapshot is already deleted")
-        .await?;
+    check.call_ok(desired.clone(), "the group snapshot is not in use").await?;
+    check.call_ok(desired, "the group snapshot is already deleted").await?;
     if check.plugin().controller_has(ControllerRpc::ListSnapshots) {
         for snapshot in &group.snapshots {
             let list = check.list_snapshots_request(&snapshot.source_volume_id);
-            let response = check
-                .call_ok(list, "ListSnapshots accepts a volume filter")
-                .await?;
+            let response = check.call_ok(list, "ListSnapshots accepts a volume filter").await?;
             let gone = response.entries.is_empty();
             check.expect(
                 gone,

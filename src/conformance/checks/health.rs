@@ -102,10 +102,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn get_request(check: &Check<'_>, id: &str) -> ControllerGetVolumeHealthRequest {
-    ControllerGetVolumeHealthRequest {
-        volume_id: id.to_owned(),
-        secrets: check.secrets(),
-    }
+    ControllerGetVolumeHealthRequest { volume_id: id.to_owned(), secrets: check.secrets() }
 }
 
 async fn get(check: &mut Check<'_>) -> CheckResult {
@@ -186,10 +183,7 @@ async fn node(check: &mut Check<'_>) -> CheckResult {
     let because = "the volume is published at this path";
     let response = check.call_ok(node_request(&used), because).await?;
     check_requested(check, response.volume_health, &id);
-    let request = NodeGetVolumeHealthRequest {
-        volume_id: id.clone(),
-        ..Default::default()
-    };
+    let request = NodeGetVolumeHealthRequest { volume_id: id.clone(), ..Default::default() };
     let because = "both paths are optional";
     let response = check.call_ok(request, because).await?;
     check_requested(check, response.volume_health, &id);
@@ -200,19 +194,15 @@ async fn node_unknown(check: &mut Check<'_>) -> CheckResult {
     let because = "volume_id is required";
     let request = NodeGetVolumeHealthRequest::default();
     check.call_refused(request, INVALID, because).await;
-    let request = NodeGetVolumeHealthRequest {
-        volume_id: UNKNOWN.to_owned(),
-        ..Default::default()
-    };
+    let request =
+        NodeGetVolumeHealthRequest { volume_id: UNKNOWN.to_owned(), ..Default::default() };
     let because = "the volume does not exist";
     check.call_refused(request, NOT_FOUND, because).await;
     Ok(())
 }
 
 async fn storage(check: &mut Check<'_>) -> CheckResult {
-    let request = NodeGetStorageHealthRequest {
-        secrets: check.secrets(),
-    };
+    let request = NodeGetStorageHealthRequest { secrets: check.secrets() };
     let response = check.call_ok(request, "every field is optional").await?;
     let entries = &response.backend_health;
     for entry in entries {

@@ -78,10 +78,7 @@ pub(crate) const CASES: &[Case] = &[
         "identity/node-info-demanded",
         "NodeGetInfo is implemented if the controller advertises PUBLISH_UNPUBLISH_VOLUME",
         "NodeGetInfo",
-        &[
-            Need::NodeService,
-            Need::ControllerCapability(ControllerRpc::PublishUnpublishVolume)
-        ],
+        &[Need::NodeService, Need::ControllerCapability(ControllerRpc::PublishUnpublishVolume)],
         Reads,
         node_info_demanded
     ),
@@ -121,15 +118,11 @@ async fn info(check: &mut Check<'_>) -> CheckResult {
 
 async fn capabilities(check: &mut Check<'_>) -> CheckResult {
     let mandatory = "every plugin implements this RPC";
-    let first = check
-        .call_ok(GetPluginCapabilitiesRequest {}, mandatory)
-        .await?;
+    let first = check.call_ok(GetPluginCapabilitiesRequest {}, mandatory).await?;
     let before = check.plugin().services.clone();
     report_earlier_failure(check, Some(before), "GetPluginCapabilities");
     check.add_problems(validity::plugin_capabilities(check.plugin()));
-    let second = check
-        .call_ok(GetPluginCapabilitiesRequest {}, mandatory)
-        .await?;
+    let second = check.call_ok(GetPluginCapabilitiesRequest {}, mandatory).await?;
     check.expect(first == second, SAME, &format!("{second:?}"));
     Ok(())
 }
@@ -147,9 +140,7 @@ async fn probe(check: &mut Check<'_>) -> CheckResult {
 
 async fn controller(check: &mut Check<'_>) -> CheckResult {
     let because = "a plugin with CONTROLLER_SERVICE reports its controller capabilities";
-    check
-        .call_ok(ControllerGetCapabilitiesRequest {}, because)
-        .await?;
+    check.call_ok(ControllerGetCapabilitiesRequest {}, because).await?;
     let before = check.plugin().controller.clone();
     report_earlier_failure(check, before, "ControllerGetCapabilities");
     let before = check.plugin().group.clone();
@@ -158,18 +149,14 @@ async fn controller(check: &mut Check<'_>) -> CheckResult {
     if check.plugin().group.is_some() {
         let because =
             "a plugin with GROUP_CONTROLLER_SERVICE reports its group controller capabilities";
-        check
-            .call_ok(GroupControllerGetCapabilitiesRequest {}, because)
-            .await?;
+        check.call_ok(GroupControllerGetCapabilitiesRequest {}, because).await?;
     }
     Ok(())
 }
 
 async fn node(check: &mut Check<'_>) -> CheckResult {
     let because = "every node plugin reports its capabilities";
-    check
-        .call_ok(NodeGetCapabilitiesRequest {}, because)
-        .await?;
+    check.call_ok(NodeGetCapabilitiesRequest {}, because).await?;
     let before = check.plugin().node.clone();
     report_earlier_failure(check, before, "NodeGetCapabilities");
     check.add_problems(validity::node_capabilities(check.plugin()));
@@ -196,24 +183,10 @@ async fn node_info_demanded(check: &mut Check<'_>) -> CheckResult {
 }
 
 async fn unadvertised(check: &mut Check<'_>) -> CheckResult {
-    expect_unimplemented(
-        check,
-        ControllerRpc::ListVolumes,
-        ListVolumesRequest::default(),
-    )
-    .await;
-    expect_unimplemented(
-        check,
-        ControllerRpc::GetCapacity,
-        GetCapacityRequest::default(),
-    )
-    .await;
-    expect_unimplemented(
-        check,
-        ControllerRpc::ListSnapshots,
-        ListSnapshotsRequest::default(),
-    )
-    .await;
+    expect_unimplemented(check, ControllerRpc::ListVolumes, ListVolumesRequest::default()).await;
+    expect_unimplemented(check, ControllerRpc::GetCapacity, GetCapacityRequest::default()).await;
+    expect_unimplemented(check, ControllerRpc::ListSnapshots, ListSnapshotsRequest::default())
+        .await;
     let volume_id = "nomad-csi-check-no-volume".to_owned();
     let request = ControllerGetVolumeRequest { volume_id };
     expect_unimplemented(check, ControllerRpc::GetVolume, request).await;

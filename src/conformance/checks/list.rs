@@ -31,10 +31,8 @@ const GETS_CREATED: &[Need] = &[
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
 ];
 const MEASURES: &[Need] = &[Need::ControllerCapability(ControllerRpc::GetCapacity)];
-const MEASURES_TOPOLOGY: &[Need] = &[
-    Need::ControllerCapability(ControllerRpc::GetCapacity),
-    Need::Topology,
-];
+const MEASURES_TOPOLOGY: &[Need] =
+    &[Need::ControllerCapability(ControllerRpc::GetCapacity), Need::Topology];
 /// A list with more pages than this counts as endless.
 const MAX_PAGES: usize = 2_000;
 
@@ -132,10 +130,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn page_of(max_entries: i32, starting_token: &str) -> ListVolumesRequest {
-    ListVolumesRequest {
-        max_entries,
-        starting_token: starting_token.to_owned(),
-    }
+    ListVolumesRequest { max_entries, starting_token: starting_token.to_owned() }
 }
 
 async fn volumes(check: &mut Check<'_>) -> CheckResult {
@@ -150,11 +145,7 @@ async fn volumes(check: &mut Check<'_>) -> CheckResult {
 
 fn check_entry(check: &mut Check<'_>, entry: &Entry, has_topology: bool) {
     let Some(volume) = &entry.volume else {
-        check.add_finding(
-            Level::Must,
-            "every entry has a volume",
-            "an entry without a volume",
-        );
+        check.add_finding(Level::Must, "every entry has a volume", "an entry without a volume");
         return;
     };
     check.add_problems(validity::volume(volume, has_topology));
@@ -165,27 +156,16 @@ fn check_entry(check: &mut Check<'_>, entry: &Entry, has_topology: bool) {
         check.add_finding(Level::Must, rule, "not set");
     }
     let has_condition = status.is_some_and(|status| status.volume_condition.is_some());
-    if check
-        .plugin()
-        .controller_has(ControllerRpc::VolumeCondition)
-        && !has_condition
-    {
+    if check.plugin().controller_has(ControllerRpc::VolumeCondition) && !has_condition {
         let rule = "status.volume_condition is set, because VOLUME_CONDITION is advertised";
         check.add_finding(Level::Must, rule, "not set");
     }
 }
 
 async fn bad_token(check: &mut Check<'_>) -> CheckResult {
-    for token in [
-        "nomad-csi-check",
-        "\u{1f980}/../%00",
-        "-1",
-        "99999999999999999999",
-    ] {
+    for token in ["nomad-csi-check", "\u{1f980}/../%00", "-1", "99999999999999999999"] {
         let because = "starting_token is invalid, so the caller must restart the list";
-        check
-            .call_refused(page_of(0, token), ABORTED, because)
-            .await;
+        check.call_refused(page_of(0, token), ABORTED, because).await;
     }
     Ok(())
 }
@@ -245,11 +225,7 @@ async fn list_in_pages(
 fn expect_page_limit(check: &mut Check<'_>, limit: i32, entries: usize) {
     let most = usize::try_from(limit).unwrap_or_default();
     let rule = format!("a page has at most max_entries entries ({limit})");
-    check.expect(
-        limit == 0 || entries <= most,
-        &rule,
-        &format!("{entries} entries"),
-    );
+    check.expect(limit == 0 || entries <= most, &rule, &format!("{entries} entries"));
 }
 
 async fn pages(check: &mut Check<'_>) -> CheckResult {
@@ -261,16 +237,10 @@ async fn pages(check: &mut Check<'_>) -> CheckResult {
     let missing: Vec<_> = ours.iter().filter(|id| !counts.contains_key(*id)).collect();
     let rule = "every volume that exists the whole time is on a page";
     check.expect(missing.is_empty(), rule, &format!("{missing:?} on no page"));
-    let twice: Vec<_> = ours
-        .iter()
-        .filter(|id| counts.get(*id).is_some_and(|count| *count > 1))
-        .collect();
+    let twice: Vec<_> =
+        ours.iter().filter(|id| counts.get(*id).is_some_and(|count| *count > 1)).collect();
     let rule = "no volume is on two pages if the volumes do not change";
-    check.advise(
-        twice.is_empty(),
-        rule,
-        &format!("{twice:?} on several pages"),
-    );
+    check.advise(twice.is_empty(), rule, &format!("{twice:?} on several pages"));
     Ok(())
 }
 
@@ -305,9 +275,7 @@ async fn changing(check: &mut Check<'_>) -> CheckResult {
 
 async fn get(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
-    let request = ControllerGetVolumeRequest {
-        volume_id: volume.volume_id.clone(),
-    };
+    let request = ControllerGetVolumeRequest { volume_id: volume.volume_id.clone() };
     let response = check.call_ok(request, "the volume exists").await?;
     let shown = response.volume.unwrap_or_default();
     let rule = "volume_id, volume_context and capacity_bytes are those of the created volume";
@@ -319,10 +287,7 @@ async fn get(check: &mut Check<'_>) -> CheckResult {
         check.add_finding(Level::Must, "status is set", "not set");
         return Ok(());
     };
-    if check
-        .plugin()
-        .controller_has(ControllerRpc::VolumeCondition)
-    {
+    if check.plugin().controller_has(ControllerRpc::VolumeCondition) {
         let rule = "status.volume_condition is set, because VOLUME_CONDITION is advertised";
         let condition = status.volume_condition;
         check.expect(condition.is_some(), rule, "not set");
@@ -335,12 +300,9 @@ async fn get(check: &mut Check<'_>) -> CheckResult {
 }
 
 async fn get_unknown(check: &mut Check<'_>) -> CheckResult {
-    let request = ControllerGetVolumeRequest {
-        volume_id: "nomad-csi-check-no-such-volume".to_owned(),
-    };
-    check
-        .call_refused(request, NOT_FOUND, "the volume does not exist")
-        .await;
+    let request =
+        ControllerGetVolumeRequest { volume_id: "nomad-csi-check-no-such-volume".to_owned() };
+    check.call_refused(request, NOT_FOUND, "the volume does not exist").await;
     Ok(())
 }
 

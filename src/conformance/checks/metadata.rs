@@ -63,18 +63,10 @@ fn allocated_request(check: &Check<'_>, id: &str, offset: i64) -> GetMetadataAll
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume_with(block(Mode::SingleNodeWriter)).await?;
     let snapshot = check.new_snapshot(&volume.volume_id).await?.snapshot_id;
-    let beyond = volume
-        .capacity_bytes
-        .max(check.options().size)
-        .saturating_mul(2);
+    let beyond = volume.capacity_bytes.max(check.options().size).saturating_mul(2);
     for (id, offset, codes, because) in [
         ("", 0, INVALID, "snapshot_id is required"),
-        (
-            "nomad-csi-check-no-such-snapshot",
-            0,
-            NOT_FOUND,
-            "the snapshot does not exist",
-        ),
+        ("nomad-csi-check-no-such-snapshot", 0, NOT_FOUND, "the snapshot does not exist"),
         (
             snapshot.as_str(),
             -1,
@@ -106,15 +98,11 @@ fn check_ranges(check: &mut Check<'_>, ranges: &[BlockMetadata], capacity: i64) 
     }
     let rule = format!("no block is beyond the {capacity} bytes of the volume");
     check.expect(capacity == 0 || end <= capacity, &rule, &end.to_string());
-    ranges
-        .first()
-        .is_some_and(|range| range.byte_offset == 0 && range.size_bytes > 0)
+    ranges.first().is_some_and(|range| range.byte_offset == 0 && range.size_bytes > 0)
 }
 
 fn ranges(messages: &[GetMetadataAllocatedResponse]) -> Vec<BlockMetadata> {
-    let lists = messages
-        .iter()
-        .map(|message| message.block_metadata.clone());
+    let lists = messages.iter().map(|message| message.block_metadata.clone());
     lists.flatten().collect()
 }
 
@@ -130,9 +118,7 @@ async fn snapshot_blocks(check: &mut Check<'_>, id: &str) -> Result<bool, StopRe
         }
     };
     let capacity = messages.first().map_or(0, |one| one.volume_capacity_bytes);
-    let constant = messages
-        .iter()
-        .all(|one| one.volume_capacity_bytes == capacity);
+    let constant = messages.iter().all(|one| one.volume_capacity_bytes == capacity);
     let rule = "volume_capacity_bytes is the same in every message";
     check.expect(constant, rule, "different values");
     Ok(check_ranges(check, &ranges(&messages), capacity))

@@ -84,9 +84,7 @@ fn request(check: &Check<'_>, volume_id: &str) -> ControllerModifyVolumeRequest 
 
 async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let desired = request(check, "");
-    check
-        .call_refused(desired, INVALID, "volume_id is required")
-        .await;
+    check.call_refused(desired, INVALID, "volume_id is required").await;
     let volume = check.new_volume().await?;
     let desired = request(check, &volume.volume_id);
     let because = "the mutable parameter does not exist";
@@ -98,9 +96,7 @@ async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let desired = request(check, "nomad-csi-check-no-such-volume");
     // The parameter is unknown too.
     let codes = [StatusCode::NotFound, StatusCode::InvalidArgument];
-    check
-        .call_refused(desired, &codes, "the volume does not exist")
-        .await;
+    check.call_refused(desired, &codes, "the volume does not exist").await;
     Ok(())
 }
 

@@ -15,10 +15,8 @@ use nomad_csi_proto::{NodeGetVolumeStatsRequest, Volume};
 use super::requests::{ALREADY_EXISTS, INVALID, NOT_FOUND, block, mount};
 use super::volume_use::{VolumeUse, check_lifecycle};
 
-const NEEDS: &[Need] = &[
-    Need::NodeService,
-    Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
-];
+const NEEDS: &[Need] =
+    &[Need::NodeService, Need::ControllerCapability(ControllerRpc::CreateDeleteVolume)];
 const STAGES: &[Need] = &[
     Need::NodeCapability(NodeRpc::StageUnstageVolume),
     Need::ControllerCapability(ControllerRpc::CreateDeleteVolume),
@@ -208,12 +206,8 @@ async fn attached_volume(check: &mut Check<'_>) -> Result<VolumeUse, StopReason>
 async fn publish_arguments(check: &mut Check<'_>) -> CheckResult {
     let used = attached_volume(check).await?;
     let whole = check.publish_request(&used);
-    check
-        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
-        .await;
-    check
-        .call_without(&whole, "target_path", |request| request.target_path.clear())
-        .await;
+    check.call_without(&whole, "volume_id", |request| request.volume_id.clear()).await;
+    check.call_without(&whole, "target_path", |request| request.target_path.clear()).await;
     check
         .call_without(&whole, "volume_capability", |request| {
             request.volume_capability = None;
@@ -225,21 +219,15 @@ async fn publish_arguments(check: &mut Check<'_>) -> CheckResult {
 async fn unpublish_arguments(check: &mut Check<'_>) -> CheckResult {
     let used = attached_volume(check).await?;
     let whole = Check::unpublish_request(&used);
-    check
-        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
-        .await;
-    check
-        .call_without(&whole, "target_path", |request| request.target_path.clear())
-        .await;
+    check.call_without(&whole, "volume_id", |request| request.volume_id.clear()).await;
+    check.call_without(&whole, "target_path", |request| request.target_path.clear()).await;
     Ok(())
 }
 
 async fn stage_arguments(check: &mut Check<'_>) -> CheckResult {
     let used = attached_volume(check).await?;
     let whole = check.stage_request(&used);
-    check
-        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
-        .await;
+    check.call_without(&whole, "volume_id", |request| request.volume_id.clear()).await;
     check
         .call_without(&whole, "staging_target_path", |request| {
             request.staging_target_path.clear();
@@ -251,9 +239,7 @@ async fn stage_arguments(check: &mut Check<'_>) -> CheckResult {
         })
         .await;
     let whole = Check::unstage_request(&used);
-    check
-        .call_without(&whole, "volume_id", |request| request.volume_id.clear())
-        .await;
+    check.call_without(&whole, "volume_id", |request| request.volume_id.clear()).await;
     check
         .call_without(&whole, "staging_target_path", |request| {
             request.staging_target_path.clear();
@@ -264,10 +250,8 @@ async fn stage_arguments(check: &mut Check<'_>) -> CheckResult {
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
     let mut used = attached_volume(check).await?;
-    used.volume = Volume {
-        volume_id: "nomad-csi-check-no-such-volume".to_owned(),
-        ..Default::default()
-    };
+    used.volume =
+        Volume { volume_id: "nomad-csi-check-no-such-volume".to_owned(), ..Default::default() };
     let because = "the volume does not exist";
     if check.stages() {
         let request = check.stage_request(&used);
@@ -297,10 +281,7 @@ async fn again(check: &mut Check<'_>) -> CheckResult {
         if check.stages() {
             let stage = check.stage_request(&used);
             check
-                .call_ok(
-                    stage,
-                    "the volume is already staged at this path with the same arguments",
-                )
+                .call_ok(stage, "the volume is already staged at this path with the same arguments")
                 .await?;
         }
         let publish = check.publish_request(&used);
@@ -311,29 +292,15 @@ async fn again(check: &mut Check<'_>) -> CheckResult {
             )
             .await?;
     }
-    check
-        .call_ok(Check::unpublish_request(&used), "the volume is published")
-        .await?;
+    check.call_ok(Check::unpublish_request(&used), "the volume is published").await?;
     let kind = check.path_kind(&used.target).await?;
     let rule =
         "one NodeUnpublishVolume call removes target_path, however often the volume was published";
     check.expect(kind == PathKind::Missing, rule, &kind.to_string());
-    check
-        .call_ok(
-            Check::unpublish_request(&used),
-            "the volume is already unpublished",
-        )
-        .await?;
+    check.call_ok(Check::unpublish_request(&used), "the volume is already unpublished").await?;
     if check.stages() {
-        check
-            .call_ok(Check::unstage_request(&used), "the volume is staged")
-            .await?;
-        check
-            .call_ok(
-                Check::unstage_request(&used),
-                "the volume is already unstaged",
-            )
-            .await?;
+        check.call_ok(Check::unstage_request(&used), "the volume is staged").await?;
+        check.call_ok(Check::unstage_request(&used), "the volume is already unstaged").await?;
     }
     Ok(())
 }
@@ -345,9 +312,7 @@ async fn read_only(check: &mut Check<'_>) -> CheckResult {
     check.prepare(Check::unpublish_request(&used)).await?;
     let mut publish = check.publish_request(&used);
     publish.readonly = true;
-    check
-        .call_ok(publish, "a volume can be published read-only")
-        .await?;
+    check.call_ok(publish, "a volume can be published read-only").await?;
     let rule = "the data of a read-only volume can be read";
     check.expect_data(&used, "written before", rule).await;
     let written = check.try_write(&used, "written read-only").await;
@@ -367,10 +332,7 @@ async fn other_use(check: &mut Check<'_>) -> CheckResult {
 
 async fn at_second_path(check: &mut Check<'_>, mode: Mode) -> CheckResult {
     let first = check.new_published(mount(mode)).await?;
-    let second = VolumeUse {
-        target: check.new_target_path().await?,
-        ..first.clone()
-    };
+    let second = VolumeUse { target: check.new_target_path().await?, ..first.clone() };
     let publish = check.publish_request(&second);
     let codes = [StatusCode::FailedPrecondition];
     let because = "the access mode allows only one target path per node";
@@ -387,36 +349,23 @@ async fn single_writer(check: &mut Check<'_>) -> CheckResult {
 }
 
 async fn multi_writer(check: &mut Check<'_>) -> CheckResult {
-    let first = check
-        .new_published(mount(Mode::SingleNodeMultiWriter))
-        .await?;
-    check
-        .write_data(&first, "written at the first path")
-        .await?;
-    let second = VolumeUse {
-        target: check.new_target_path().await?,
-        ..first.clone()
-    };
+    let first = check.new_published(mount(Mode::SingleNodeMultiWriter)).await?;
+    check.write_data(&first, "written at the first path").await?;
+    let second = VolumeUse { target: check.new_target_path().await?, ..first.clone() };
     let publish = check.publish_request(&second);
     let because = "the access mode allows several target paths per node";
     check.call_ok(publish, because).await?;
     let rule = "both target paths show the same data";
-    check
-        .expect_data(&second, "written at the first path", rule)
-        .await;
+    check.expect_data(&second, "written at the first path", rule).await;
     check.prepare(Check::unpublish_request(&first)).await?;
     let rule = "the volume stays published at its other target path";
-    check
-        .expect_data(&second, "written at the first path", rule)
-        .await;
+    check.expect_data(&second, "written at the first path", rule).await;
     Ok(())
 }
 
 async fn without_staging(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
-    let used = check
-        .attached(volume, mount(Mode::SingleNodeWriter))
-        .await?;
+    let used = check.attached(volume, mount(Mode::SingleNodeWriter)).await?;
     let mut publish = check.publish_request(&used);
     publish.staging_target_path.clear();
     // INVALID_ARGUMENT is right as well, because a required field is missing.
@@ -431,11 +380,8 @@ async fn staged_with_other_capability(check: &mut Check<'_>) -> CheckResult {
     let used = check.staged(volume, mount(Mode::SingleNodeWriter)).await?;
     let mut stage = check.stage_request(&used);
     stage.volume_capability = Some(block(Mode::SingleNodeWriter));
-    let codes = [
-        StatusCode::AlreadyExists,
-        StatusCode::InvalidArgument,
-        StatusCode::FailedPrecondition,
-    ];
+    let codes =
+        [StatusCode::AlreadyExists, StatusCode::InvalidArgument, StatusCode::FailedPrecondition];
     let because = "the volume is staged at this path as a file system";
     check.call_refused(stage, &codes, because).await;
     Ok(())
@@ -519,9 +465,7 @@ fn stats_request(used: &VolumeUse, path: &str) -> NodeGetVolumeStatsRequest {
 async fn stats(check: &mut Check<'_>) -> CheckResult {
     let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let request = stats_request(&used, &used.target);
-    let response = check
-        .call_ok(request, "the volume is published at this path")
-        .await?;
+    let response = check.call_ok(request, "the volume is published at this path").await?;
     for usage in &response.usage {
         let got = format!("{usage:?}");
         let unit = usage.unit() != Unit::Unknown;
@@ -531,10 +475,7 @@ async fn stats(check: &mut Check<'_>) -> CheckResult {
         let adds_up = usage.used <= usage.total && usage.available <= usage.total;
         check.expect(adds_up, "used and available are at most total", &got);
     }
-    let bytes = response
-        .usage
-        .iter()
-        .any(|usage| usage.unit() == Unit::Bytes);
+    let bytes = response.usage.iter().any(|usage| usage.unit() == Unit::Bytes);
     check.advise(bytes, "usage has an entry in BYTES", "no entry in BYTES");
     if check.plugin().node_has(NodeRpc::VolumeCondition) {
         let condition = response.volume_condition;
@@ -552,26 +493,14 @@ async fn stats_elsewhere(check: &mut Check<'_>) -> CheckResult {
     let used = check.new_published(mount(Mode::SingleNodeWriter)).await?;
     let mut request = stats_request(&used, &used.target);
     request.volume_id.clear();
-    check
-        .call_refused(request, INVALID, "volume_id is required")
-        .await;
+    check.call_refused(request, INVALID, "volume_id is required").await;
     let request = stats_request(&used, "");
-    check
-        .call_refused(request, INVALID, "volume_path is required")
-        .await;
+    check.call_refused(request, INVALID, "volume_path is required").await;
     let elsewhere = check.new_target_path().await?;
     let request = stats_request(&used, &elsewhere);
-    check
-        .call_refused(
-            request,
-            NOT_FOUND,
-            "the volume is not published at this path",
-        )
-        .await;
+    check.call_refused(request, NOT_FOUND, "the volume is not published at this path").await;
     let mut request = stats_request(&used, &used.target);
     request.volume_id = "nomad-csi-check-no-such-volume".to_owned();
-    check
-        .call_refused(request, NOT_FOUND, "the volume does not exist")
-        .await;
+    check.call_refused(request, NOT_FOUND, "the volume does not exist").await;
     Ok(())
 }

@@ -23,17 +23,13 @@ pub(super) const ABORTED: &[StatusCode] = &[StatusCode::Aborted];
 /// Returns the content source for a snapshot.
 pub(super) fn from_snapshot(id: &str) -> VolumeContentSource {
     let snapshot_id = id.to_owned();
-    VolumeContentSource {
-        r#type: Some(Source::Snapshot(SnapshotSource { snapshot_id })),
-    }
+    VolumeContentSource { r#type: Some(Source::Snapshot(SnapshotSource { snapshot_id })) }
 }
 
 /// Returns the content source for a volume.
 pub(super) fn from_volume(id: &str) -> VolumeContentSource {
     let volume_id = id.to_owned();
-    VolumeContentSource {
-        r#type: Some(Source::Volume(VolumeSource { volume_id })),
-    }
+    VolumeContentSource { r#type: Some(Source::Volume(VolumeSource { volume_id })) }
 }
 
 /// Returns the capability for a file system of the plugin's choice.
@@ -54,18 +50,12 @@ pub(super) fn block(mode: Mode) -> VolumeCapability {
 
 /// Returns the range of at least `bytes` bytes.
 pub(super) fn at_least(bytes: i64) -> CapacityRange {
-    CapacityRange {
-        required_bytes: bytes,
-        limit_bytes: 0,
-    }
+    CapacityRange { required_bytes: bytes, limit_bytes: 0 }
 }
 
 /// Returns the range of exactly `bytes` bytes.
 pub(super) fn exactly(bytes: i64) -> CapacityRange {
-    CapacityRange {
-        required_bytes: bytes,
-        limit_bytes: bytes,
-    }
+    CapacityRange { required_bytes: bytes, limit_bytes: bytes }
 }
 
 impl Check<'_> {
@@ -86,10 +76,7 @@ impl Check<'_> {
     /// Returns the requirement for the topology of the plugin's node.
     pub(super) fn topology_requirement(&self) -> Option<TopologyRequirement> {
         let topology = self.node_topology()?;
-        Some(TopologyRequirement {
-            requisite: vec![topology],
-            preferred: vec![],
-        })
+        Some(TopologyRequirement { requisite: vec![topology], preferred: vec![] })
     }
 
     /// Returns the topology of the plugin's node.
@@ -100,15 +87,11 @@ impl Check<'_> {
     }
 
     pub(super) fn has_topology(&self) -> bool {
-        self.plugin()
-            .has_service(Service::VolumeAccessibilityConstraints)
+        self.plugin().has_service(Service::VolumeAccessibilityConstraints)
     }
 
     pub(super) fn delete_request(&self, id: &str) -> DeleteVolumeRequest {
-        DeleteVolumeRequest {
-            volume_id: id.to_owned(),
-            secrets: self.secrets(),
-        }
+        DeleteVolumeRequest { volume_id: id.to_owned(), secrets: self.secrets() }
     }
 
     /// Creates a volume for use in a check.

@@ -219,9 +219,7 @@ impl Check<'_> {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Err(StopReason::NotRun(
-            "the snapshot did not become ready".to_owned(),
-        ))
+        Err(StopReason::NotRun("the snapshot did not become ready".to_owned()))
     }
 
     /// Creates a snapshot of a published volume. If the plugin refuses that, takes the snapshot
@@ -249,10 +247,7 @@ impl Check<'_> {
     }
 
     fn delete_snapshot_request(&self, id: &str) -> DeleteSnapshotRequest {
-        DeleteSnapshotRequest {
-            snapshot_id: id.to_owned(),
-            secrets: self.secrets(),
-        }
+        DeleteSnapshotRequest { snapshot_id: id.to_owned(), secrets: self.secrets() }
     }
 
     pub(super) fn list_snapshots_request(&self, volume_id: &str) -> ListSnapshotsRequest {
@@ -268,22 +263,16 @@ async fn arguments(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let mut request = check.snapshot_request(&volume.volume_id);
     request.name.clear();
-    check
-        .call_refused(request, INVALID, "name is required")
-        .await;
+    check.call_refused(request, INVALID, "name is required").await;
     let request = check.snapshot_request("");
-    check
-        .call_refused(request, INVALID, "source_volume_id is required")
-        .await;
+    check.call_refused(request, INVALID, "source_volume_id is required").await;
     Ok(())
 }
 
 async fn unknown_volume(check: &mut Check<'_>) -> CheckResult {
     let request = check.snapshot_request("nomad-csi-check-no-such-volume");
     let codes = [StatusCode::NotFound, StatusCode::InvalidArgument];
-    check
-        .call_refused(request, &codes, "the volume does not exist")
-        .await;
+    check.call_refused(request, &codes, "the volume does not exist").await;
     Ok(())
 }
 
@@ -295,14 +284,8 @@ fn check_snapshot(check: &mut Check<'_>, snapshot: &Snapshot, volume_id: &str) {
     let has_time = snapshot.creation_time.is_some_and(|time| time.seconds > 0);
     check.expect(has_time, "creation_time is set", "not set");
     let rule = "size_bytes is not negative";
-    check.expect(
-        snapshot.size_bytes >= 0,
-        rule,
-        &snapshot.size_bytes.to_string(),
-    );
-    let has_places = check
-        .plugin()
-        .has_service(Service::SnapshotAccessibilityConstraints);
+    check.expect(snapshot.size_bytes >= 0, rule, &snapshot.size_bytes.to_string());
+    let has_places = check.plugin().has_service(Service::SnapshotAccessibilityConstraints);
     if !has_places && !snapshot.accessible_topology.is_empty() {
         let rule = "accessible_topology is set only with SNAPSHOT_ACCESSIBILITY_CONSTRAINTS";
         check.add_finding(Level::Must, rule, "set");
@@ -355,11 +338,7 @@ async fn same_again(check: &mut Check<'_>) -> CheckResult {
     let first = check.prepare(request.clone()).await?;
     let first = first.snapshot.unwrap_or_default();
     let because = "a snapshot of that name and that volume already exists";
-    let second = check
-        .call_ok(request, because)
-        .await?
-        .snapshot
-        .unwrap_or_default();
+    let second = check.call_ok(request, because).await?.snapshot.unwrap_or_default();
     let rule = "snapshot_id is the same: one name never yields two snapshots";
     let got = format!("{} and {}", first.snapshot_id, second.snapshot_id);
     check.expect(first.snapshot_id == second.snapshot_id, rule, &got);
@@ -374,10 +353,7 @@ async fn longest_name(check: &mut Check<'_>) -> CheckResult {
     let mut request = check.snapshot_request(&volume.volume_id);
     let missing = 128_usize.saturating_sub(request.name.len());
     request.name += &"n".repeat(missing);
-    for because in [
-        "a string field accepts 128 bytes",
-        "a snapshot of that name already exists",
-    ] {
+    for because in ["a string field accepts 128 bytes", "a snapshot of that name already exists"] {
         check.call_ok(request.clone(), because).await?;
     }
     Ok(())
@@ -399,9 +375,7 @@ async fn several(check: &mut Check<'_>) -> CheckResult {
     let mut ids = vec![];
     for _ in 0..3 {
         let request = check.snapshot_request(&volume.volume_id);
-        let response = check
-            .call_ok(request, "a volume can have several snapshots")
-            .await?;
+        let response = check.call_ok(request, "a volume can have several snapshots").await?;
         ids.push(response.snapshot.unwrap_or_default().snapshot_id);
     }
     let different: BTreeSet<_> = ids.iter().collect();
@@ -413,9 +387,7 @@ async fn several(check: &mut Check<'_>) -> CheckResult {
         return Ok(());
     }
     let request = check.list_snapshots_request(&volume.volume_id);
-    let response = check
-        .call_ok(request, "ListSnapshots accepts a volume filter")
-        .await?;
+    let response = check.call_ok(request, "ListSnapshots accepts a volume filter").await?;
     let left: BTreeSet<String> = response
         .entries
         .into_iter()
@@ -430,22 +402,14 @@ async fn several(check: &mut Check<'_>) -> CheckResult {
 
 async fn delete(check: &mut Check<'_>) -> CheckResult {
     let request = check.delete_snapshot_request("");
-    check
-        .call_refused(request, INVALID, "snapshot_id is required")
-        .await;
+    check.call_refused(request, INVALID, "snapshot_id is required").await;
     let request = check.delete_snapshot_request("nomad-csi-check-no-such-snapshot");
-    check
-        .call_ok(request, "a snapshot that does not exist counts as deleted")
-        .await?;
+    check.call_ok(request, "a snapshot that does not exist counts as deleted").await?;
     let volume = check.new_volume().await?;
     let snapshot = check.new_snapshot(&volume.volume_id).await?;
     let request = check.delete_snapshot_request(&snapshot.snapshot_id);
-    check
-        .call_ok(request.clone(), "the snapshot is not in use")
-        .await?;
-    check
-        .call_ok(request, "the snapshot is already deleted")
-        .await?;
+    check.call_ok(request.clone(), "the snapshot is not in use").await?;
+    check.call_ok(request, "the snapshot is already deleted").await?;
     Ok(())
 }
 
@@ -468,9 +432,7 @@ async fn outlives_volume(check: &mut Check<'_>) -> CheckResult {
             let refused = failure.code() == Some(StatusCode::FailedPrecondition);
             check.expect(refused, rule, &failure.to_string());
             let request = check.snapshot_request(&volume.volume_id);
-            check
-                .call_ok(request, "a refused DeleteVolume leaves the volume usable")
-                .await?;
+            check.call_ok(request, "a refused DeleteVolume leaves the volume usable").await?;
         }
     }
     Ok(())
@@ -484,11 +446,7 @@ async fn listed(
 ) -> Result<Vec<String>, StopReason> {
     let response = check.call_ok(request, because).await?;
     let mut ids = vec![];
-    for snapshot in response
-        .entries
-        .into_iter()
-        .filter_map(|entry| entry.snapshot)
-    {
+    for snapshot in response.entries.into_iter().filter_map(|entry| entry.snapshot) {
         let has_time = snapshot.creation_time.is_some();
         check.expect(has_time, "creation_time is set", "not set");
         ids.push(snapshot.snapshot_id);
@@ -592,10 +550,8 @@ async fn bad_token(check: &mut Check<'_>) -> CheckResult {
 async fn get(check: &mut Check<'_>) -> CheckResult {
     let volume = check.new_volume().await?;
     let snapshot = check.new_snapshot(&volume.volume_id).await?;
-    let request = GetSnapshotRequest {
-        snapshot_id: snapshot.snapshot_id.clone(),
-        secrets: check.secrets(),
-    };
+    let request =
+        GetSnapshotRequest { snapshot_id: snapshot.snapshot_id.clone(), secrets: check.secrets() };
     let response = check.call_ok(request, "the snapshot exists").await?;
     let shown = response.snapshot.unwrap_or_default();
     let rule = "the snapshot has not changed since its creation";
@@ -609,12 +565,8 @@ async fn get_unknown(check: &mut Check<'_>) -> CheckResult {
         secrets: check.secrets(),
     };
     let unknown = request("nomad-csi-check-no-such-snapshot", check);
-    check
-        .call_refused(unknown, NOT_FOUND, "the snapshot does not exist")
-        .await;
+    check.call_refused(unknown, NOT_FOUND, "the snapshot does not exist").await;
     let empty = request("", check);
-    check
-        .call_refused(empty, INVALID, "snapshot_id is required")
-        .await;
+    check.call_refused(empty, INVALID, "snapshot_id is required").await;
     Ok(())
 }

@@ -13,9 +13,7 @@ use nomad_csi_proto::{ValidateVolumeCapabilitiesRequest, Volume, VolumeCapabilit
 use super::requests::{INVALID, NOT_FOUND, mount};
 
 const NEEDS_CONTROLLER: &[Need] = &[Need::ControllerService];
-const NEEDS: &[Need] = &[Need::ControllerCapability(
-    ControllerRpc::CreateDeleteVolume,
-)];
+const NEEDS: &[Need] = &[Need::ControllerCapability(ControllerRpc::CreateDeleteVolume)];
 const SECTION: &str = "ValidateVolumeCapabilities";
 
 pub(crate) const CASES: &[Case] = &[
@@ -79,21 +77,15 @@ fn validate_request(check: &Check<'_>, volume: &Volume) -> ValidateVolumeCapabil
 
 async fn no_id(check: &mut Check<'_>) -> CheckResult {
     let request = validate_request(check, &Volume::default());
-    check
-        .call_refused(request, INVALID, "volume_id is required")
-        .await;
+    check.call_refused(request, INVALID, "volume_id is required").await;
     Ok(())
 }
 
 async fn unknown(check: &mut Check<'_>) -> CheckResult {
-    let volume = Volume {
-        volume_id: "nomad-csi-check-no-such-volume".to_owned(),
-        ..Default::default()
-    };
+    let volume =
+        Volume { volume_id: "nomad-csi-check-no-such-volume".to_owned(), ..Default::default() };
     let request = validate_request(check, &volume);
-    check
-        .call_refused(request, NOT_FOUND, "the volume does not exist")
-        .await;
+    check.call_refused(request, NOT_FOUND, "the volume does not exist").await;
     Ok(())
 }
 
@@ -113,11 +105,7 @@ async fn own(check: &mut Check<'_>) -> CheckResult {
     let response = check.call_ok(request.clone(), because).await?;
     let Some(confirmed) = response.confirmed else {
         let rule = "the plugin confirms the capability with which the volume was created";
-        check.add_finding(
-            Level::Advice,
-            rule,
-            &format!("not confirmed: {}", response.message),
-        );
+        check.add_finding(Level::Advice, rule, &format!("not confirmed: {}", response.message));
         return Ok(());
     };
     for (expected, holds) in confirmation_rules(&request, &confirmed) {
@@ -143,9 +131,7 @@ fn confirmation_rules(
     [
         (
             "confirmed.volume_capabilities lists the requested capabilities",
-            requested
-                .clone()
-                .all(|one| capabilities.iter().any(|other| same_mode(one, other))),
+            requested.clone().all(|one| capabilities.iter().any(|other| same_mode(one, other))),
         ),
         (
             "confirmed.volume_context equals the requested one, or is empty",
@@ -169,9 +155,7 @@ async fn impossible(check: &mut Check<'_>) -> CheckResult {
     expect_unconfirmed(check, request, rule).await;
     let mut request = validate_request(check, &volume);
     let key = "nomad-csi-check".to_owned();
-    request
-        .volume_context
-        .insert(key, "not the volume's".to_owned());
+    request.volume_context.insert(key, "not the volume's".to_owned());
     let rule = "not confirmed, or INVALID_ARGUMENT: volume_context is not that of the volume";
     expect_unconfirmed(check, request, rule).await;
     Ok(())

@@ -46,8 +46,7 @@ impl VolumeUse {
 
 impl Check<'_> {
     pub(super) fn attaches(&self) -> bool {
-        self.plugin()
-            .controller_has(ControllerRpc::PublishUnpublishVolume)
+        self.plugin().controller_has(ControllerRpc::PublishUnpublishVolume)
     }
 
     pub(super) fn stages(&self) -> bool {
@@ -146,11 +145,7 @@ impl Check<'_> {
         }
         let mut staging = String::new();
         if self.stages() {
-            let path = self
-                .options()
-                .staging_directory
-                .clone()
-                .join(self.unique_name());
+            let path = self.options().staging_directory.clone().join(self.unique_name());
             self.create_directory(&path).await?;
             staging = path_text(&path)?;
         }
@@ -215,8 +210,7 @@ impl Check<'_> {
             self.prepare(Self::unstage_request(used)).await?;
         }
         if self.attaches() {
-            self.prepare(self.detach_request(&used.volume.volume_id))
-                .await?;
+            self.prepare(self.detach_request(&used.volume.volume_id)).await?;
         }
         Ok(())
     }
@@ -239,10 +233,7 @@ impl Check<'_> {
         written.map_err(|error| {
             let path = used.data_path();
             let hint = "the target path must be visible and writable for this user";
-            StopReason::NotRun(format!(
-                "cannot write to `{}`: {error}; {hint}",
-                path.display()
-            ))
+            StopReason::NotRun(format!("cannot write to `{}`: {error}; {hint}", path.display()))
         })
     }
 
@@ -281,10 +272,7 @@ impl Check<'_> {
     pub(super) async fn visible_size(&self, used: &VolumeUse) -> Result<u64, StopReason> {
         let size = self.session.files.size(Path::new(&used.target)).await;
         size.map_err(|error| {
-            StopReason::NotRun(format!(
-                "cannot determine the size of `{}`: {error}",
-                used.target
-            ))
+            StopReason::NotRun(format!("cannot determine the size of `{}`: {error}", used.target))
         })
     }
 }
@@ -319,17 +307,13 @@ pub(super) async fn check_lifecycle(
         return Ok(());
     }
     check.write_data(&used, "written before").await?;
-    check
-        .call_ok(Check::unpublish_request(&used), "the volume is published")
-        .await?;
+    check.call_ok(Check::unpublish_request(&used), "the volume is published").await?;
     let kind = check.path_kind(&used.target).await?;
     let rule = "NodeUnpublishVolume removes target_path";
     check.expect(kind == PathKind::Missing, rule, &kind.to_string());
     if check.stages() {
         let because = "the volume is no longer published";
-        check
-            .call_ok(Check::unstage_request(&used), because)
-            .await?;
+        check.call_ok(Check::unstage_request(&used), because).await?;
     }
     if check.attaches() {
         let detach = check.detach_request(&used.volume.volume_id);

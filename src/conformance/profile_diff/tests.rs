@@ -21,20 +21,15 @@ fn lost(change: impl FnOnce(&mut ProbeDocument)) -> Vec<(LossKind, String)> {
     let mut new = plugin();
     change(&mut new);
     let diff = compare_profiles(&plugin(), &new);
-    diff.lost
-        .into_iter()
-        .map(|loss| (loss.kind, loss.what))
-        .collect()
+    diff.lost.into_iter().map(|loss| (loss.kind, loss.what)).collect()
 }
 
 #[test]
 fn a_new_version_and_new_capabilities_take_nothing_away() {
     let mut new = plugin();
     new.vendor_version = "2.0".to_owned();
-    new.node_capabilities = Some(Answer::Value(names(&[
-        "STAGE_UNSTAGE_VOLUME",
-        "GET_VOLUME_STATS",
-    ])));
+    new.node_capabilities =
+        Some(Answer::Value(names(&["STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS"])));
     let diff = compare_profiles(&plugin(), &new);
     assert_eq!(diff.lost, []);
     assert_eq!(diff.gained, ["node capability GET_VOLUME_STATS"]);
@@ -62,13 +57,8 @@ fn what_is_lost_is_breaking_or_a_feature() {
         lost(|new| new.name = "other".to_owned()),
         [(Breaking, list("the name `csi.example`; it is `other`"))]
     );
-    let failed = Answer::Failed {
-        error: "down".to_owned(),
-    };
-    assert_eq!(
-        lost(|new| new.ready = failed),
-        [(Breaking, list("readiness"))]
-    );
+    let failed = Answer::Failed { error: "down".to_owned() };
+    assert_eq!(lost(|new| new.ready = failed), [(Breaking, list("readiness"))]);
 }
 
 #[test]
@@ -96,9 +86,7 @@ fn a_changed_node_is_a_loss() {
 /// The worst is first, so that a reader sees it.
 #[test]
 fn breaking_losses_are_first() {
-    let kinds: Vec<_> = lost(|new| new.controller_capabilities = None)
-        .into_iter()
-        .map(|(kind, _)| kind)
-        .collect();
+    let kinds: Vec<_> =
+        lost(|new| new.controller_capabilities = None).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [LossKind::Breaking, LossKind::Feature]);
 }

@@ -21,19 +21,13 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Opens the catalogue in `file`, and creates it if it does not exist.
     pub(crate) fn open(file: &Path) -> Result<Self, CatalogError> {
-        Ok(Self {
-            store: Store::open(file)?,
-            queue: WriteQueue::default(),
-        })
+        Ok(Self { store: Store::open(file)?, queue: WriteQueue::default() })
     }
 
     /// Returns the catalogue in a database that is not a file.
     #[cfg(test)]
     pub(super) fn over(database: redb::Database) -> Result<Self, CatalogError> {
-        Ok(Self {
-            store: Store::over(database, Path::new("disk"))?,
-            queue: WriteQueue::default(),
-        })
+        Ok(Self { store: Store::over(database, Path::new("disk"))?, queue: WriteQueue::default() })
     }
 
     /// Counts one more use of a fault across all runs, and returns the count.
@@ -82,8 +76,7 @@ impl Catalog {
         &self,
         look: impl Fn(&ReadTransaction) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        self.store
-            .with_database(|database| look(&database.begin_read()?))
+        self.store.with_database(|database| look(&database.begin_read()?))
     }
 
     /// Makes a durable change. Changes that wait at the same moment share one transaction.

@@ -82,10 +82,7 @@ impl WriteQueue {
                 Err(TryRecvError::Empty) => {}
             }
             if queue.is_writing {
-                queue = self
-                    .written
-                    .wait(queue)
-                    .unwrap_or_else(PoisonError::into_inner);
+                queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             queue.is_writing = true;
@@ -105,11 +102,7 @@ impl WriteQueue {
         change: impl Fn(&WriteTransaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> Receiver<Result<T, CatalogError>> {
         let (caller, answer) = sync_channel(1);
-        let change = Box::new(PendingChange {
-            change,
-            value: None,
-            caller,
-        });
+        let change = Box::new(PendingChange { change, value: None, caller });
         self.lock().waiting.push(QueuedChange { change, directory });
         answer
     }

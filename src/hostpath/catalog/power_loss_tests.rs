@@ -87,11 +87,7 @@ fn record(disk: &CrashDisk, seed: u64) -> Run {
         disk.mark_durable(u64::try_from(all.len() - 1).unwrap());
     }
     let log = disk.log();
-    Run {
-        log,
-        creation,
-        contents: all,
-    }
+    Run { log, creation, contents: all }
 }
 
 fn open(disk: &CrashDisk) -> Result<Catalog, String> {

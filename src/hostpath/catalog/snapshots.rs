@@ -58,10 +58,7 @@ impl Catalog {
         use std::ops::Bound::{Excluded, Unbounded};
         self.read(|transaction| {
             let table = transaction.open_table(SNAPSHOTS)?;
-            let mut page = SnapshotPage {
-                snapshots: vec![],
-                has_more: false,
-            };
+            let mut page = SnapshotPage { snapshots: vec![], has_more: false };
             let mut take = |bytes: &[u8]| {
                 let record: SnapshotRecord = decode(bytes)?;
                 if record.state != RecordState::Ready {
@@ -140,9 +137,7 @@ impl Catalog {
                 RecordState::Deleting => drop(names.remove(group.name.as_str())?),
             }
             let bytes = encode(group)?;
-            transaction
-                .open_table(GROUPS)?
-                .insert(group.id.as_str(), bytes.as_slice())?;
+            transaction.open_table(GROUPS)?.insert(group.id.as_str(), bytes.as_slice())?;
             Ok(())
         })
     }
@@ -191,13 +186,9 @@ fn put_snapshot(
             release_name(&mut names, &record.name, id)?;
         }
     }
-    transaction
-        .open_table(SNAPSHOTS_OF_VOLUME)?
-        .insert((record.source.as_str(), id), ())?;
+    transaction.open_table(SNAPSHOTS_OF_VOLUME)?.insert((record.source.as_str(), id), ())?;
     let bytes = encode(record)?;
-    transaction
-        .open_table(SNAPSHOTS)?
-        .insert(id, bytes.as_slice())?;
+    transaction.open_table(SNAPSHOTS)?.insert(id, bytes.as_slice())?;
     Ok(())
 }
 
@@ -209,9 +200,7 @@ fn remove_snapshot(
     let mut names = transaction.open_table(SNAPSHOT_NAMES)?;
     release_name(&mut names, &record.name, id)?;
     transaction.open_table(UNFINISHED_SNAPSHOTS)?.remove(id)?;
-    transaction
-        .open_table(SNAPSHOTS_OF_VOLUME)?
-        .remove((record.source.as_str(), id))?;
+    transaction.open_table(SNAPSHOTS_OF_VOLUME)?.remove((record.source.as_str(), id))?;
     transaction.open_table(SNAPSHOTS)?.remove(id)?;
     Ok(())
 }

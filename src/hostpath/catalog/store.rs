@@ -101,10 +101,7 @@ impl Store {
             }
         }
         transaction.commit()?;
-        Ok(Self {
-            file: file.to_owned(),
-            database: RwLock::new(Some(database)),
-        })
+        Ok(Self { file: file.to_owned(), database: RwLock::new(Some(database)) })
     }
 
     /// Runs a call. After an I/O error, such as a full disk, the database refuses all calls until
@@ -122,10 +119,7 @@ impl Store {
             Some(result) => return result,
             None => {}
         }
-        let mut database = self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         let failed = database.take();
         guarded(|| {
             drop(failed);
@@ -136,12 +130,8 @@ impl Store {
 
 /// Runs work with the database, which panics on some damaged files. It must be opened again then.
 fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, CatalogError> {
-    contained(work).unwrap_or_else(|panic| {
-        Err(CatalogError {
-            is_poisoned: true,
-            ..damaged(panic)
-        })
-    })
+    contained(work)
+        .unwrap_or_else(|panic| Err(CatalogError { is_poisoned: true, ..damaged(panic) }))
 }
 
 /// Returns how every database of a catalogue is opened.

@@ -67,23 +67,15 @@ fn a_target_knows_its_device_node_whatever_is_behind_it() {
         *device = Some(number(7, 3));
     }
     let text = serde_json::to_value(&recorded).unwrap();
-    assert_eq!(
-        serde_json::from_value::<PathRecord>(text).unwrap(),
-        recorded
-    );
-    for (found, is_of_earlier, is_of_recorded) in [
-        (number(7, 3), true, true),
-        (number(7, 4), true, false),
-        (number(8, 3), false, false),
-    ] {
+    assert_eq!(serde_json::from_value::<PathRecord>(text).unwrap(), recorded);
+    for (found, is_of_earlier, is_of_recorded) in
+        [(number(7, 3), true, true), (number(7, 4), true, false), (number(8, 3), false, false)]
+    {
         assert_eq!(found.is_of(&earlier), is_of_earlier, "{found:?}");
         assert_eq!(found.is_of(&recorded), is_of_recorded, "{found:?}");
     }
     assert_eq!(DeviceNumber::at(Path::new("/")).unwrap(), None);
-    assert_eq!(
-        DeviceNumber::at(Path::new("/does/not/exist")).unwrap(),
-        None
-    );
+    assert_eq!(DeviceNumber::at(Path::new("/does/not/exist")).unwrap(), None);
 }
 
 #[test]
@@ -94,14 +86,9 @@ fn records_survive_a_reopening() {
     let volume = record("1", "a", RecordState::Creating);
     catalog.put_volume(&volume).unwrap();
     assert_eq!(ids(&catalog.unfinished_volumes().unwrap()), ["1"]);
-    let volume = CatalogVolume {
-        state: RecordState::Ready,
-        ..volume
-    };
+    let volume = CatalogVolume { state: RecordState::Ready, ..volume };
     catalog.put_volume(&volume).unwrap();
-    let staging = PathRecord::Staging {
-        capability: volume_capability(),
-    };
+    let staging = PathRecord::Staging { capability: volume_capability() };
     catalog.put_path("1", "/staging", &staging, None).unwrap();
     catalog.put_path("1", "/target", &target(), None).unwrap();
     catalog.put_path("10", "/other", &staging, None).unwrap();
@@ -111,44 +98,27 @@ fn records_survive_a_reopening() {
     assert_eq!(catalog.volume("1").unwrap(), Some(volume.clone()));
     assert_eq!(catalog.volume_by_name("a").unwrap(), Some(volume.clone()));
     let paths = catalog.paths("1").unwrap();
-    let expected = [
-        ("/staging".to_owned(), staging),
-        ("/target".to_owned(), target()),
-    ];
+    let expected = [("/staging".to_owned(), staging), ("/target".to_owned(), target())];
     assert_eq!(paths, BTreeMap::from(expected));
     catalog.remove_path("1", "/target").unwrap();
     catalog.remove_volume(&volume).unwrap();
     assert_eq!(catalog.volume("1").unwrap(), None);
     assert_eq!(catalog.volume_by_name("a").unwrap(), None);
     assert_eq!(catalog.paths("1").unwrap(), BTreeMap::new());
-    assert_eq!(
-        catalog.paths("10").unwrap().len(),
-        1,
-        "the other volume keeps its path"
-    );
+    assert_eq!(catalog.paths("10").unwrap().len(), 1, "the other volume keeps its path");
 }
 
 #[test]
 fn a_name_belongs_to_its_volume_until_deletion_begins() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = Catalog::open(&directory.path().join("c")).unwrap();
-    catalog
-        .put_volume(&record("1", "a", RecordState::Creating))
-        .unwrap();
-    catalog
-        .put_volume(&record("1", "a", RecordState::Ready))
-        .unwrap();
-    catalog
-        .put_volume(&record("1", "a", RecordState::Deleting))
-        .unwrap();
+    catalog.put_volume(&record("1", "a", RecordState::Creating)).unwrap();
+    catalog.put_volume(&record("1", "a", RecordState::Ready)).unwrap();
+    catalog.put_volume(&record("1", "a", RecordState::Deleting)).unwrap();
     assert_eq!(catalog.volume_by_name("a").unwrap(), None);
-    catalog
-        .put_volume(&record("2", "a", RecordState::Creating))
-        .unwrap();
+    catalog.put_volume(&record("2", "a", RecordState::Creating)).unwrap();
     // Removing the first volume does not release the name of the second.
-    catalog
-        .remove_volume(&record("1", "a", RecordState::Deleting))
-        .unwrap();
+    catalog.remove_volume(&record("1", "a", RecordState::Deleting)).unwrap();
     assert_eq!(catalog.volume_by_name("a").unwrap().unwrap().id, "2");
 }
 
@@ -186,10 +156,7 @@ fn a_catalogue_of_a_newer_version_is_refused() {
         .unwrap();
     drop(catalog);
     let error = Catalog::open(&file).map(|_| ()).unwrap_err();
-    assert!(
-        error.message.contains("a newer version wrote it"),
-        "{error}"
-    );
+    assert!(error.message.contains("a newer version wrote it"), "{error}");
 }
 
 #[test]
@@ -237,21 +204,9 @@ fn a_catalogue_of_format_1_is_upgraded() {
     let old = r#"{"id":"1","name":"a","stage":"ready","wanted":{"required_bytes":1,"limit_bytes":2,"usages":[{"access_mode":"single-node-writer","flags":{"read_only":false,"no_exec":true,"no_suid":false,"no_dev":false,"no_atime":false,"no_dir_atime":false}}]}}"#;
     let database = open_database(&file).unwrap();
     let transaction = begin(&database).unwrap();
-    transaction
-        .open_table(META)
-        .unwrap()
-        .insert("format", 1)
-        .unwrap();
-    transaction
-        .open_table(VOLUMES)
-        .unwrap()
-        .insert("1", old.as_bytes())
-        .unwrap();
-    transaction
-        .open_table(NAMES)
-        .unwrap()
-        .insert("a", "1")
-        .unwrap();
+    transaction.open_table(META).unwrap().insert("format", 1).unwrap();
+    transaction.open_table(VOLUMES).unwrap().insert("1", old.as_bytes()).unwrap();
+    transaction.open_table(NAMES).unwrap().insert("a", "1").unwrap();
     transaction.commit().unwrap();
     drop(database);
     for _ in 0..2 {
@@ -285,59 +240,35 @@ fn totals_follow_the_states_of_volumes() {
         volume.content.bytes = bytes;
         volume
     };
-    catalog
-        .put_volume(&sized("1", RecordState::Creating, 100))
-        .unwrap();
-    catalog
-        .put_volume(&sized("1", RecordState::Ready, 100))
-        .unwrap();
-    catalog
-        .put_volume(&sized("2", RecordState::Ready, 50))
-        .unwrap();
+    catalog.put_volume(&sized("1", RecordState::Creating, 100)).unwrap();
+    catalog.put_volume(&sized("1", RecordState::Ready, 100)).unwrap();
+    catalog.put_volume(&sized("2", RecordState::Ready, 50)).unwrap();
     assert_eq!(catalog.provisioned_bytes().unwrap(), 150);
-    catalog
-        .put_volume(&sized("2", RecordState::Ready, 70))
-        .unwrap();
+    catalog.put_volume(&sized("2", RecordState::Ready, 70)).unwrap();
     assert_eq!(catalog.provisioned_bytes().unwrap(), 170);
     let attached = |id: &str| CatalogVolume {
-        attachment: Some(Attachment {
-            capability: volume_capability(),
-            read_only: false,
-        }),
+        attachment: Some(Attachment { capability: volume_capability(), read_only: false }),
         ..sized(id, RecordState::Ready, 100)
     };
-    let one_attached = CatalogLimits {
-        attached: Some(1),
-        ..CatalogLimits::default()
-    };
+    let one_attached = CatalogLimits { attached: Some(1), ..CatalogLimits::default() };
     let put_attached = |id| catalog.put_volume_within(&attached(id), one_attached);
     assert!(put_attached("1").unwrap());
     assert_eq!(catalog.attached_count().unwrap(), 1);
     assert!(!put_attached("2").unwrap());
     assert_eq!(catalog.volume("2").unwrap().unwrap().attachment, None);
-    catalog
-        .put_volume(&sized("1", RecordState::Ready, 100))
-        .unwrap();
+    catalog.put_volume(&sized("1", RecordState::Ready, 100)).unwrap();
     assert_eq!(catalog.attached_count().unwrap(), 0);
-    let most_bytes = |most| CatalogLimits {
-        provisioned_bytes: Some(most),
-        ..CatalogLimits::default()
-    };
+    let most_bytes =
+        |most| CatalogLimits { provisioned_bytes: Some(most), ..CatalogLimits::default() };
     let put_within = |bytes, most| {
         let volume = sized("2", RecordState::Ready, bytes);
-        catalog
-            .put_volume_within(&volume, most_bytes(most))
-            .unwrap()
+        catalog.put_volume_within(&volume, most_bytes(most)).unwrap()
     };
     assert!(!put_within(171, 270));
     assert!(put_within(170, 270));
     assert!(put_within(70, 0), "a smaller sum needs no limit");
-    catalog
-        .put_volume(&sized("1", RecordState::Deleting, 100))
-        .unwrap();
-    catalog
-        .remove_volume(&sized("1", RecordState::Deleting, 100))
-        .unwrap();
+    catalog.put_volume(&sized("1", RecordState::Deleting, 100)).unwrap();
+    catalog.remove_volume(&sized("1", RecordState::Deleting, 100)).unwrap();
     assert_eq!(catalog.provisioned_bytes().unwrap(), 70);
 }
 
@@ -368,9 +299,7 @@ fn snapshots_are_found_by_id_by_name_and_by_volume() {
     assert_eq!(named.id, "s3");
     put("s3", "v", RecordState::Deleting);
     assert_eq!(catalog.snapshot_by_name("name of s3").unwrap(), None);
-    catalog
-        .remove_snapshots(&[snapshot("s3", "v", RecordState::Deleting)], None)
-        .unwrap();
+    catalog.remove_snapshots(&[snapshot("s3", "v", RecordState::Deleting)], None).unwrap();
     assert_eq!(catalog.snapshot("s3").unwrap(), None);
     assert_eq!(page(Some("v"), None, 9), ("s1 s4".to_owned(), false));
 }
@@ -394,24 +323,15 @@ fn a_group_and_its_members_change_together() {
     };
     let members = |state| [member("s1", state), member("s2", state)];
     for state in [RecordState::Creating, RecordState::Ready] {
-        catalog
-            .put_snapshots(&members(state), Some(&group(state)))
-            .unwrap();
+        catalog.put_snapshots(&members(state), Some(&group(state))).unwrap();
     }
-    assert_eq!(
-        catalog.group_by_name("nightly").unwrap(),
-        Some(group(RecordState::Ready))
-    );
+    assert_eq!(catalog.group_by_name("nightly").unwrap(), Some(group(RecordState::Ready)));
     assert_eq!(catalog.unfinished_snapshots().unwrap(), []);
     let state = RecordState::Deleting;
-    catalog
-        .put_snapshots(&members(state), Some(&group(state)))
-        .unwrap();
+    catalog.put_snapshots(&members(state), Some(&group(state))).unwrap();
     assert_eq!(catalog.group_by_name("nightly").unwrap(), None);
     assert_eq!(catalog.unfinished_snapshots().unwrap().len(), 2);
-    catalog
-        .remove_snapshots(&members(state), Some(&group(state)))
-        .unwrap();
+    catalog.remove_snapshots(&members(state), Some(&group(state))).unwrap();
     assert_eq!(catalog.group("g").unwrap(), None);
     assert_eq!(catalog.unfinished_snapshots().unwrap(), []);
 }
@@ -451,10 +371,7 @@ fn write_together(
             std::thread::yield_now();
         }
         release.send(()).unwrap();
-        running
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
 
@@ -476,10 +393,8 @@ fn a_failed_transaction_fails_every_change_that_shares_it() {
         catalog.remove_volume_later(volume, unsyncable());
         Ok(())
     };
-    let results = write_together(
-        &catalog,
-        vec![Box::new(put("1")), Box::new(put("2")), Box::new(fails)],
-    );
+    let results =
+        write_together(&catalog, vec![Box::new(put("1")), Box::new(put("2")), Box::new(fails)]);
     let failed: Vec<_> = results.iter().map(Result::is_err).collect();
     assert_eq!(failed, [true, true, false], "nothing waits for the last");
     let (page, _) = catalog.volume_page(None, 9).unwrap();
@@ -498,10 +413,8 @@ fn a_change_that_cannot_be_applied_fails_alone() {
         move || catalog.put_volume(&record(id, id, RecordState::Ready))
     };
     let fails = || catalog.write(|_| Err::<(), _>(damaged("a test")));
-    let results = write_together(
-        &catalog,
-        vec![Box::new(put("1")), Box::new(fails), Box::new(put("2"))],
-    );
+    let results =
+        write_together(&catalog, vec![Box::new(put("1")), Box::new(fails), Box::new(put("2"))]);
     let failed: Vec<_> = results.iter().map(Result::is_err).collect();
     assert_eq!(failed, [false, true, false]);
     let (page, _) = catalog.volume_page(None, 9).unwrap();

@@ -11,18 +11,11 @@ fn healthy() -> VolumeFacts {
 }
 
 fn usable(file_system_errors: u64, refuses_writes: bool, is_full: bool) -> PathState {
-    PathState::Usable {
-        file_system_errors,
-        refuses_writes,
-        is_full,
-    }
+    PathState::Usable { file_system_errors, refuses_writes, is_full }
 }
 
 fn at(path: &str, state: PathState) -> PathFacts {
-    PathFacts {
-        path: path.to_owned(),
-        state,
-    }
+    PathFacts { path: path.to_owned(), state }
 }
 
 fn statuses(change: impl FnOnce(&mut VolumeFacts)) -> Vec<(VolumeHealthErrorType, String)> {
@@ -33,16 +26,11 @@ fn statuses(change: impl FnOnce(&mut VolumeFacts)) -> Vec<(VolumeHealthErrorType
         assert!(entry.message.contains("volume `v`"), "{entry:?}");
     }
     let entries = entries.into_iter();
-    entries
-        .map(|entry| (entry.status(), entry.reason))
-        .collect()
+    entries.map(|entry| (entry.status(), entry.reason)).collect()
 }
 
 fn expect(found: &[(VolumeHealthErrorType, String)], expected: &[(VolumeHealthErrorType, &str)]) {
-    let found: Vec<_> = found
-        .iter()
-        .map(|(status, reason)| (*status, reason.as_str()))
-        .collect();
+    let found: Vec<_> = found.iter().map(|(status, reason)| (*status, reason.as_str())).collect();
     assert_eq!(found, expected);
 }
 
@@ -54,32 +42,18 @@ fn each_fact_has_its_status() {
         &statuses(|facts| facts.data = DataState::Missing("/d".into())),
         &[(DataLoss, "DataMissing")],
     );
-    let truncated = DataState::Truncated {
-        path: "/d".into(),
-        bytes: 1,
-        expected_bytes: 2,
-    };
-    expect(
-        &statuses(|facts| facts.data = truncated),
-        &[(DataLoss, "DataTruncated")],
-    );
+    let truncated = DataState::Truncated { path: "/d".into(), bytes: 1, expected_bytes: 2 };
+    expect(&statuses(|facts| facts.data = truncated), &[(DataLoss, "DataTruncated")]);
     for (state, status, reason) in [
         (PathState::NotMounted, Inaccessible, "NotMounted"),
         (PathState::DeviceLost, Inaccessible, "DeviceLost"),
         (PathState::OtherMount, Inaccessible, "OtherMount"),
-        (
-            PathState::Unreadable("EIO".to_owned()),
-            Inaccessible,
-            "FileSystemFailed",
-        ),
+        (PathState::Unreadable("EIO".to_owned()), Inaccessible, "FileSystemFailed"),
         (usable(3, false, false), Degraded, "FileSystemErrors"),
         (usable(0, true, false), Degraded, "FileSystemReadOnly"),
         (usable(0, false, true), Degraded, "VolumeFull"),
     ] {
-        expect(
-            &statuses(|facts| facts.paths[0].state = state),
-            &[(status, reason)],
-        );
+        expect(&statuses(|facts| facts.paths[0].state = state), &[(status, reason)]);
     }
 }
 
@@ -96,10 +70,7 @@ fn a_volume_needs_only_the_space_that_it_has_not_written() {
     expect(&with(4096, 4096), &[]);
     expect(&with(4096, 4095), &[(Degraded, "NoSpace")]);
     expect(&with(u64::MAX, LOW_SPACE_BYTES), &[]);
-    expect(
-        &with(u64::MAX, LOW_SPACE_BYTES - 1),
-        &[(Degraded, "NoSpace")],
-    );
+    expect(&with(u64::MAX, LOW_SPACE_BYTES - 1), &[(Degraded, "NoSpace")]);
 }
 
 /// CSI forbids two entries with the same status and reason.
@@ -113,19 +84,14 @@ fn one_condition_of_two_paths_is_one_status() {
             at("/c", PathState::NotMounted),
         ];
     });
-    expect(
-        &found,
-        &[(Inaccessible, "DeviceLost"), (Inaccessible, "NotMounted")],
-    );
+    expect(&found, &[(Inaccessible, "DeviceLost"), (Inaccessible, "NotMounted")]);
 }
 
 #[test]
 fn the_storage_has_its_own_conditions() {
     let reasons = |facts: StorageFacts| -> Vec<_> {
         let statuses = storage_statuses(&facts).into_iter();
-        statuses
-            .map(|status| (status.status, status.reason))
-            .collect()
+        statuses.map(|status| (status.status, status.reason)).collect()
     };
     let healthy = StorageFacts {
         available_bytes: Ok(LOW_SPACE_BYTES),
@@ -133,19 +99,13 @@ fn the_storage_has_its_own_conditions() {
         catalog: Ok(()),
     };
     assert_eq!(reasons(healthy.clone()), []);
-    let degraded = StorageFacts {
-        available_bytes: Ok(LOW_SPACE_BYTES - 1),
-        refuses_writes: true,
-        ..healthy
-    };
+    let degraded =
+        StorageFacts { available_bytes: Ok(LOW_SPACE_BYTES - 1), refuses_writes: true, ..healthy };
     assert_eq!(
         reasons(degraded),
         [
             (StorageHealthErrorType::StorageDegraded, "NoSpace"),
-            (
-                StorageHealthErrorType::StorageDegraded,
-                "FileSystemReadOnly"
-            ),
+            (StorageHealthErrorType::StorageDegraded, "FileSystemReadOnly"),
         ]
     );
     let failed = StorageFacts {
@@ -157,10 +117,7 @@ fn the_storage_has_its_own_conditions() {
         reasons(failed),
         [
             (StorageHealthErrorType::StorageUnreachable, "CatalogFailed"),
-            (
-                StorageHealthErrorType::StorageUnreachable,
-                "FileSystemFailed"
-            ),
+            (StorageHealthErrorType::StorageUnreachable, "FileSystemFailed"),
         ]
     );
 }
@@ -170,11 +127,8 @@ fn every_fault_changes_what_is_reported() {
     for (name, fault) in HealthFault::NAMES {
         let mut volume = healthy();
         fault.inject(&mut volume, "/d".into());
-        let mut storage = StorageFacts {
-            available_bytes: Ok(u64::MAX),
-            refuses_writes: false,
-            catalog: Ok(()),
-        };
+        let mut storage =
+            StorageFacts { available_bytes: Ok(u64::MAX), refuses_writes: false, catalog: Ok(()) };
         fault.inject_storage(&mut storage);
         let is_reported =
             !volume_statuses(&volume).is_empty() || !storage_statuses(&storage).is_empty();

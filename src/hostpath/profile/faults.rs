@@ -46,10 +46,8 @@ impl Fault {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');
         let (Some(rpc), Some(kind)) = (parts.next(), parts.next()) else {
-            return Err(
-                "use RPC:FAULT or RPC:FAULT:TIMES, such as NodeStageVolume:UNAVAILABLE:2"
-                    .to_owned(),
-            );
+            return Err("use RPC:FAULT or RPC:FAULT:TIMES, such as NodeStageVolume:UNAVAILABLE:2"
+                .to_owned());
         };
         if rpc != "*" && !RPCS.contains(&rpc) {
             let near = nomad_csi_model::diagnostic::closest_match(rpc, RPCS.iter().copied());
@@ -58,19 +56,16 @@ impl Fault {
         }
         let times = match parts.next() {
             None => None,
-            Some(times) => Some(times.parse().ok().filter(|times| *times > 0).ok_or_else(
-                || format!("{times:?} is not a number of times: use a number from 1"),
-            )?),
+            Some(times) => {
+                Some(times.parse().ok().filter(|times| *times > 0).ok_or_else(|| {
+                    format!("{times:?} is not a number of times: use a number from 1")
+                })?)
+            }
         };
         if parts.next().is_some() {
             return Err("too many parts: use RPC:FAULT:TIMES".to_owned());
         }
-        Ok(Self {
-            text: text.to_owned(),
-            rpc: rpc.to_owned(),
-            kind: parse_kind(kind)?,
-            times,
-        })
+        Ok(Self { text: text.to_owned(), rpc: rpc.to_owned(), kind: parse_kind(kind)?, times })
     }
 
     /// Returns whether the fault applies to this RPC.
@@ -86,9 +81,7 @@ pub(super) fn health_condition(text: &str) -> Option<&str> {
 
 /// Parses the condition of `health:CONDITION`.
 pub(super) fn parse_health(condition: &str) -> Result<HealthFault, String> {
-    let known = HealthFault::NAMES
-        .iter()
-        .find(|(name, _)| *name == condition);
+    let known = HealthFault::NAMES.iter().find(|(name, _)| *name == condition);
     known.map(|(_, fault)| *fault).ok_or_else(|| {
         let names = HealthFault::NAMES.map(|(name, _)| name).join(", ");
         format!("{condition:?} is not a condition: use {names}")
@@ -154,29 +147,13 @@ mod tests {
     #[test]
     fn a_fault_is_an_rpc_a_kind_and_a_number_of_times() {
         for (text, kind, times) in [
-            (
-                "NodeStageVolume:UNAVAILABLE:2",
-                FaultKind::Fail(Code::Unavailable),
-                Some(2),
-            ),
-            (
-                "*:delay=200ms",
-                FaultKind::Delay(Duration::from_millis(200)),
-                None,
-            ),
-            (
-                "Probe:delay=5s:1",
-                FaultKind::Delay(Duration::from_secs(5)),
-                Some(1),
-            ),
+            ("NodeStageVolume:UNAVAILABLE:2", FaultKind::Fail(Code::Unavailable), Some(2)),
+            ("*:delay=200ms", FaultKind::Delay(Duration::from_millis(200)), None),
+            ("Probe:delay=5s:1", FaultKind::Delay(Duration::from_secs(5)), Some(1)),
             ("CreateVolume:lose-reply:1", FaultKind::LoseReply, Some(1)),
             ("NodePublishVolume:hang", FaultKind::Hang, None),
             ("CreateSnapshot:crash:1", FaultKind::Crash, Some(1)),
-            (
-                "CreateSnapshot:crash-after:1",
-                FaultKind::CrashAfter,
-                Some(1),
-            ),
+            ("CreateSnapshot:crash-after:1", FaultKind::CrashAfter, Some(1)),
         ] {
             let fault = Fault::parse(text).unwrap();
             assert_eq!((fault.kind, fault.times), (kind, times), "{text}");

@@ -38,11 +38,9 @@ impl ProfileOptions {
         if let Some(limit) = self.attach_limit {
             add("attach-limit", &limit.to_string());
         }
-        for (flag, values) in [
-            ("without", &self.without),
-            ("topology", &self.topology),
-            ("fault", &self.fault),
-        ] {
+        for (flag, values) in
+            [("without", &self.without), ("topology", &self.topology), ("fault", &self.fault)]
+        {
             for value in values {
                 add(flag, value);
             }
@@ -106,9 +104,7 @@ impl PluginProfile {
         let mut report = |problem: String| problems.push(problem);
         let backing = options.backing.as_deref().unwrap_or("auto");
         let backing = DefaultBacking::parse(backing).unwrap_or_else(|| {
-            report(format!(
-                "--backing {backing:?} is not known: use auto, image or directory"
-            ));
+            report(format!("--backing {backing:?} is not known: use auto, image or directory"));
             DefaultBacking::Auto
         });
         let mut capabilities = PluginCapabilities {
@@ -117,10 +113,7 @@ impl PluginProfile {
             ..PluginCapabilities::default()
         };
         for name in &options.without {
-            match PluginCapability::ALL
-                .iter()
-                .find(|capability| capability.name() == name)
-            {
+            match PluginCapability::ALL.iter().find(|capability| capability.name() == name) {
                 Some(capability) => drop(capabilities.without.insert(*capability)),
                 None => report(format!(
                     "--without {name:?} is not a capability of this plugin; it has {}",
@@ -209,10 +202,7 @@ mod tests {
             "NodeStageVolume",
             "use data-missing",
         ] {
-            assert!(
-                problems.iter().any(|text| text.contains(reason)),
-                "{problems:?}: {reason}"
-            );
+            assert!(problems.iter().any(|text| text.contains(reason)), "{problems:?}: {reason}");
         }
     }
 }

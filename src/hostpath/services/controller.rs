@@ -43,9 +43,7 @@ impl Controller for ControllerService {
         self.check_access_modes(&request.requested.capabilities)?;
         let work = move |plugin: &Arc<Plugin>| volumes::create(plugin, request);
         let record = self.0.call(work).await?;
-        Ok(Response::new(proto::CreateVolumeResponse {
-            volume: Some(self.volume(&record)),
-        }))
+        Ok(Response::new(proto::CreateVolumeResponse { volume: Some(self.volume(&record)) }))
     }
 
     async fn delete_volume(
@@ -85,10 +83,7 @@ impl Controller for ControllerService {
             mutable_parameters: request.mutable_parameters,
         });
         let message = message.unwrap_or_default();
-        Ok(Response::new(proto::ValidateVolumeCapabilitiesResponse {
-            confirmed,
-            message,
-        }))
+        Ok(Response::new(proto::ValidateVolumeCapabilitiesResponse { confirmed, message }))
     }
 
     async fn list_volumes(
@@ -145,11 +140,7 @@ impl Controller for ControllerService {
             })
             .await?;
         let left = if is_outside_topology { 0 } else { left };
-        let largest = if self.0.profile.overcommit {
-            total
-        } else {
-            left
-        };
+        let largest = if self.0.profile.overcommit { total } else { left };
         Ok(Response::new(proto::GetCapacityResponse {
             available_capacity: wire_bytes(left),
             maximum_volume_size: Some(wire_bytes(if is_outside_topology { 0 } else { largest })),
@@ -183,9 +174,7 @@ impl Controller for ControllerService {
         _: Request<proto::ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
         let capability = |kind: rpc::Type| proto::ControllerServiceCapability {
-            r#type: Some(Type::Rpc(Rpc {
-                r#type: kind.into(),
-            })),
+            r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
         };
         let capabilities = CAPABILITIES
             .iter()
@@ -218,9 +207,7 @@ impl Controller for ControllerService {
             volumes::attach(plugin, id, node, capability, request.readonly)
         };
         self.0.call(work).await?;
-        Ok(Response::new(
-            proto::ControllerPublishVolumeResponse::default(),
-        ))
+        Ok(Response::new(proto::ControllerPublishVolumeResponse::default()))
     }
 
     async fn controller_unpublish_volume(
@@ -294,9 +281,7 @@ impl Controller for ControllerService {
                     let found = found.filter(|found| is_of(&found.source, &of));
                     return Ok((Vec::from_iter(found), None));
                 }
-                let page = plugin
-                    .catalog
-                    .snapshot_page(source.as_deref(), after.as_deref(), limit);
+                let page = plugin.catalog.snapshot_page(source.as_deref(), after.as_deref(), limit);
                 let page = page.map_err(HostError::from)?;
                 let last = page.snapshots.last().filter(|_| page.has_more);
                 let last = last.map(|last| last.id.clone());
@@ -317,10 +302,7 @@ impl Controller for ControllerService {
         request: Request<proto::GetSnapshotRequest>,
     ) -> Result<Response<proto::GetSnapshotResponse>, Status> {
         let id = request::id("snapshot", &request.get_ref().snapshot_id)?;
-        let found = self
-            .0
-            .call(move |plugin| snapshots::find_snapshot(plugin, &id))
-            .await?;
+        let found = self.0.call(move |plugin| snapshots::find_snapshot(plugin, &id)).await?;
         Ok(Response::new(proto::GetSnapshotResponse {
             snapshot: Some(snapshots::to_proto(&self.0, &found)),
         }))
@@ -376,9 +358,7 @@ impl Controller for ControllerService {
         request::small_map("secrets", &request.secrets)?;
         let work = move |plugin: &Arc<Plugin>| volumes::controller_health(plugin, id);
         let health = self.0.call(work).await?;
-        Ok(Response::new(proto::ControllerGetVolumeHealthResponse {
-            volume_health: Some(health),
-        }))
+        Ok(Response::new(proto::ControllerGetVolumeHealthResponse { volume_health: Some(health) }))
     }
 
     async fn controller_list_volume_health(
@@ -400,16 +380,10 @@ impl Controller for ControllerService {
 
 /// The capabilities that ControllerGetCapabilities reports.
 const CAPABILITIES: [(PluginCapability, rpc::Type); 15] = [
-    (
-        PluginCapability::CreateVolume,
-        rpc::Type::CreateDeleteVolume,
-    ),
+    (PluginCapability::CreateVolume, rpc::Type::CreateDeleteVolume),
     (PluginCapability::ListVolumes, rpc::Type::ListVolumes),
     (PluginCapability::Capacity, rpc::Type::GetCapacity),
-    (
-        PluginCapability::CreateSnapshot,
-        rpc::Type::CreateDeleteSnapshot,
-    ),
+    (PluginCapability::CreateSnapshot, rpc::Type::CreateDeleteSnapshot),
     (PluginCapability::ListSnapshots, rpc::Type::ListSnapshots),
     (PluginCapability::GetSnapshot, rpc::Type::GetSnapshot),
     (PluginCapability::Clone, rpc::Type::CloneVolume),
@@ -418,18 +392,9 @@ const CAPABILITIES: [(PluginCapability, rpc::Type); 15] = [
     (PluginCapability::Modify, rpc::Type::ModifyVolume),
     (PluginCapability::VolumeHealth, rpc::Type::GetVolumeHealth),
     (PluginCapability::ListHealth, rpc::Type::ListVolumeHealth),
-    (
-        PluginCapability::MultiWriter,
-        rpc::Type::SingleNodeMultiWriter,
-    ),
-    (
-        PluginCapability::PublishReadOnly,
-        rpc::Type::PublishReadonly,
-    ),
-    (
-        PluginCapability::PublishedNodes,
-        rpc::Type::ListVolumesPublishedNodes,
-    ),
+    (PluginCapability::MultiWriter, rpc::Type::SingleNodeMultiWriter),
+    (PluginCapability::PublishReadOnly, rpc::Type::PublishReadonly),
+    (PluginCapability::PublishedNodes, rpc::Type::ListVolumesPublishedNodes),
 ];
 
 impl ControllerService {
@@ -438,9 +403,7 @@ impl ControllerService {
         &self,
         capabilities: impl IntoIterator<Item = &'a VolumeCapability>,
     ) -> Result<(), Status> {
-        let newer = capabilities
-            .into_iter()
-            .any(|capability| capability.access_mode.is_newer());
+        let newer = capabilities.into_iter().any(|capability| capability.access_mode.is_newer());
         if newer && !self.0.has(PluginCapability::MultiWriter) {
             return Err(InvalidArgument("this plugin does not support the access modes SINGLE_NODE_SINGLE_WRITER and SINGLE_NODE_MULTI_WRITER".to_owned()).into());
         }
@@ -454,19 +417,14 @@ impl ControllerService {
             volume_id: record.id.clone(),
             volume_context: BTreeMap::new(),
             content_source: record.requested.source.as_ref().map(source),
-            accessible_topology: topology::to_proto(&self.0.profile.topology)
-                .into_iter()
-                .collect(),
+            accessible_topology: topology::to_proto(&self.0.profile.topology).into_iter().collect(),
         }
     }
 
     fn nodes_of(&self, record: &CatalogVolume) -> Vec<String> {
         let is_reported =
             self.0.has(PluginCapability::PublishedNodes) && record.attachment.is_some();
-        is_reported
-            .then(|| self.0.node_id.clone())
-            .into_iter()
-            .collect()
+        is_reported.then(|| self.0.node_id.clone()).into_iter().collect()
     }
 
     /// Returns why the capabilities are not confirmed, or `None`. Also checks parameters and
@@ -481,9 +439,8 @@ impl ControllerService {
             return Some("this plugin does not confirm capabilities".to_owned());
         }
         let backing = record.content.backing;
-        let incompatibility = capabilities
-            .iter()
-            .find_map(|capability| record.content.incompatibility(capability));
+        let incompatibility =
+            capabilities.iter().find_map(|capability| record.content.incompatibility(capability));
         let others = || {
             request::no_context(&request.volume_context)
                 .and_then(|()| volumes::check_parameter_names(&request.parameters))
@@ -498,12 +455,8 @@ impl ControllerService {
 fn source(source: &ContentSource) -> proto::VolumeContentSource {
     use proto::volume_content_source::{SnapshotSource, Type, VolumeSource};
     let arm = match source {
-        ContentSource::Snapshot(id) => Type::Snapshot(SnapshotSource {
-            snapshot_id: id.clone(),
-        }),
-        ContentSource::Volume(id) => Type::Volume(VolumeSource {
-            volume_id: id.clone(),
-        }),
+        ContentSource::Snapshot(id) => Type::Snapshot(SnapshotSource { snapshot_id: id.clone() }),
+        ContentSource::Volume(id) => Type::Volume(VolumeSource { volume_id: id.clone() }),
     };
     proto::VolumeContentSource { r#type: Some(arm) }
 }
@@ -576,9 +529,7 @@ fn page(token: &str, max_entries: i32) -> Result<(Option<String>, usize), PageEr
     if token.is_empty() {
         return Ok((None, limit));
     }
-    let id = token
-        .strip_prefix(TOKEN_PREFIX)
-        .ok_or(PageError::InvalidToken(InvalidToken))?;
+    let id = token.strip_prefix(TOKEN_PREFIX).ok_or(PageError::InvalidToken(InvalidToken))?;
     uuid::Uuid::try_parse(id).map_err(|_| PageError::InvalidToken(InvalidToken))?;
     Ok((Some(id.to_owned()), limit))
 }
@@ -596,14 +547,7 @@ mod tests {
         assert_eq!(page("", 2).unwrap(), (None, 2));
         let token = format!("{TOKEN_PREFIX}{id}");
         assert_eq!(page(&token, 1).unwrap(), (Some(id.to_owned()), 1));
-        for token in [
-            "invalid-token",
-            "after-",
-            "after-x",
-            id,
-            "\u{0}",
-            "after-\u{fffd}",
-        ] {
+        for token in ["invalid-token", "after-", "after-x", id, "\u{0}", "after-\u{fffd}"] {
             let code = Status::from(ListVolumesError::from(page(token, 0).unwrap_err())).code();
             assert_eq!(code, Code::Aborted, "{token:?}");
         }

@@ -27,10 +27,7 @@ pub(crate) struct FaultLayer {
 impl FaultLayer {
     pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
         let counts = vec![0; plugin.profile.faults.len()];
-        Self {
-            plugin,
-            counts: Arc::new(Mutex::new(counts)),
-        }
+        Self { plugin, counts: Arc::new(Mutex::new(counts)) }
     }
 
     /// Returns the first fault for this call that has occurrences left.
@@ -74,10 +71,7 @@ impl<S> Layer<S> for FaultLayer {
     type Service = FaultService<S>;
 
     fn layer(&self, inner: S) -> FaultService<S> {
-        FaultService {
-            layer: self.clone(),
-            inner,
-        }
+        FaultService { layer: self.clone(), inner }
     }
 }
 

@@ -27,11 +27,9 @@ impl GroupController for GroupControllerService {
                 r#type: rpc::Type::CreateDeleteGetVolumeGroupSnapshot.into(),
             })),
         };
-        Ok(Response::new(
-            proto::GroupControllerGetCapabilitiesResponse {
-                capabilities: vec![groups],
-            },
-        ))
+        Ok(Response::new(proto::GroupControllerGetCapabilitiesResponse {
+            capabilities: vec![groups],
+        }))
     }
 
     async fn create_volume_group_snapshot(
@@ -45,11 +43,8 @@ impl GroupController for GroupControllerService {
         if request.source_volume_ids.is_empty() {
             return Err(InvalidArgument("source_volume_ids are missing".to_owned()).into());
         }
-        let sources: Result<_, InvalidArgument> = request
-            .source_volume_ids
-            .iter()
-            .map(|id| request::volume_id(id))
-            .collect();
+        let sources: Result<_, InvalidArgument> =
+            request.source_volume_ids.iter().map(|id| request::volume_id(id)).collect();
         let sources = sources?;
         let work = move |plugin: &Arc<Plugin>| snapshots::create_group(plugin, name, sources);
         let group = self.0.call(work).await?;
@@ -78,10 +73,7 @@ impl GroupController for GroupControllerService {
         let request = request.into_inner();
         let id = request::id("group", &request.group_snapshot_id)?;
         let members = request.snapshot_ids;
-        let group = self
-            .0
-            .call(move |plugin| snapshots::get_group(plugin, &id, &members))
-            .await?;
+        let group = self.0.call(move |plugin| snapshots::get_group(plugin, &id, &members)).await?;
         Ok(Response::new(proto::GetVolumeGroupSnapshotResponse {
             group_snapshot: Some(to_proto(&self.0, &group)),
         }))
@@ -92,9 +84,7 @@ fn to_proto(plugin: &Plugin, group: &Group) -> proto::VolumeGroupSnapshot {
     let members = group.members.iter();
     proto::VolumeGroupSnapshot {
         group_snapshot_id: group.record.id.clone(),
-        snapshots: members
-            .map(|member| snapshots::to_proto(plugin, member))
-            .collect(),
+        snapshots: members.map(|member| snapshots::to_proto(plugin, member)).collect(),
         creation_time: Some(snapshots::timestamp(group.record.created_at)),
         ready_to_use: true,
     }

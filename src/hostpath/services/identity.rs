@@ -39,39 +39,23 @@ impl Identity for IdentityService {
         _: Request<proto::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
         let service = |kind: service::Type| proto::PluginCapability {
-            r#type: Some(Type::Service(Service {
-                r#type: kind.into(),
-            })),
+            r#type: Some(Type::Service(Service { r#type: kind.into() })),
         };
         let has = |capability| self.0.has(capability);
         let paths = self.0.profile.capabilities.has_topology;
         let services = [
-            (
-                has(PluginCapability::Controller),
-                service::Type::ControllerService,
-            ),
+            (has(PluginCapability::Controller), service::Type::ControllerService),
             (paths, service::Type::VolumeAccessibilityConstraints),
-            (
-                has(PluginCapability::Groups),
-                service::Type::GroupControllerService,
-            ),
-            (
-                has(PluginCapability::Metadata),
-                service::Type::SnapshotMetadataService,
-            ),
+            (has(PluginCapability::Groups), service::Type::GroupControllerService),
+            (has(PluginCapability::Metadata), service::Type::SnapshotMetadataService),
             (
                 has(PluginCapability::SnapshotTopology),
                 service::Type::SnapshotAccessibilityConstraints,
             ),
         ];
-        let services = services
-            .into_iter()
-            .filter(|(has, _)| *has)
-            .map(|(_, kind)| service(kind));
+        let services = services.into_iter().filter(|(has, _)| *has).map(|(_, kind)| service(kind));
         let expansion = self.expansion().await?.map(|kind| proto::PluginCapability {
-            r#type: Some(Type::VolumeExpansion(VolumeExpansion {
-                r#type: kind.into(),
-            })),
+            r#type: Some(Type::VolumeExpansion(VolumeExpansion { r#type: kind.into() })),
         });
         Ok(Response::new(proto::GetPluginCapabilitiesResponse {
             capabilities: services.chain(expansion).collect(),
@@ -100,9 +84,7 @@ impl IdentityService {
     /// ONLINE promises that every volume can grow while it is in use. If one file system cannot,
     /// the plugin reports OFFLINE, which requires the controller.
     async fn expansion(&self) -> Result<Option<volume_expansion::Type>, Status> {
-        let features = self
-            .0
-            .call(|plugin| Ok::<_, ProbeError>(plugin.host.storage.features()));
+        let features = self.0.call(|plugin| Ok::<_, ProbeError>(plugin.host.storage.features()));
         let is_online = features.await?.supports_online_expansion();
         let controller =
             self.0.has(PluginCapability::Controller) && self.0.has(PluginCapability::Expand);
@@ -124,9 +106,6 @@ mod tests {
         let is_letter = |at: Option<char>| at.is_some_and(|c| c.is_ascii_alphabetic());
         assert!(NAME.len() <= 63);
         assert!(is_letter(NAME.chars().next()) && is_letter(NAME.chars().last()));
-        assert!(
-            NAME.chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
-        );
+        assert!(NAME.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')));
     }
 }

@@ -20,10 +20,7 @@ impl<S> Layer<S> for MeasuredLayer {
     type Service = MeasuredService<S>;
 
     fn layer(&self, inner: S) -> MeasuredService<S> {
-        MeasuredService {
-            measurements: self.0.clone(),
-            inner,
-        }
+        MeasuredService { measurements: self.0.clone(), inner }
     }
 }
 
@@ -90,14 +87,8 @@ mod tests {
     #[test]
     fn the_code_is_that_of_the_head() {
         for (status, expected) in [
-            (
-                tonic::Status::already_exists("x"),
-                StatusCode::AlreadyExists,
-            ),
-            (
-                tonic::Status::unauthenticated("x"),
-                StatusCode::Unauthenticated,
-            ),
+            (tonic::Status::already_exists("x"), StatusCode::AlreadyExists),
+            (tonic::Status::unauthenticated("x"), StatusCode::Unauthenticated),
         ] {
             assert_eq!(code_of(&status.into_http()), expected);
         }

@@ -37,11 +37,8 @@ impl Node for NodeService {
         request: Request<proto::NodeUnstageVolumeRequest>,
     ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
         let request = request.get_ref();
-        let (id, path) = id_and_path(
-            &request.volume_id,
-            "staging_target_path",
-            &request.staging_target_path,
-        )?;
+        let (id, path) =
+            id_and_path(&request.volume_id, "staging_target_path", &request.staging_target_path)?;
         let work = move |plugin: &Arc<Plugin>| volumes::unstage(plugin, id, &path);
         self.0.call(work).await?;
         Ok(Response::new(proto::NodeUnstageVolumeResponse {}))
@@ -93,18 +90,8 @@ impl Node for NodeService {
             // The used space of a block device is unknown.
             None => vec![usage(Unit::Bytes, stats.bytes, 0, 0)],
             Some(space) => vec![
-                usage(
-                    Unit::Bytes,
-                    space.total_bytes,
-                    space.available_bytes,
-                    space.used_bytes,
-                ),
-                usage(
-                    Unit::Inodes,
-                    space.total_inodes,
-                    space.available_inodes,
-                    space.used_inodes,
-                ),
+                usage(Unit::Bytes, space.total_bytes, space.available_bytes, space.used_bytes),
+                usage(Unit::Inodes, space.total_inodes, space.available_inodes, space.used_inodes),
             ],
         };
         Ok(Response::new(proto::NodeGetVolumeStatsResponse {
@@ -135,9 +122,7 @@ impl Node for NodeService {
             volumes::expand_on_node(plugin, id, path, range, capability.as_ref())
         };
         let bytes = self.0.call(work).await?;
-        Ok(Response::new(proto::NodeExpandVolumeResponse {
-            capacity_bytes: wire(bytes),
-        }))
+        Ok(Response::new(proto::NodeExpandVolumeResponse { capacity_bytes: wire(bytes) }))
     }
 
     async fn node_get_capabilities(
@@ -145,32 +130,22 @@ impl Node for NodeService {
         _: Request<proto::NodeGetCapabilitiesRequest>,
     ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
         let capability = |kind: rpc::Type| proto::NodeServiceCapability {
-            r#type: Some(Type::Rpc(Rpc {
-                r#type: kind.into(),
-            })),
+            r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
         };
         let capabilities = [
             (PluginCapability::Stage, rpc::Type::StageUnstageVolume),
             (PluginCapability::Stats, rpc::Type::GetVolumeStats),
             (PluginCapability::NodeExpand, rpc::Type::ExpandVolume),
-            (
-                PluginCapability::NodeVolumeHealth,
-                rpc::Type::GetVolumeHealth,
-            ),
+            (PluginCapability::NodeVolumeHealth, rpc::Type::GetVolumeHealth),
             (PluginCapability::StorageHealth, rpc::Type::GetStorageHealth),
-            (
-                PluginCapability::MultiWriter,
-                rpc::Type::SingleNodeMultiWriter,
-            ),
+            (PluginCapability::MultiWriter, rpc::Type::SingleNodeMultiWriter),
             (PluginCapability::MountGroup, rpc::Type::VolumeMountGroup),
         ];
         let has = capabilities
             .into_iter()
             .filter(|(capability, _)| self.0.has(*capability))
             .map(|(_, kind)| capability(kind));
-        Ok(Response::new(proto::NodeGetCapabilitiesResponse {
-            capabilities: has.collect(),
-        }))
+        Ok(Response::new(proto::NodeGetCapabilitiesResponse { capabilities: has.collect() }))
     }
 
     /// The paths are those of the volume's records, so the request needs none.
@@ -190,9 +165,7 @@ impl Node for NodeService {
         }
         let work = move |plugin: &Arc<Plugin>| volumes::node_health(plugin, id);
         let health = self.0.call(work).await?;
-        Ok(Response::new(proto::NodeGetVolumeHealthResponse {
-            volume_health: Some(health),
-        }))
+        Ok(Response::new(proto::NodeGetVolumeHealthResponse { volume_health: Some(health) }))
     }
 
     async fn node_get_storage_health(

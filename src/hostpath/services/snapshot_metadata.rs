@@ -64,9 +64,7 @@ impl SnapshotMetadata for SnapshotMetadataService {
         let request = request.get_ref();
         let id = request::id("snapshot", &request.snapshot_id)?;
         let max_ranges = max_ranges(request.max_results)?;
-        let opened = self
-            .0
-            .call(move |plugin| Ok::<_, MetadataError>(open(plugin, &id)?.1));
+        let opened = self.0.call(move |plugin| Ok::<_, MetadataError>(open(plugin, &id)?.1));
         let opened = opened.await?;
         let options = stream_options(request.starting_offset, max_ranges, opened.bytes)?;
         let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
@@ -79,12 +77,10 @@ impl SnapshotMetadata for SnapshotMetadataService {
         });
         stream(move || {
             let mut send = send;
-            let result = visit_allocated(
-                &opened.file,
-                options.start,
-                options.bytes,
-                &mut |start, end| send.range(start, end),
-            );
+            let result =
+                visit_allocated(&opened.file, options.start, options.bytes, &mut |start, end| {
+                    send.range(start, end)
+                });
             send.finish(result);
         });
         Ok(Response::new(ReceiverStream::new(receiver)))
@@ -104,7 +100,7 @@ impl SnapshotMetadata for SnapshotMetadataService {
             let (target, target_file) = open(plugin, &target)?;
             if base.source != target.source {
                 return Err(
-                    InvalidArgument("the snapshots are of different volumes".to_owned()).into(),
+                    InvalidArgument("the snapshots are of different volumes".to_owned()).into()
                 );
             }
             Ok::<_, MetadataError>((base_file, target_file))
@@ -112,13 +108,12 @@ impl SnapshotMetadata for SnapshotMetadataService {
         let (base, target) = opened.await?;
         let options = stream_options(request.starting_offset, max_ranges, target.bytes)?;
         let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
-        let send = RangeSender::new(sender, options, |options, ranges| {
-            proto::GetMetadataDeltaResponse {
+        let send =
+            RangeSender::new(sender, options, |options, ranges| proto::GetMetadataDeltaResponse {
                 block_metadata_type: proto::BlockMetadataType::VariableLength.into(),
                 volume_capacity_bytes: wire(options.bytes),
                 block_metadata: ranges,
-            }
-        });
+            });
         stream(move || {
             let mut send = send;
             let listener = send.sender.clone();
@@ -161,9 +156,7 @@ fn max_ranges(max_results: i32) -> Result<usize, InvalidArgument> {
     match usize::try_from(max_results) {
         Ok(0) => Ok(MAX_RANGES_PER_MESSAGE),
         Ok(max_ranges) => Ok(max_ranges.min(MAX_RANGES_PER_MESSAGE)),
-        Err(_) => Err(InvalidArgument(format!(
-            "max_results is negative: {max_results}"
-        ))),
+        Err(_) => Err(InvalidArgument(format!("max_results is negative: {max_results}"))),
     }
 }
 
@@ -173,11 +166,7 @@ fn stream_options(
     bytes: u64,
 ) -> Result<StreamOptions, MetadataError> {
     match u64::try_from(starting_offset) {
-        Ok(start) if start <= bytes => Ok(StreamOptions {
-            start,
-            max_ranges,
-            bytes,
-        }),
+        Ok(start) if start <= bytes => Ok(StreamOptions { start, max_ranges, bytes }),
         _ => Err(OutOfRange(format!(
             "starting offset {starting_offset} is outside the {bytes} bytes of the volume"
         ))
@@ -210,14 +199,7 @@ struct RangeSender<M, F> {
 
 impl<M, F: Fn(StreamOptions, Vec<proto::BlockMetadata>) -> M> RangeSender<M, F> {
     fn new(sender: mpsc::Sender<Result<M, Status>>, options: StreamOptions, message: F) -> Self {
-        Self {
-            sender,
-            options,
-            message,
-            last: None,
-            ranges: vec![],
-            has_sent: false,
-        }
+        Self { sender, options, message, last: None, ranges: vec![], has_sent: false }
     }
 
     fn range(&mut self, start: u64, end: u64) -> Result<(), StreamError> {
@@ -232,11 +214,10 @@ impl<M, F: Fn(StreamOptions, Vec<proto::BlockMetadata>) -> M> RangeSender<M, F> 
     }
 
     fn push(&mut self, range: Option<(u64, u64)>) -> Result<(), StreamError> {
-        self.ranges
-            .extend(range.map(|(start, end)| proto::BlockMetadata {
-                byte_offset: wire(start),
-                size_bytes: wire(end - start),
-            }));
+        self.ranges.extend(range.map(|(start, end)| proto::BlockMetadata {
+            byte_offset: wire(start),
+            size_bytes: wire(end - start),
+        }));
         if self.ranges.len() >= self.options.max_ranges {
             self.send()?;
         }
@@ -246,9 +227,7 @@ impl<M, F: Fn(StreamOptions, Vec<proto::BlockMetadata>) -> M> RangeSender<M, F> 
     fn send(&mut self) -> Result<(), StreamError> {
         let message = (self.message)(self.options, std::mem::take(&mut self.ranges));
         self.has_sent = true;
-        self.sender
-            .blocking_send(Ok(message))
-            .map_err(|_| StreamError::Disconnected)
+        self.sender.blocking_send(Ok(message)).map_err(|_| StreamError::Disconnected)
     }
 
     fn finish(mut self, result: Result<(), StreamError>) {
@@ -323,9 +302,7 @@ fn visit_changed(
             read(base, &mut before[..length], at)?;
             read(target, &mut now[..length], at)?;
             let block = usize::try_from(BLOCK).unwrap_or(length);
-            let pairs = before[..length]
-                .chunks(block)
-                .zip(now[..length].chunks(block));
+            let pairs = before[..length].chunks(block).zip(now[..length].chunks(block));
             for (one, other) in pairs {
                 let next = at + one.len() as u64;
                 if one != other {

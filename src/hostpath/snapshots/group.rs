@@ -32,9 +32,7 @@ pub(crate) fn create(
     let _operation = plugin.begin_operation(OperationKey::SnapshotName(format!("group {name}")))?;
     let known = plugin.catalog.group_by_name(&name);
     let known = known.map_err(HostError::from)?;
-    let known = known
-        .map(|record| with_members(plugin, record))
-        .transpose()?;
+    let known = known.map(|record| with_members(plugin, record)).transpose()?;
     if let Some(known) = known {
         let what = "group snapshot";
         match known.record.state {
@@ -89,10 +87,7 @@ fn create_new(
     put(plugin, &group)?;
     let copied = match freeze_all(&copy_sources) {
         Ok(frozen) => {
-            let pairs: Vec<_> = copy_sources
-                .into_iter()
-                .zip(group.members.clone())
-                .collect();
+            let pairs: Vec<_> = copy_sources.into_iter().zip(group.members.clone()).collect();
             snapshot::copy_all(plugin, &pairs, frozen)
         }
         Err(error) => Err(error),

@@ -68,11 +68,7 @@ fn create_new(
             return Err(error.into());
         }
     };
-    let ready = SnapshotRecord {
-        state: RecordState::Ready,
-        created_at,
-        ..record
-    };
+    let ready = SnapshotRecord { state: RecordState::Ready, created_at, ..record };
     put(plugin, std::slice::from_ref(&ready))?;
     tracing::info!(snapshot.id = %ready.id, volume.external_id = %ready.source, "created a snapshot");
     Ok(ready)
@@ -113,9 +109,7 @@ pub(crate) fn copy_all(
     let thawed = frozen.thaw();
     let is_frozen = thawed.is_err();
     let result = result.and(thawed);
-    result
-        .map(|()| created_at)
-        .map_err(|error| CopyError { error, is_frozen })
+    result.map(|()| created_at).map_err(|error| CopyError { error, is_frozen })
 }
 
 fn copy(
@@ -158,10 +152,7 @@ fn undo(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostError> {
 /// Removes the data of a snapshot. Succeeds if it does not exist.
 pub(crate) fn remove_data(plugin: &Plugin, record: &SnapshotRecord) -> Result<(), HostError> {
     let removed = plugin.snapshots.remove(&record.id);
-    removed.map_err(HostError::io(format!(
-        "remove the data of snapshot `{}`",
-        record.id
-    )))
+    removed.map_err(HostError::io(format!("remove the data of snapshot `{}`", record.id)))
 }
 
 /// Implements DeleteSnapshot. Deleting an unknown snapshot succeeds; a member of a group can only
@@ -183,10 +174,7 @@ pub(crate) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteSnapshotErro
 
 /// Deletes a snapshot, or continues an interrupted deletion.
 pub(crate) fn delete_ready(plugin: &Plugin, record: SnapshotRecord) -> Result<(), HostError> {
-    let record = SnapshotRecord {
-        state: RecordState::Deleting,
-        ..record
-    };
+    let record = SnapshotRecord { state: RecordState::Deleting, ..record };
     let records = [record];
     plugin.catalog.put_snapshots(&records, None)?;
     remove_data(plugin, &records[0])?;

@@ -24,27 +24,18 @@ pub(crate) fn attach(
 ) -> Result<(), ControllerPublishError> {
     let mut volume = Volume::open::<ControllerPublishError>(plugin, id)?;
     if node != plugin.node_id {
-        return Err(NodeNotFound {
-            requested: node,
-            own: plugin.node_id.clone(),
-        }
-        .into());
+        return Err(NodeNotFound { requested: node, own: plugin.node_id.clone() }.into());
     }
     if let Some(incompatibility) = volume.record.content.incompatibility(&capability) {
         return Err(InvalidArgument(incompatibility).into());
     }
-    let requested = Attachment {
-        capability,
-        read_only,
-    };
+    let requested = Attachment { capability, read_only };
     match &volume.record.attachment {
         Some(attached) if *attached == requested => return Ok(()),
         Some(_) => {
-            return Err(ConflictingUse {
-                id: volume.record.id,
-                path: format!("node `{node}`"),
-            }
-            .into());
+            return Err(
+                ConflictingUse { id: volume.record.id, path: format!("node `{node}`") }.into()
+            );
         }
         None => {}
     }
@@ -85,11 +76,7 @@ pub(crate) fn detach(
         let is_there =
             volume.mount_state(path)?.is_of_plugin() || volume.is_block_staged(path_record)?;
         if is_there {
-            return Err(InUse {
-                id: volume.record.id.clone(),
-                path: path.into(),
-            }
-            .into());
+            return Err(InUse { id: volume.record.id.clone(), path: path.into() }.into());
         }
     }
     volume.record.attachment = None;

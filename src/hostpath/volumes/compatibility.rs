@@ -29,10 +29,7 @@ impl Content {
             )),
             _ => {}
         }
-        let for_ext4 = capability
-            .options
-            .iter()
-            .find(|option| option.starts_with("data="));
+        let for_ext4 = capability.options.iter().find(|option| option.starts_with("data="));
         match (for_ext4, self.file_system) {
             (Some(option), Some(FileSystem::Xfs | FileSystem::Btrfs)) => {
                 Some(format!("mount option {option} requires ext4"))
@@ -65,11 +62,7 @@ mod tests {
     }
 
     fn content(backing: Backing, file_system: Option<FileSystem>) -> Content {
-        Content {
-            backing,
-            file_system,
-            ..Content::default()
-        }
+        Content { backing, file_system, ..Content::default() }
     }
 
     #[test]
@@ -82,18 +75,12 @@ mod tests {
         let ext4 = content(Backing::Image, Some(FileSystem::Ext4));
         let xfs = content(Backing::Image, Some(FileSystem::Xfs));
         let device = content(Backing::Block, None);
-        let formatted = capability(MountVolume {
-            fs_type: "ext4".to_owned(),
-            ..MountVolume::default()
-        });
+        let formatted =
+            capability(MountVolume { fs_type: "ext4".to_owned(), ..MountVolume::default() });
         for (capability, content, reason) in [
             (&block, directory, "not a block device"),
             (&formatted, directory, "remove fs_type"),
-            (
-                &with_flags(&["discard"]),
-                directory,
-                "without its own file system",
-            ),
+            (&with_flags(&["discard"]), directory, "without its own file system"),
             (&formatted, xfs, "is xfs, not ext4"),
             (&with_flags(&["data=journal"]), xfs, "requires ext4"),
             (&block, ext4, "not a block device"),
@@ -102,9 +89,7 @@ mod tests {
             let incompatibility =
                 content.incompatibility(&VolumeCapability::parse(capability).unwrap());
             assert!(
-                incompatibility
-                    .as_ref()
-                    .is_some_and(|why| why.contains(reason)),
+                incompatibility.as_ref().is_some_and(|why| why.contains(reason)),
                 "{incompatibility:?}: {reason}"
             );
         }

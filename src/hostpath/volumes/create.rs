@@ -54,11 +54,7 @@ pub(crate) fn create(
     let source = request.requested.source.as_ref();
     let source = source.map(|source| open_content_source(plugin, source));
     let source = source.transpose()?;
-    let content = choose_content(
-        plugin,
-        &request,
-        source.as_ref().map(|(_, content)| *content),
-    )?;
+    let content = choose_content(plugin, &request, source.as_ref().map(|(_, content)| *content))?;
     let record = CatalogVolume {
         id: plugin.host.ids.uuid(),
         name: request.name,
@@ -83,10 +79,7 @@ fn create_copy(
     record: &CatalogVolume,
     open_source: OpenSource,
 ) -> Result<(), CreateVolumeError> {
-    let creating = CatalogVolume {
-        state: RecordState::Creating,
-        ..record.clone()
-    };
+    let creating = CatalogVolume { state: RecordState::Creating, ..record.clone() };
     provision::<CreateVolumeError>(plugin, &creating, creating.content.bytes)?;
     if let Err(CopyError { error, is_frozen }) = write_content(plugin, record, open_source) {
         // A volume that is still frozen is thawed by the next attempt or the next start.
@@ -144,11 +137,7 @@ fn check_same_request(
     } else {
         return Ok(record);
     };
-    Err(NameTaken {
-        name: record.name,
-        what,
-    }
-    .into())
+    Err(NameTaken { name: record.name, what }.into())
 }
 
 /// Checks that the requested topology includes this plugin.
@@ -183,23 +172,20 @@ fn open_content_source(
         ContentSource::Snapshot(id) => {
             if !plugin.has(PluginCapability::CreateSnapshot) {
                 return Err(
-                    InvalidArgument("this plugin does not support snapshots".to_owned()).into(),
+                    InvalidArgument("this plugin does not support snapshots".to_owned()).into()
                 );
             }
             let operation = plugin.begin_operation(OperationKey::Snapshot(id.clone()))?;
             let found = plugin.catalog.snapshot(id).map_err(HostError::from)?;
             let ready = found.filter(|found| found.state == RecordState::Ready);
             let record = ready.ok_or_else(|| SnapshotNotFound(id.clone()))?;
-            let open_source = OpenSource::Snapshot {
-                id: record.id,
-                _operation: operation,
-            };
+            let open_source = OpenSource::Snapshot { id: record.id, _operation: operation };
             Ok((open_source, record.content))
         }
         ContentSource::Volume(id) => {
             if !plugin.has(PluginCapability::Clone) {
                 return Err(
-                    InvalidArgument("this plugin does not support cloning".to_owned()).into(),
+                    InvalidArgument("this plugin does not support cloning".to_owned()).into()
                 );
             }
             let volume = Volume::open::<CreateVolumeError>(plugin, id.clone())?;
@@ -264,10 +250,7 @@ fn write_content(
     record: &CatalogVolume,
     open_source: OpenSource,
 ) -> Result<(), CopyError> {
-    let at_rest = |error| CopyError {
-        error,
-        is_frozen: false,
-    };
+    let at_rest = |error| CopyError { error, is_frozen: false };
     match open_source {
         OpenSource::Snapshot { id, _operation } => {
             let from = plugin.snapshots.path_of(&id);
@@ -297,10 +280,7 @@ fn copy(plugin: &Plugin, record: &CatalogVolume, from: &Path) -> Result<(), Host
             return plugin.host.storage.copy_directory(from, &to);
         }
         let copied = plugin.host.storage.copy_file(from, &to)?;
-        tracing::debug!(
-            shared = (copied == CopyMethod::Reflink),
-            "copied the data of a volume"
-        );
+        tracing::debug!(shared = (copied == CopyMethod::Reflink), "copied the data of a volume");
         data.grow_file(id, content.bytes)
     };
     copy().map_err(HostError::io("copy the volume's data"))

@@ -27,10 +27,7 @@ pub(crate) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError>
         return Err(InUse { id, path }.into());
     }
     if record.content.is_blank && !has_data(plugin, &record)? {
-        plugin
-            .catalog
-            .remove_volume(&record)
-            .map_err(HostError::from)?;
+        plugin.catalog.remove_volume(&record).map_err(HostError::from)?;
     } else {
         delete_data_and_record(plugin, record.clone())?;
     }
@@ -81,9 +78,8 @@ pub(super) fn device_in_use(
             return Ok(None);
         };
         let mounts = plugin.host.mounter.list()?;
-        let exposing = mounts
-            .iter()
-            .find(|mount| std::path::Path::new(&mount.source) == device.path);
+        let exposing =
+            mounts.iter().find(|mount| std::path::Path::new(&mount.source) == device.path);
         if let Some(mount) = exposing {
             return Ok(Some(mount.target.clone()));
         }
@@ -96,18 +92,11 @@ pub(super) fn device_in_use(
 }
 
 fn delete_data_and_record(plugin: &Plugin, record: CatalogVolume) -> Result<(), HostError> {
-    let record = CatalogVolume {
-        state: RecordState::Deleting,
-        attachment: None,
-        ..record
-    };
+    let record = CatalogVolume { state: RecordState::Deleting, attachment: None, ..record };
     plugin.catalog.put_volume(&record)?;
     let data = plugin.data_dir(record.content.backing);
     let removed = data.remove_unsynced(&record.id);
-    removed.map_err(HostError::io(format!(
-        "remove the data of volume `{}`",
-        record.id
-    )))?;
+    removed.map_err(HostError::io(format!("remove the data of volume `{}`", record.id)))?;
     plugin.catalog.remove_volume_later(record, data.handle());
     Ok(())
 }

@@ -43,10 +43,7 @@ pub(crate) fn expand(
         resize_devices(&volume)?;
         grow_file_system(&mut volume)?;
     }
-    Ok(Expanded {
-        bytes: volume.record.content.bytes,
-        needs_node_expansion: is_used && has_node,
-    })
+    Ok(Expanded { bytes: volume.record.content.bytes, needs_node_expansion: is_used && has_node })
 }
 
 fn check_capability(

@@ -124,10 +124,7 @@ pub(crate) fn freeze_all(copy_sources: &[CopySource]) -> Result<FrozenVolumes, C
             is_frozen: false,
         });
     };
-    let mut frozen = FrozenVolumes {
-        plugin: first.volume.plugin.clone(),
-        mounts: vec![],
-    };
+    let mut frozen = FrozenVolumes { plugin: first.volume.plugin.clone(), mounts: vec![] };
     for copy_source in copy_sources {
         if let Err(error) = frozen.add(copy_source) {
             let is_frozen = frozen.thaw().is_err();
@@ -146,9 +143,7 @@ impl FrozenVolumes {
             for device in &copy_source.devices {
                 storage.flush(device)?;
             }
-            mount
-                .as_deref()
-                .map_or(Ok(()), |mount| storage.freeze(mount))
+            mount.as_deref().map_or(Ok(()), |mount| storage.freeze(mount))
         };
         let action = format!("freeze volume `{}`", copy_source.volume.id());
         freeze().map_err(HostError::io(action))?;

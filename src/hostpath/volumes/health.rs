@@ -47,17 +47,11 @@ fn look_at_data(plugin: &Plugin, record: &CatalogVolume) -> Result<(DataState, u
     Ok(match data.file(id).map_err(find)? {
         None => (DataState::Missing(path), 0),
         Some(file) if file.bytes < content.bytes => {
-            let truncated = DataState::Truncated {
-                path,
-                bytes: file.bytes,
-                expected_bytes: content.bytes,
-            };
+            let truncated =
+                DataState::Truncated { path, bytes: file.bytes, expected_bytes: content.bytes };
             (truncated, 0)
         }
-        Some(file) => (
-            DataState::Complete,
-            content.bytes.saturating_sub(file.allocated_bytes),
-        ),
+        Some(file) => (DataState::Complete, content.bytes.saturating_sub(file.allocated_bytes)),
     })
 }
 
@@ -67,12 +61,7 @@ pub(crate) fn controller_health(
     id: String,
 ) -> Result<VolumeHealth, GetVolumeError> {
     let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
-    Ok(health_of(
-        plugin,
-        &record,
-        available_bytes(plugin)?,
-        vec![],
-    )?)
+    Ok(health_of(plugin, &record, available_bytes(plugin)?, vec![])?)
 }
 
 /// Implements ControllerListVolumeHealth: up to `limit` volumes with a condition and an ID after
@@ -112,12 +101,7 @@ pub(crate) fn node_health(
 ) -> Result<VolumeHealth, GetVolumeError> {
     let volume = Volume::read::<GetVolumeError>(plugin, id)?;
     let paths = path_facts(&volume)?;
-    Ok(health_of(
-        plugin,
-        &volume.record,
-        available_bytes(plugin)?,
-        paths,
-    )?)
+    Ok(health_of(plugin, &volume.record, available_bytes(plugin)?, paths)?)
 }
 
 /// Implements NodeGetStorageHealth. A failure to look is a condition, not an error.
@@ -147,21 +131,13 @@ fn health_of(
     paths: Vec<PathFacts>,
 ) -> Result<VolumeHealth, HostError> {
     let (data, unwritten_bytes) = look_at_data(plugin, record)?;
-    let mut facts = VolumeFacts {
-        id: record.id.clone(),
-        data,
-        unwritten_bytes,
-        available_bytes,
-        paths,
-    };
+    let mut facts =
+        VolumeFacts { id: record.id.clone(), data, unwritten_bytes, available_bytes, paths };
     for fault in &plugin.profile.health_faults {
         let data = plugin.data_dir(record.content.backing).path_of(&record.id);
         fault.inject(&mut facts, data);
     }
-    Ok(VolumeHealth {
-        health_statuses: volume_statuses(&facts),
-        volume_id: facts.id,
-    })
+    Ok(VolumeHealth { health_statuses: volume_statuses(&facts), volume_id: facts.id })
 }
 
 /// Returns the state of each path with a record, unless an operation changes the paths in the meantime.
@@ -204,11 +180,7 @@ fn path_state(volume: &Volume, path: &str, record: &PathRecord) -> Result<PathSt
 
 /// A device has no file system that could report anything.
 const fn usable_device() -> PathState {
-    PathState::Usable {
-        file_system_errors: 0,
-        refuses_writes: false,
-        is_full: false,
-    }
+    PathState::Usable { file_system_errors: 0, refuses_writes: false, is_full: false }
 }
 
 fn file_system_state(volume: &Volume, path: &Path, flags: MountFlags) -> io::Result<PathState> {
@@ -218,11 +190,7 @@ fn file_system_state(volume: &Volume, path: &Path, flags: MountFlags) -> io::Res
     let refuses_writes = !flags.read_only && data::refuses_writes(path)?;
     let Some(kind) = volume.record.content.file_system else {
         // The space of a directory is that of the plugin's file system.
-        return Ok(PathState::Usable {
-            file_system_errors: 0,
-            refuses_writes,
-            is_full: false,
-        });
+        return Ok(PathState::Usable { file_system_errors: 0, refuses_writes, is_full: false });
     };
     let storage = &volume.plugin.host.storage;
     let mut file_system_errors = 0;

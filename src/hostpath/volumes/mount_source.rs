@@ -24,10 +24,7 @@ impl MountSource {
             .filter(|mount| path.starts_with(&mount.target))
             .max_by_key(|mount| mount.target.components().count())?;
         let rest = path.strip_prefix(&over.target).ok()?;
-        Some(Self {
-            device: over.device.clone(),
-            root: over.root.join(rest),
-        })
+        Some(Self { device: over.device.clone(), root: over.root.join(rest) })
     }
 
     /// Returns whether `mount` shows exactly this path.
@@ -45,9 +42,7 @@ impl MountSource {
 /// may be removed.
 pub fn first_mount_using<'a>(path: &Path, mounts: &'a [MountEntry]) -> Option<&'a MountEntry> {
     let source = MountSource::of(path, mounts)?;
-    mounts
-        .iter()
-        .find(|mount| source.is_partly_exposed_by(mount) || mount.target.starts_with(path))
+    mounts.iter().find(|mount| source.is_partly_exposed_by(mount) || mount.target.starts_with(path))
 }
 
 #[cfg(test)]
@@ -101,21 +96,14 @@ mod tests {
             (mount("8:1", "/state", "/t"), None),
             (mount("9:9", "/state/a", "/t"), None),
         ] {
-            assert_eq!(
-                used(extra.clone()),
-                expected.map(PathBuf::from),
-                "{extra:?}"
-            );
+            assert_eq!(used(extra.clone()), expected.map(PathBuf::from), "{extra:?}");
         }
     }
 
     #[test]
     fn the_topmost_of_stacked_mounts_counts() {
-        let mounts = [
-            mount("8:1", "/", "/"),
-            mount("8:2", "/", "/data"),
-            mount("8:3", "/", "/data"),
-        ];
+        let mounts =
+            [mount("8:1", "/", "/"), mount("8:2", "/", "/data"), mount("8:3", "/", "/data")];
         let source = MountSource::of(Path::new("/data/v"), &mounts).unwrap();
         assert_eq!(source.device, "8:3");
     }

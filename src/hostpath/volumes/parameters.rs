@@ -46,11 +46,7 @@ pub(crate) fn choose(
             ),
         });
     }
-    match request
-        .capabilities
-        .iter()
-        .find_map(|capability| content.incompatibility(capability))
-    {
+    match request.capabilities.iter().find_map(|capability| content.incompatibility(capability)) {
         Some(incompatibility) => InvalidArgument::err(incompatibility),
         None => Ok(content),
     }
@@ -62,15 +58,8 @@ fn choose_empty(
     choice: DefaultBacking,
     features: &BlockStorageFeatures,
 ) -> Result<Content, InvalidArgument> {
-    let plain = |backing| Content {
-        backing,
-        ..Content::default()
-    };
-    let blocks = request
-        .capabilities
-        .iter()
-        .filter(|capability| capability.is_block)
-        .count();
+    let plain = |backing| Content { backing, ..Content::default() };
+    let blocks = request.capabilities.iter().filter(|capability| capability.is_block).count();
     if blocks > 0 {
         if blocks < request.capabilities.len() {
             return InvalidArgument::err(
@@ -121,9 +110,7 @@ fn file_system(
     capabilities: &[VolumeCapability],
     features: &BlockStorageFeatures,
 ) -> Result<FileSystem, InvalidArgument> {
-    let mut requested = capabilities
-        .iter()
-        .filter_map(|capability| capability.file_system);
+    let mut requested = capabilities.iter().filter_map(|capability| capability.file_system);
     let Some(first) = requested.next() else {
         let usual = features.file_systems.first();
         return usual.copied().ok_or_else(|| {
@@ -134,11 +121,7 @@ fn file_system(
         return InvalidArgument::err("a volume has one file system: use one fs_type");
     }
     if !features.file_systems.contains(&first) {
-        let names: Vec<_> = features
-            .file_systems
-            .iter()
-            .map(|kind| kind.name())
-            .collect();
+        let names: Vec<_> = features.file_systems.iter().map(|kind| kind.name()).collect();
         return InvalidArgument::err(format!(
             "fs_type {:?} is not available: its tools are not installed, or the kernel does not support it; available: {}",
             first.name(),
@@ -167,9 +150,9 @@ fn backing(parameters: &BTreeMap<String, String>) -> Result<Option<Backing>, Inv
         None => Ok(None),
         Some("image") => Ok(Some(Backing::Image)),
         Some("directory") => Ok(Some(Backing::Directory)),
-        Some(other) => InvalidArgument::err(format!(
-            "parameter backing is {other:?}: use image or directory"
-        )),
+        Some(other) => {
+            InvalidArgument::err(format!("parameter backing is {other:?}: use image or directory"))
+        }
     }
 }
 
@@ -190,13 +173,8 @@ pub(crate) fn merged(
     parameters: &BTreeMap<String, String>,
     mutable: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    let named = parameters
-        .iter()
-        .filter(|(key, _)| MUTABLE_PARAMETERS.contains(&key.as_str()));
-    named
-        .chain(mutable)
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+    let named = parameters.iter().filter(|(key, _)| MUTABLE_PARAMETERS.contains(&key.as_str()));
+    named.chain(mutable).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Converts mutable parameters to settings of the volume's device.
@@ -250,17 +228,11 @@ mod tests {
     }
 
     fn block() -> VolumeCapability {
-        VolumeCapability {
-            is_block: true,
-            ..plain()
-        }
+        VolumeCapability { is_block: true, ..plain() }
     }
 
     fn xfs() -> VolumeCapability {
-        VolumeCapability {
-            file_system: Some(FileSystem::Xfs),
-            ..plain()
-        }
+        VolumeCapability { file_system: Some(FileSystem::Xfs), ..plain() }
     }
 
     fn chosen(
@@ -271,12 +243,8 @@ mod tests {
     ) -> Result<(Backing, Option<FileSystem>), String> {
         let parameters = backing.map(|value| ("backing".to_owned(), value.to_owned()));
         let parameters = BTreeMap::from_iter(parameters);
-        let request = ContentRequest {
-            capabilities,
-            parameters: &parameters,
-            has_size: true,
-            source: None,
-        };
+        let request =
+            ContentRequest { capabilities, parameters: &parameters, has_size: true, source: None };
         let content = choose(&request, choice, features).map_err(|error| error.0)?;
         Ok((content.backing, content.file_system))
     }
@@ -296,20 +264,8 @@ mod tests {
             (vec![plain()], None, Directory, &all, directory.clone()),
             (vec![plain()], Some("image"), Directory, &all, ext4),
             (vec![plain()], Some("directory"), Image, &all, directory),
-            (
-                vec![xfs(), plain()],
-                None,
-                Auto,
-                &all,
-                Ok((Backing::Image, Some(FileSystem::Xfs))),
-            ),
-            (
-                vec![block()],
-                None,
-                Directory,
-                &all,
-                Ok((Backing::Block, None)),
-            ),
+            (vec![xfs(), plain()], None, Auto, &all, Ok((Backing::Image, Some(FileSystem::Xfs)))),
+            (vec![block()], None, Directory, &all, Ok((Backing::Block, None))),
         ] {
             assert_eq!(
                 chosen(&capabilities, backing, choice, features),
@@ -322,29 +278,11 @@ mod tests {
             (vec![plain()], Some("image"), Auto, &none, "no loop devices"),
             (vec![plain()], None, Image, &bare, "mkfs.ext4"),
             (vec![block()], None, Auto, &none, "no loop devices"),
-            (
-                vec![block(), plain()],
-                None,
-                Auto,
-                &all,
-                "either a file system or a block device",
-            ),
-            (
-                vec![block()],
-                Some("directory"),
-                Auto,
-                &all,
-                "remove the parameter",
-            ),
+            (vec![block(), plain()], None, Auto, &all, "either a file system or a block device"),
+            (vec![block()], Some("directory"), Auto, &all, "remove the parameter"),
             (vec![xfs()], None, Auto, &ext4_only, "available: ext4"),
             (vec![xfs()], None, Auto, &none, "remove fs_type"),
-            (
-                vec![plain()],
-                Some("tape"),
-                Auto,
-                &all,
-                "image or directory",
-            ),
+            (vec![plain()], Some("tape"), Auto, &all, "image or directory"),
         ] {
             let refused = chosen(&capabilities, backing, choice, features).unwrap_err();
             assert!(refused.contains(reason), "{refused}: {reason}");

@@ -38,11 +38,7 @@ pub(crate) fn publish(
         MountState::NotMounted => made_directory |= is_absent_or_empty(path, is_file)?,
         MountState::Foreign => return Err(foreign_mount(path).into()),
         MountState::Volume(_) if !known.is_some_and(|known| is_same_request(known, request)) => {
-            return Err(ConflictingUse {
-                id: volume.record.id,
-                path: path.clone(),
-            }
-            .into());
+            return Err(ConflictingUse { id: volume.record.id, path: path.clone() }.into());
         }
         // The mount of a block device does not show whether it is read-only; its device does.
         MountState::Volume(found) if is_file || satisfies(found, flags) && volume.is_prepared() => {
@@ -176,9 +172,9 @@ fn check_staged(volume: &Volume, request: &PublishRequest) -> Result<(), Publish
                 "volume `{id}` is staged at `{path}` with another capability; unstage it first"
             ))
         }
-        Some(PathRecord::Staging { .. } | PathRecord::Target { .. }) | None => missing(format!(
-            "volume `{id}` is not staged at `{path}`; stage it first"
-        )),
+        Some(PathRecord::Staging { .. } | PathRecord::Target { .. }) | None => {
+            missing(format!("volume `{id}` is not staged at `{path}`; stage it first"))
+        }
     }
 }
 
@@ -195,11 +191,7 @@ fn check_single_target(
         let is_other = matches!(record, PathRecord::Target { .. }) && *path != request.target_path;
         // A node that lost its device may still be open.
         if is_other && volume.mount_state(path)?.is_of_plugin() {
-            return Err(SecondTarget {
-                id: volume.record.id.clone(),
-                other: path.clone(),
-            }
-            .into());
+            return Err(SecondTarget { id: volume.record.id.clone(), other: path.clone() }.into());
         }
     }
     Ok(())

@@ -13,9 +13,7 @@ pub(crate) fn provision<E>(plugin: &Plugin, record: &CatalogVolume, more: u64) -
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
-    within_space(plugin, more, |limits| {
-        plugin.catalog.put_volume_within(record, limits)
-    })
+    within_space(plugin, more, |limits| plugin.catalog.put_volume_within(record, limits))
 }
 
 /// Checks that `more` bytes can be provisioned, before work that [`provision`] completes.
@@ -40,10 +38,7 @@ where
     E: From<HostError> + From<ResourceExhausted>,
 {
     let within = |most| {
-        let limits = CatalogLimits {
-            provisioned_bytes: most,
-            ..CatalogLimits::default()
-        };
+        let limits = CatalogLimits { provisioned_bytes: most, ..CatalogLimits::default() };
         attempt(limits).map_err(HostError::from)
     };
     if plugin.profile.overcommit {
@@ -72,12 +67,7 @@ where
 
 /// Returns the free space of the file system, less what is provisioned and not yet written.
 pub(crate) fn available_space(plugin: &Plugin) -> Result<u64, HostError> {
-    let measure = || {
-        Ok((
-            plugin.directories.space()?,
-            plugin.images.allocated_bytes()?,
-        ))
-    };
+    let measure = || Ok((plugin.directories.space()?, plugin.images.allocated_bytes()?));
     let (space, written) = measure().map_err(HostError::io("measure the file system"))?;
     let unwritten = plugin.catalog.provisioned_bytes()?.saturating_sub(written);
     Ok(if plugin.profile.overcommit {

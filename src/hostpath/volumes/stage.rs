@@ -24,9 +24,7 @@ pub(crate) fn stage(plugin: &Arc<Plugin>, request: StageCall) -> Result<(), Stag
     volume.check_path_outside_state_dir(&path)?;
     check_directory(&path)?;
     check_usable::<StageVolumeError>(&volume, &capability)?;
-    let requested = PathRecord::Staging {
-        capability: capability.clone(),
-    };
+    let requested = PathRecord::Staging { capability: capability.clone() };
     let flags = staging_flags(&volume, &capability);
     let known = volume.paths.get(&path);
     let found = match (volume.mount_state(&path)?, known) {
@@ -139,10 +137,7 @@ pub(crate) fn stats(
         let action = format!("measure the file system at `{path}`");
         Some(space_at(Path::new(&path)).map_err(HostError::io(action))?)
     };
-    Ok(Stats {
-        space,
-        bytes: record.content.bytes,
-    })
+    Ok(Stats { space, bytes: record.content.bytes })
 }
 
 /// Checks the staging directory, which the orchestrator creates.
@@ -151,8 +146,6 @@ fn check_directory(path: &str) -> Result<(), FailedPrecondition> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => unfit("is not a directory"),
-        Err(error) => unfit(&format!(
-            "cannot be used: {error}; create the directory first"
-        )),
+        Err(error) => unfit(&format!("cannot be used: {error}; create the directory first")),
     }
 }

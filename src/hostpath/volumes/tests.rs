@@ -38,11 +38,7 @@ fn record(state: RecordState) -> CatalogVolume {
 }
 
 fn request() -> CreateRequest {
-    CreateRequest {
-        name: "a".to_owned(),
-        requested: requested(),
-        topology: None,
-    }
+    CreateRequest { name: "a".to_owned(), requested: requested(), topology: None }
 }
 
 fn host() -> Host {
@@ -57,12 +53,7 @@ fn host() -> Host {
 }
 
 fn open(directory: &Path) -> Arc<Plugin> {
-    let plugin = Plugin::open(
-        directory,
-        "node".to_owned(),
-        PluginProfile::default(),
-        host(),
-    );
+    let plugin = Plugin::open(directory, "node".to_owned(), PluginProfile::default(), host());
     let plugin = Arc::new(plugin.unwrap());
     recovery::recover(&plugin).unwrap();
     plugin
@@ -71,11 +62,7 @@ fn open(directory: &Path) -> Arc<Plugin> {
 /// Writes the state after a `kill -9`: a record in this state, with or without data.
 fn left(directory: &Path, state: RecordState, with_directory: bool, with_data: bool) {
     let catalog = Catalog::open(&directory.join("catalog.redb")).unwrap();
-    for passed in [
-        RecordState::Creating,
-        RecordState::Ready,
-        RecordState::Deleting,
-    ] {
+    for passed in [RecordState::Creating, RecordState::Ready, RecordState::Deleting] {
         catalog.put_volume(&record(passed)).unwrap();
         if passed == state {
             break;
@@ -94,12 +81,7 @@ fn left(directory: &Path, state: RecordState, with_directory: bool, with_data: b
 fn an_interrupted_creation_is_undone_and_releases_the_name() {
     for with_directory in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        left(
-            directory.path(),
-            RecordState::Creating,
-            with_directory,
-            false,
-        );
+        left(directory.path(), RecordState::Creating, with_directory, false);
         let plugin = open(directory.path());
         assert_eq!(plugin.catalog.volume(ID).unwrap(), None);
         assert!(!plugin.directories.exists(ID).unwrap());
@@ -113,18 +95,9 @@ fn an_interrupted_creation_is_undone_and_releases_the_name() {
 fn an_interrupted_deletion_is_finished() {
     for (with_directory, with_data) in [(false, false), (true, false), (true, true)] {
         let directory = tempfile::tempdir().unwrap();
-        left(
-            directory.path(),
-            RecordState::Deleting,
-            with_directory,
-            with_data,
-        );
+        left(directory.path(), RecordState::Deleting, with_directory, with_data);
         let plugin = open(directory.path());
-        assert_eq!(
-            plugin.ready_volume(ID).unwrap(),
-            None,
-            "the volume does not exist for callers"
-        );
+        assert_eq!(plugin.ready_volume(ID).unwrap(), None, "the volume does not exist for callers");
         if !with_directory {
             assert_eq!(plugin.catalog.volume(ID).unwrap(), None, "before any call");
         }
@@ -155,10 +128,7 @@ fn a_caller_can_finish_a_deletion_too() {
 fn a_failed_creation_can_be_repeated_with_other_arguments() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = open(directory.path());
-    plugin
-        .catalog
-        .put_volume(&record(RecordState::Creating))
-        .unwrap();
+    plugin.catalog.put_volume(&record(RecordState::Creating)).unwrap();
     let mut request = request();
     request.requested.required_bytes = 4096;
     let made = create(&plugin, request).unwrap();
@@ -172,14 +142,9 @@ fn only_one_operation_runs_on_a_volume() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = open(directory.path());
     let made = create(&plugin, request()).unwrap();
-    let under_way = plugin
-        .begin_operation(OperationKey::Volume(made.id.clone()))
-        .unwrap();
+    let under_way = plugin.begin_operation(OperationKey::Volume(made.id.clone())).unwrap();
     let refused = delete(&plugin, &made.id);
-    assert!(matches!(
-        refused,
-        Err(DeleteVolumeError::OperationPending(_))
-    ));
+    assert!(matches!(refused, Err(DeleteVolumeError::OperationPending(_))));
     drop(under_way);
     delete(&plugin, &made.id).unwrap();
 }

@@ -78,10 +78,7 @@ impl Volume {
     {
         let operation = plugin.begin_operation(OperationKey::Volume(id.clone()))?;
         let volume = Self::read::<E>(plugin, id)?;
-        Ok(Self {
-            _operation: Some(operation),
-            ..volume
-        })
+        Ok(Self { _operation: Some(operation), ..volume })
     }
 
     /// Reads a volume without beginning an operation.
@@ -170,9 +167,7 @@ impl Volume {
         };
         match self.backing() {
             Backing::Directory => exposes(&self.data),
-            Backing::Image => devices
-                .iter()
-                .any(|device| Path::new(&entry.source) == device.path),
+            Backing::Image => devices.iter().any(|device| Path::new(&entry.source) == device.path),
             Backing::Block => devices.iter().any(|device| exposes(&device.path)),
         }
     }
@@ -181,10 +176,8 @@ impl Volume {
     pub(crate) fn first_mount(&self) -> Result<Option<MountEntry>, HostError> {
         let devices = self.devices()?;
         let mounts = self.plugin.host.mounter.list()?;
-        let exposing: Vec<_> = mounts
-            .iter()
-            .filter(|entry| self.is_exposed_by(entry, &mounts, &devices))
-            .collect();
+        let exposing: Vec<_> =
+            mounts.iter().filter(|entry| self.is_exposed_by(entry, &mounts, &devices)).collect();
         // A writable mount is preferred, because growing and freezing require one.
         let writable = exposing.iter().find(|entry| !entry.flags.read_only);
         Ok(writable.or(exposing.first()).map(|entry| (*entry).clone()))
@@ -246,9 +239,7 @@ impl Volume {
             self.paths.remove(path);
             return Ok(());
         }
-        self.plugin
-            .catalog
-            .rename_path(&self.record.id, &before, path)?;
+        self.plugin.catalog.rename_path(&self.record.id, &before, path)?;
         self.paths.remove(&before);
         tracing::warn!(volume.external_id = %self.id(), %before, %path,
             "the directory of a mounted volume was renamed");
@@ -399,18 +390,13 @@ impl Volume {
         let storage = &self.plugin.host.storage;
         let set_up = || {
             let devices = storage.attached(&self.data)?;
-            let mut fitting = devices
-                .iter()
-                .filter(|device| device.read_only == read_only);
+            let mut fitting = devices.iter().filter(|device| device.read_only == read_only);
             if let Some(device) = fitting.next()
                 && let Some(held) = storage.open(device)?
             {
                 return Ok(held);
             }
-            let how = AttachOptions {
-                read_only,
-                persistent: true,
-            };
+            let how = AttachOptions { read_only, persistent: true };
             storage.attach(&self.data, how, &self.tuning())
         };
         let held = set_up().map_err(HostError::io("set up a loop device"))?;
@@ -428,11 +414,9 @@ impl Volume {
         let needed: Vec<bool> = others
             .map(|(_, path_record)| match path_record {
                 PathRecord::Staging { capability } => self.is_read_only(capability, false),
-                PathRecord::Target {
-                    capability,
-                    read_only,
-                    ..
-                } => self.is_read_only(capability, *read_only),
+                PathRecord::Target { capability, read_only, .. } => {
+                    self.is_read_only(capability, *read_only)
+                }
             })
             .collect();
         for read_only in [false, true] {
@@ -443,9 +427,7 @@ impl Volume {
         let storage = &self.plugin.host.storage;
         let devices = storage.attached(&self.data);
         let released = devices.and_then(|devices| {
-            let mut unneeded = devices
-                .iter()
-                .filter(|device| !needed.contains(&device.read_only));
+            let mut unneeded = devices.iter().filter(|device| !needed.contains(&device.read_only));
             unneeded.try_for_each(|device| storage.detach(device))
         });
         let action = format!("detach the device of volume `{}`", self.id());

@@ -95,15 +95,7 @@ mod tests {
     fn every_shape_of_text_has_the_places_of_a_full_count() {
         let long = format!("{}\n{}", "日x".repeat(5000), "y".repeat(9000));
         let mixed = format!("a\n{}\n\n{}b\n", "ä".repeat(4095), "z".repeat(4096));
-        for text in [
-            "",
-            "a",
-            "\n",
-            &"\n".repeat(10_000),
-            &"x".repeat(8192),
-            &long,
-            &mixed,
-        ] {
+        for text in ["", "a", "\n", &"\n".repeat(10_000), &"x".repeat(8192), &long, &mixed] {
             let index = LineIndex::new(text);
             let near = |at: &usize| {
                 at.is_multiple_of(997)
@@ -112,12 +104,7 @@ mod tests {
             };
             let places = (0..=text.len()).filter(near);
             for at in places.filter(|at| text.is_char_boundary(*at)) {
-                assert_eq!(
-                    index.location(text, at),
-                    slow(text, at),
-                    "{at} of {}",
-                    text.len()
-                );
+                assert_eq!(index.location(text, at), slow(text, at), "{at} of {}", text.len());
             }
         }
     }

@@ -74,10 +74,7 @@ impl Diagnostics {
 
     /// Returns the current length, for [`Self::truncate`].
     pub fn length(&self) -> DiagnosticsLength {
-        DiagnosticsLength {
-            kept: self.list.len(),
-            omitted: self.omitted,
-        }
+        DiagnosticsLength { kept: self.list.len(), omitted: self.omitted }
     }
 
     /// Removes the diagnostics that were added since, of a list that has errors only.
@@ -116,16 +113,12 @@ impl Diagnostics {
     /// Changes every kept diagnostic.
     #[must_use]
     pub fn map(self, change: impl FnMut(Diagnostic) -> Diagnostic) -> Self {
-        Self {
-            list: self.list.into_iter().map(change).collect(),
-            omitted: self.omitted,
-        }
+        Self { list: self.list.into_iter().map(change).collect(), omitted: self.omitted }
     }
 
     /// Sorts the diagnostics by their first place. Those without a place come first.
     pub fn sort(&mut self) {
-        self.list
-            .sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
+        self.list.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     }
 }
 

@@ -81,10 +81,7 @@ impl Diagnostic {
     /// Marks a place. The first place is the cause.
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.labels.push(Label {
-            span,
-            text: text.into(),
-        });
+        self.labels.push(Label { span, text: text.into() });
         self
     }
 
@@ -117,11 +114,7 @@ impl Diagnostic {
         text: impl Into<String>,
         title: impl Into<String>,
     ) -> Self {
-        self.replacement = Some(Replacement {
-            span,
-            text: text.into(),
-            title: title.into(),
-        });
+        self.replacement = Some(Replacement { span, text: text.into(), title: title.into() });
         self
     }
 }

@@ -117,9 +117,9 @@ impl SourceMap {
         }
         let from = hidden.partition_point(|other| other.end < range.start);
         let to = hidden.partition_point(|other| other.start <= range.end);
-        let joined = hidden[from..to].iter().fold(range, |joined, other| {
-            joined.start.min(other.start)..joined.end.max(other.end)
-        });
+        let joined = hidden[from..to]
+            .iter()
+            .fold(range, |joined, other| joined.start.min(other.start)..joined.end.max(other.end));
         hidden.splice(from..to, [joined]);
     }
 
@@ -129,8 +129,7 @@ impl SourceMap {
         if source.hidden.is_empty() {
             return Arc::clone(&source.text);
         }
-        self.redacted_snippet(Self::span(id, 0..source.text.len()))
-            .into()
+        self.redacted_snippet(Self::span(id, 0..source.text.len())).into()
     }
 
     /// Returns the redacted text of a span; empty if the span lies outside its text.
@@ -169,19 +168,12 @@ impl SourceMap {
 
     /// Returns the span of a byte range.
     pub fn span(id: SourceId, range: Range<usize>) -> Span {
-        Span {
-            source: id,
-            start: offset(range.start),
-            end: offset(range.end),
-        }
+        Span { source: id, start: offset(range.start), end: offset(range.end) }
     }
 
     /// Returns the text of a span including secrets; empty if the span lies outside its text.
     pub fn snippet(&self, span: Span) -> &str {
-        self.source(span.source)
-            .text
-            .get(span.range())
-            .unwrap_or_default()
+        self.source(span.source).text.get(span.range()).unwrap_or_default()
     }
 
     /// Returns line and column of the first character of a span.
@@ -227,13 +219,7 @@ mod tests {
         assert_eq!(at("a = 1"), Location { line: 1, column: 1 });
         assert_eq!(at("näme"), Location { line: 2, column: 1 });
         assert_eq!(at("\"日"), Location { line: 2, column: 8 });
-        assert_eq!(
-            at(" x"),
-            Location {
-                line: 2,
-                column: 12
-            }
-        );
+        assert_eq!(at(" x"), Location { line: 2, column: 12 });
     }
 
     #[test]
@@ -246,10 +232,7 @@ mod tests {
         let shown = sources.redacted_text(id);
         assert_eq!(&*shown, "a = **·•𐄁**\nb = \"seen\"\n");
         assert_eq!(shown.len(), text.len());
-        assert_eq!(
-            &*sources.redacted_snippet(SourceMap::span(id, 0..6)),
-            "a = **"
-        );
+        assert_eq!(&*sources.redacted_snippet(SourceMap::span(id, 0..6)), "a = **");
         assert!(sources.is_hidden(SourceMap::span(id, 0..5)));
         assert!(!sources.is_hidden(SourceMap::span(id, 0..4)));
         assert!(!format!("{sources:?}").contains("seen"));
@@ -263,9 +246,6 @@ mod tests {
     fn an_empty_text_has_a_first_line() {
         let mut sources = SourceMap::default();
         let id = sources.add("empty.hcl", "");
-        assert_eq!(
-            sources.location(SourceMap::span(id, 0..0)),
-            Location { line: 1, column: 1 }
-        );
+        assert_eq!(sources.location(SourceMap::span(id, 0..0)), Location { line: 1, column: 1 });
     }
 }

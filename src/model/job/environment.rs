@@ -27,8 +27,7 @@ impl TaskEnvironment {
 
     /// Returns whether a name or a value is what readers get instead.
     pub fn is_redacted(&self) -> bool {
-        self.expose()
-            .any(|(name, value)| [name, value].contains(&MountOptions::REDACTED))
+        self.expose().any(|(name, value)| [name, value].contains(&MountOptions::REDACTED))
     }
 
     /// Returns the value of a variable.
@@ -53,11 +52,7 @@ impl TaskEnvironment {
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for TaskEnvironment {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter();
-        Self(
-            pairs
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        Self(pairs.map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
@@ -143,10 +138,7 @@ mod tests {
         let mut values = serde_json::Map::new();
         values.insert("auth".into(), serde_json::json!({"password": "hunter2"}));
         let shown = format!("{environment:?} {:?}", TaskConfig::new(values));
-        assert!(
-            shown.contains("PASSWORD") && shown.contains("auth"),
-            "{shown}"
-        );
+        assert!(shown.contains("PASSWORD") && shown.contains("auth"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

@@ -125,10 +125,7 @@ mod tests {
         let expected = [10, 10, 20, 30, 50, 75, 75];
         assert_eq!(pauses(&fibonacci, 6, 1), expected.map(Some));
         assert_eq!(pauses(&fibonacci, 90, 1).pop(), Some(Some(75)));
-        let constant = ReschedulePolicy {
-            delay_function: DelayFunction::Constant,
-            ..service
-        };
+        let constant = ReschedulePolicy { delay_function: DelayFunction::Constant, ..service };
         assert_eq!(pauses(&constant, 2, 1), [30, 30, 30].map(Some));
     }
 
@@ -136,20 +133,11 @@ mod tests {
     fn attempts_count_within_the_interval() {
         let batch = ReschedulePolicy::of_type(JobType::Batch);
         assert_eq!(pauses(&batch, 1, 60), [Some(5), None]);
-        let none = ReschedulePolicy {
-            attempts: 0,
-            ..batch.clone()
-        };
+        let none = ReschedulePolicy { attempts: 0, ..batch.clone() };
         assert_eq!(pauses(&none, 0, 1), [None]);
-        let two_per_minute = ReschedulePolicy {
-            attempts: 2,
-            interval: Duration::from_secs(60),
-            ..batch
-        };
-        assert_eq!(
-            pauses(&two_per_minute, 3, 10),
-            [Some(5), Some(5), None, None]
-        );
+        let two_per_minute =
+            ReschedulePolicy { attempts: 2, interval: Duration::from_secs(60), ..batch };
+        assert_eq!(pauses(&two_per_minute, 3, 10), [Some(5), Some(5), None, None]);
         assert_eq!(pauses(&two_per_minute, 3, 40), [Some(5); 4]);
     }
 }

@@ -24,11 +24,7 @@ impl RestartPolicy {
     /// Returns Nomad's default for jobs of this type.
     pub const fn of_type(job_type: JobType) -> Self {
         const MINUTE: u64 = 60;
-        let (attempts, minutes) = if job_type.ends() {
-            (3, 24 * 60)
-        } else {
-            (2, 30)
-        };
+        let (attempts, minutes) = if job_type.ends() { (3, 24 * 60) } else { (2, 30) };
         Self {
             attempts,
             interval: Duration::from_secs(minutes * MINUTE),

@@ -161,11 +161,7 @@ impl Job {
         }
         for group in &self.groups {
             for volume in group.volumes.values() {
-                if let JobVolumeKind::Csi {
-                    mount_options: Some(options),
-                    ..
-                } = &volume.kind
-                {
+                if let JobVolumeKind::Csi { mount_options: Some(options), .. } = &volume.kind {
                     options.mount_flags.iter().for_each(|flag| values.add(flag));
                 }
             }
@@ -184,14 +180,8 @@ impl Job {
 /// Takes what may be secret of the job itself. The token of a request finds the request again.
 fn take_from_job(meta: &mut TaskEnvironment, origin: Option<&mut JobOrigin>) -> Option<String> {
     let payload = origin.and_then(|origin| {
-        let JobOrigin {
-            parent: _,
-            dispatch,
-        } = origin;
-        let Dispatch {
-            idempotency_token: _,
-            payload,
-        } = dispatch.as_mut()?;
+        let JobOrigin { parent: _, dispatch } = origin;
+        let Dispatch { idempotency_token: _, payload } = dispatch.as_mut()?;
         Some(std::mem::take(payload))
     });
     let payload = payload.unwrap_or_default();
@@ -199,10 +189,7 @@ fn take_from_job(meta: &mut TaskEnvironment, origin: Option<&mut JobOrigin>) -> 
         return None;
     }
     let no_meta = meta.redacted();
-    written(&OwnSettings {
-        meta: std::mem::replace(meta, no_meta),
-        payload,
-    })
+    written(&OwnSettings { meta: std::mem::replace(meta, no_meta), payload })
 }
 
 fn payload_of(job: &mut Job) -> Option<&mut Payload> {
@@ -222,36 +209,17 @@ fn is_long(value: &str) -> bool {
 
 /// Takes what may be secret of a volume.
 fn take_from_volume(volume: &mut JobVolume) -> Option<String> {
-    let JobVolume {
-        source: _,
-        read_only: _,
-        per_alloc: _,
-        sticky: _,
-        kind,
-    } = volume;
+    let JobVolume { source: _, read_only: _, per_alloc: _, sticky: _, kind } = volume;
     match kind {
-        JobVolumeKind::Csi {
-            access_mode: _,
-            attachment_mode: _,
-            mount_options,
-        } => {
-            let MountOptions {
-                fs_type: _,
-                mount_flags,
-            } = mount_options.as_mut()?;
+        JobVolumeKind::Csi { access_mode: _, attachment_mode: _, mount_options } => {
+            let MountOptions { fs_type: _, mount_flags } = mount_options.as_mut()?;
             if mount_flags.is_empty() {
                 return None;
             }
             let mark = vec![MountOptions::REDACTED.to_owned()];
-            written(&VolumeSettings {
-                mount_flags: std::mem::replace(mount_flags, mark),
-            })
+            written(&VolumeSettings { mount_flags: std::mem::replace(mount_flags, mark) })
         }
-        JobVolumeKind::Host {
-            access_mode: _,
-            attachment_mode: _,
-            has_mount_options: _,
-        } => None,
+        JobVolumeKind::Host { access_mode: _, attachment_mode: _, has_mount_options: _ } => None,
     }
 }
 
@@ -325,10 +293,8 @@ mod tests {
         for name in ["a", "b"] {
             let mut group = TaskGroup::new(name, JobType::Service);
             let policy = RestartPolicy::of_type(JobType::Service);
-            group.tasks = vec![
-                Task::new("same", "exec", policy.clone()),
-                Task::new("plain", "exec", policy),
-            ];
+            group.tasks =
+                vec![Task::new("same", "exec", policy.clone()), Task::new("plain", "exec", policy)];
             group.tasks[0].environment = TaskEnvironment::from_iter([("PASSWORD", name)]);
             group.tasks[0].meta = TaskEnvironment::from_iter([("TOKEN", name)]);
             let command = serde_json::Map::from_iter([("command".to_owned(), "hunter2".into())]);
@@ -360,9 +326,7 @@ mod tests {
         let settings = stored.take_settings();
         let text = serde_json::to_string(&stored).unwrap();
         assert!(
-            ["PASSWORD", "TOKEN", "hunter2", "command"]
-                .iter()
-                .all(|secret| !text.contains(secret)),
+            ["PASSWORD", "TOKEN", "hunter2", "command"].iter().all(|secret| !text.contains(secret)),
             "{text}"
         );
         assert!(text.contains("ext4"), "{text}");
@@ -391,10 +355,7 @@ mod tests {
         let mut stored = original.clone();
         let settings = stored.take_settings();
         let text = serde_json::to_string(&stored).unwrap();
-        assert!(
-            !text.contains("hunter") && !text.contains("aHVudGVy"),
-            "{text}"
-        );
+        assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
         assert!(stored.meta.is_redacted());
         let places = ["0/0", "0/volume/0", "job"];
         assert_eq!(settings.keys().collect::<Vec<_>>(), places);

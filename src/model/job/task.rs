@@ -163,12 +163,7 @@ pub struct Resources {
 /// Nomad's defaults.
 impl Default for Resources {
     fn default() -> Self {
-        Self {
-            cpu: 100,
-            cores: 0,
-            memory_mb: 300,
-            memory_max_mb: 0,
-        }
+        Self { cpu: 100, cores: 0, memory_mb: 300, memory_max_mb: 0 }
     }
 }
 

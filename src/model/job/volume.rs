@@ -85,11 +85,7 @@ mod tests {
     #[test]
     fn the_source_identifies_volumes_of_both_types() {
         for kind in [
-            JobVolumeKind::Csi {
-                access_mode: None,
-                attachment_mode: None,
-                mount_options: None,
-            },
+            JobVolumeKind::Csi { access_mode: None, attachment_mode: None, mount_options: None },
             JobVolumeKind::Host {
                 access_mode: None,
                 attachment_mode: None,
@@ -103,10 +99,7 @@ mod tests {
                 sticky: false,
                 kind,
             };
-            let own = JobVolume {
-                per_alloc: true,
-                ..shared.clone()
-            };
+            let own = JobVolume { per_alloc: true, ..shared.clone() };
             assert_eq!(shared.source_of(3).as_str(), "db");
             assert_eq!(own.source_of(3).as_str(), "db[3]");
         }

@@ -94,11 +94,7 @@ fn check(path: &Path) -> io::Result<()> {
     }
     if !found.is_dir() {
         let expected = "directory";
-        let problem = Problem::WrongKind {
-            expected,
-            owner,
-            mode,
-        };
+        let problem = Problem::WrongKind { expected, owner, mode };
         return Err(NotPrivate::at(path, problem));
     }
     check_owner(path, &found)?;

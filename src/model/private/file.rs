@@ -57,9 +57,7 @@ const TEMPORARY: &str = ".nomad-csi-";
 /// # Errors
 /// If it cannot be created.
 pub fn temporary_in(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let file = tempfile::Builder::new()
-        .prefix(TEMPORARY)
-        .tempfile_in(directory)?;
+    let file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(directory)?;
     make_private(file.as_file())?;
     Ok(file)
 }
@@ -156,11 +154,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
     if !found.is_file() {
         let expected = "regular file";
-        let problem = Problem::WrongKind {
-            expected,
-            owner,
-            mode,
-        };
+        let problem = Problem::WrongKind { expected, owner, mode };
         return Err(NotPrivate::at(path, problem));
     }
     if owner != own {

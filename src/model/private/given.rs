@@ -29,10 +29,7 @@ pub fn open_given(path: &Path) -> io::Result<File> {
         flags |= OFlags::NOFOLLOW;
     }
     let mut options = File::options();
-    let file = options
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
+    let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
     let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
     if !is_trusted(owner) {
@@ -153,12 +150,7 @@ mod tests {
 
     fn problem(path: &Path) -> Option<Problem> {
         let error = open_given(path).err()?;
-        Some(
-            NotPrivate::find(&error)
-                .expect("not a refusal")
-                .problem
-                .clone(),
-        )
+        Some(NotPrivate::find(&error).expect("not a refusal").problem.clone())
     }
 
     #[test]
@@ -167,13 +159,9 @@ mod tests {
         let path = base.path().join("secret");
         std::fs::write(&path, "x").unwrap();
         let owner = own_user();
-        for (mode, is_refused) in [
-            (0o600, false),
-            (0o400, false),
-            (0o644, false),
-            (0o620, true),
-            (0o602, true),
-        ] {
+        for (mode, is_refused) in
+            [(0o600, false), (0o400, false), (0o644, false), (0o620, true), (0o602, true)]
+        {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let expected = is_refused.then_some(Problem::Writable { owner, mode });
             assert_eq!(problem(&path), expected, "{mode:o}");
@@ -238,11 +226,7 @@ mod tests {
         lchown(&link, Some(STRANGER), None).unwrap();
         assert_eq!(problem(&link), Some(Problem::Link { owner: STRANGER }));
         chown(&path, Some(STRANGER), None).unwrap();
-        let foreign = Problem::Foreign {
-            owner: STRANGER,
-            mode: 0o600,
-            own: 0,
-        };
+        let foreign = Problem::Foreign { owner: STRANGER, mode: 0o600, own: 0 };
         assert_eq!(problem(&path), Some(foreign));
     }
 }

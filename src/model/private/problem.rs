@@ -119,11 +119,7 @@ impl NotPrivate {
     }
 
     pub(super) fn at(path: &Path, problem: Problem) -> io::Error {
-        Self {
-            path: path.to_owned(),
-            problem,
-        }
-        .into()
+        Self { path: path.to_owned(), problem }.into()
     }
 }
 
@@ -139,10 +135,8 @@ mod tests {
 
     #[test]
     fn the_problem_is_found_below_other_errors() {
-        let inner = NotPrivate {
-            path: "/data/agent.lock".into(),
-            problem: Problem::Link { owner: 1000 },
-        };
+        let inner =
+            NotPrivate { path: "/data/agent.lock".into(), problem: Problem::Link { owner: 1000 } };
         let wrapped = io::Error::other(io::Error::from(inner.clone()));
         assert_eq!(NotPrivate::find(&wrapped), Some(&inner));
         assert_eq!(NotPrivate::find(&io::Error::other("else")), None);
@@ -152,11 +146,7 @@ mod tests {
     fn the_message_names_path_owner_and_mode_and_what_to_do() {
         let problem = NotPrivate {
             path: "/data".into(),
-            problem: Problem::Foreign {
-                owner: 1000,
-                mode: 0o755,
-                own: 0,
-            },
+            problem: Problem::Foreign { owner: 1000, mode: 0o755, own: 0 },
         };
         let problem = problem.diagnostic("use the data directory");
         assert_eq!(problem.code, Code::FileNotPrivate);

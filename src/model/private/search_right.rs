@@ -124,11 +124,7 @@ fn with_search(mut entries: Vec<Entry>, uid: u32) -> Vec<Entry> {
     for (tag, id, without) in [(USER, uid, 0), (MASK, NO_ID, group)] {
         match entries.iter_mut().find(|it| (it.tag, it.id) == (tag, id)) {
             Some(entry) => entry.rights |= SEARCH,
-            None => entries.push(Entry {
-                tag,
-                id,
-                rights: without | SEARCH,
-            }),
+            None => entries.push(Entry { tag, id, rights: without | SEARCH }),
         }
     }
     entries.sort_unstable();
@@ -136,12 +132,8 @@ fn with_search(mut entries: Vec<Entry>, uid: u32) -> Vec<Entry> {
 }
 
 fn parse(text: &[u8]) -> io::Result<Vec<Entry>> {
-    let damaged = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "its access control list is not readable",
-        )
-    };
+    let damaged =
+        || io::Error::new(io::ErrorKind::InvalidData, "its access control list is not readable");
     let (version, entries) = text.split_first_chunk().ok_or_else(damaged)?;
     let (entries, rest) = entries.as_chunks::<8>();
     if u32::from_le_bytes(*version) != VERSION || !rest.is_empty() {
@@ -177,10 +169,7 @@ mod tests {
     #[test]
     fn a_list_is_read_as_it_was_written() {
         let entries = with_search(of_mode(0o700), 1000);
-        let rights: Vec<_> = entries
-            .iter()
-            .map(|it| (it.tag, it.id, it.rights))
-            .collect();
+        let rights: Vec<_> = entries.iter().map(|it| (it.tag, it.id, it.rights)).collect();
         let expected = [
             (OWNER, NO_ID, 7),
             (USER, 1000, 1),
@@ -238,11 +227,7 @@ mod tests {
     /// An entry that gives more is an operator's.
     #[test]
     fn only_the_right_to_search_is_revoked() {
-        let more = Entry {
-            tag: USER,
-            id: 4242,
-            rights: 5,
-        };
+        let more = Entry { tag: USER, id: 4242, rights: 5 };
         let mut entries = with_search(of_mode(0o700), 4243);
         entries.push(more);
         let left = without_search(entries, &[4242, 4243].into());

@@ -106,11 +106,7 @@ fn check_owned_socket(path: &Path, owners: &[u32], others: &[u32]) -> io::Result
     let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
     if !found.file_type().is_socket() {
         let expected = "socket";
-        let problem = Problem::WrongKind {
-            expected,
-            owner,
-            mode,
-        };
+        let problem = Problem::WrongKind { expected, owner, mode };
         return Err(NotPrivate::at(path, problem));
     }
     if !owners.contains(&owner) && !others.contains(&owner) {
@@ -131,12 +127,7 @@ mod tests {
 
     fn problem(result: io::Result<()>) -> Option<Problem> {
         let error = result.err()?;
-        Some(
-            NotPrivate::find(&error)
-                .expect("not a refusal")
-                .problem
-                .clone(),
-        )
+        Some(NotPrivate::find(&error).expect("not a refusal").problem.clone())
     }
 
     fn directory(mode: u32) -> (tempfile::TempDir, PathBuf) {
@@ -158,12 +149,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_a_stranger_could_replace_is_refused() {
-        for (mode, is_refused) in [
-            (0o755, false),
-            (0o1777, false),
-            (0o777, true),
-            (0o770, true),
-        ] {
+        for (mode, is_refused) in [(0o755, false), (0o1777, false), (0o777, true), (0o770, true)] {
             let (kept, path) = directory(mode);
             let _listening = bind_socket(&path).unwrap();
             let owner = own_user();
@@ -181,11 +167,7 @@ mod tests {
         let (kept, path) = directory(0o700);
         let _listening = bind_socket(&path).unwrap();
         chown(&path, Some(STRANGER), None).unwrap();
-        let foreign = Problem::Foreign {
-            owner: STRANGER,
-            mode: 0o600,
-            own: 0,
-        };
+        let foreign = Problem::Foreign { owner: STRANGER, mode: 0o600, own: 0 };
         assert_eq!(problem(check_socket(&path)), Some(foreign));
         chown(kept.path(), Some(STRANGER), None).unwrap();
         assert!(problem(check_socket_directory(kept.path())).is_some());
@@ -199,9 +181,6 @@ mod tests {
         assert_eq!(std::fs::metadata(&new).unwrap().mode() & 0o777, 0o700);
         let file = kept.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(matches!(
-            problem(check_socket(&file)),
-            Some(Problem::WrongKind { .. })
-        ));
+        assert!(matches!(problem(check_socket(&file)), Some(Problem::WrongKind { .. })));
     }
 }

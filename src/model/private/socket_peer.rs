@@ -39,11 +39,7 @@ impl SocketPeer {
             Err(Errno::ENOPROTOOPT) => pidfd_open(pid, PidfdFlags::empty())?,
             opened => opened?,
         };
-        Ok(Self {
-            user: named.uid(),
-            pid: named.pid(),
-            process,
-        })
+        Ok(Self { user: named.uid(), pid: named.pid(), process })
     }
 
     /// Returns whether the process still runs. Does not block.
@@ -52,10 +48,7 @@ impl SocketPeer {
     /// If the kernel does not say.
     pub fn is_running(&self) -> io::Result<bool> {
         let mut watched = [PollFd::new(&self.process, PollFlags::IN)];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         Ok(poll(&mut watched, Some(&at_once))? == 0)
     }
 
@@ -117,10 +110,7 @@ mod tests {
 
     /// The peer of a client is the process that listens, which is this program as another process.
     #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test runs itself as another process"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the test runs itself as another process")]
     fn a_process_that_has_ended_is_not_recognized() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
@@ -154,10 +144,7 @@ mod tests {
 
     #[test]
     #[ignore = "the other process of a test"]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test runs itself as another process"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the test runs itself as another process")]
     fn a_listener() {
         let path = std::env::var_os("LISTEN_AT").unwrap();
         let _listening = UnixListener::bind(path).unwrap();

@@ -52,10 +52,7 @@ impl TaskWritableDirectory {
     /// If it does not exist, or is a link or no directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         let opened = rustix::fs::openat(CWD, path, directory_flags(), Mode::empty());
-        Ok(Self {
-            directory: opened.map_err(|error| named(path, error))?,
-            path: path.to_owned(),
-        })
+        Ok(Self { directory: opened.map_err(|error| named(path, error))?, path: path.to_owned() })
     }
 
     /// Opens a directory below this one.
@@ -82,9 +79,7 @@ impl TaskWritableDirectory {
             Err(error) => return Err(named(&self.path.join(name), error)),
         };
         let created = self.open_directory(Path::new(name))?;
-        created
-            .give_to(users, is_new)
-            .map_err(|error| named(&created.path, error))?;
+        created.give_to(users, is_new).map_err(|error| named(&created.path, error))?;
         Ok(created)
     }
 
@@ -185,13 +180,8 @@ impl AsFd for TaskWritableDirectory {
 /// directory.
 pub fn open_below(directory: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let opened = rustix::fs::openat2(
-        directory.as_fd(),
-        path,
-        directory_flags(),
-        Mode::empty(),
-        resolve,
-    );
+    let opened =
+        rustix::fs::openat2(directory.as_fd(), path, directory_flags(), Mode::empty(), resolve);
     match opened {
         // A kernel or a sandbox without `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => open_in_steps(directory.as_fd(), path),
@@ -316,10 +306,7 @@ mod tests {
         open_in_steps(open.as_fd(), Path::new("a/b")).unwrap();
         open_in_steps(open.as_fd(), Path::new(".")).unwrap();
         for way in ["link/b", "link", "a/../..", "/"] {
-            assert!(
-                open_in_steps(open.as_fd(), Path::new(way)).is_err(),
-                "{way}"
-            );
+            assert!(open_in_steps(open.as_fd(), Path::new(way)).is_err(), "{way}");
         }
         let root = TaskWritableDirectory::open(Path::new("/")).unwrap();
         let refused = open_in_steps(root.as_fd(), Path::new("proc")).unwrap_err();

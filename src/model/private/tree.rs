@@ -39,13 +39,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = rustix::fs::openat(CWD, parent, flags, Mode::empty())?;
     let root = open_below(&parent, Path::new(name)).map_err(|error| named(path, error))?;
-    let mut removal = Removal {
-        root,
-        path,
-        moved: 0,
-        removed: 0,
-        problem: None,
-    };
+    let mut removal = Removal { root, path, moved: 0, removed: 0, problem: None };
     removal.remove_contents();
     match removal.problem {
         Some(problem) => Err(problem),
@@ -176,10 +170,7 @@ impl Removal<'_> {
 
     /// Moves a directory to the top if its path is long. Returns whether it did.
     fn moves_to_the_top(&mut self, directory: &OwnedFd, path: &Path) -> Result<bool, Errno> {
-        let Some(name) = path
-            .file_name()
-            .filter(|_| path.as_os_str().len() > LONGEST)
-        else {
+        let Some(name) = path.file_name().filter(|_| path.as_os_str().len() > LONGEST) else {
             return Ok(false);
         };
         loop {

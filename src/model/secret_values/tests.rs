@@ -12,9 +12,7 @@ fn values(of: &[&str]) -> SecretValues {
 }
 
 fn hidden(secret: &str, text: &str) -> String {
-    values(&[secret])
-        .hidden_in(text)
-        .unwrap_or_else(|| text.to_owned())
+    values(&[secret]).hidden_in(text).unwrap_or_else(|| text.to_owned())
 }
 
 #[test]
@@ -69,10 +67,7 @@ fn a_value_that_is_cut_off_is_hidden() {
         assert_eq!(hidden(secret, text), shown, "{text}");
     }
     let encoded = STANDARD.encode(secret);
-    assert_eq!(
-        hidden(secret, &format!("sent {}", &encoded[..13])),
-        "sent [REDACTED]"
-    );
+    assert_eq!(hidden(secret, &format!("sent {}", &encoded[..13])), "sent [REDACTED]");
 }
 
 #[test]
@@ -83,10 +78,7 @@ fn the_parts_of_a_value_are_hidden() {
             "line kqhkiG9w0BAQEF is bad",
         ),
         ("[global]\n  key = \"hunter2\"\n", "key hunter2 is bad"),
-        (
-            "{\"users\":[{\"password\":\"hunter2\"}]}",
-            "user hunter2 is bad",
-        ),
+        ("{\"users\":[{\"password\":\"hunter2\"}]}", "user hunter2 is bad"),
         ("password=hunter2", "option hunter2 is bad"),
     ] {
         let shown = hidden(secret, text);
@@ -100,28 +92,15 @@ fn the_parts_of_a_value_are_hidden() {
 fn short_values_and_other_texts_stay() {
     assert_eq!(hidden("ro", "mount ro failed"), "mount ro failed");
     assert_eq!(hidden("", "mount failed"), "mount failed");
-    assert_eq!(
-        hidden("hunter2", "no such device: /dev/sdb"),
-        "no such device: /dev/sdb"
-    );
+    assert_eq!(hidden("hunter2", "no such device: /dev/sdb"), "no such device: /dev/sdb");
     assert_eq!(values(&["hunter2"]).hidden_in("nothing"), None);
 }
 
 #[test]
 fn neighbours_are_hidden_apart_and_overlapping_ones_together() {
     let values = values(&["hunter2", "2-more"]);
-    assert_eq!(
-        values.hidden_in("hunter2 hunter2").unwrap(),
-        "[REDACTED] [REDACTED]"
-    );
-    assert_eq!(
-        values
-            .hidden_in("hunter2-more")
-            .unwrap()
-            .matches("[REDACTED]")
-            .count(),
-        1
-    );
+    assert_eq!(values.hidden_in("hunter2 hunter2").unwrap(), "[REDACTED] [REDACTED]");
+    assert_eq!(values.hidden_in("hunter2-more").unwrap().matches("[REDACTED]").count(), 1);
 }
 
 #[test]

@@ -58,10 +58,7 @@ async fn remove_directory(
     let mut targets = mounts.iter().map(|mount| &mount.target);
     if let Some(target) = targets.find(|target| target.starts_with(directory.path())) {
         let reason = format!("`{}` is a mount point", target.display());
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::ResourceBusy,
-            reason,
-        ));
+        return Err(std::io::Error::new(std::io::ErrorKind::ResourceBusy, reason));
     }
     let data = deps.data_directory.clone();
     blocking(move || {

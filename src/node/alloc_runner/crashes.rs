@@ -9,10 +9,8 @@ use nomad_csi_model::AllocId;
 use nomad_csi_model::retry::RetryPolicy;
 
 /// The pauses before a runner is started again.
-const RESTART: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(60),
-};
+const RESTART: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60) };
 
 /// The runners that panicked, by allocation.
 #[derive(Default)]
@@ -28,10 +26,7 @@ struct Crash {
 impl Crashes {
     /// Notes that a runner panicked. Returns the pause before its next start.
     pub(super) fn note(&mut self, alloc: &AllocId) -> Duration {
-        let crash = self.0.entry(alloc.clone()).or_insert(Crash {
-            count: 0,
-            starts_at: None,
-        });
+        let crash = self.0.entry(alloc.clone()).or_insert(Crash { count: 0, starts_at: None });
         let pause = RESTART.delay(crash.count, 1.0);
         crash.count = crash.count.saturating_add(1);
         crash.starts_at = Some(Instant::now() + pause);

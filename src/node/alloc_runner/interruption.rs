@@ -34,11 +34,7 @@ pub async fn interrupt_alloc(
 }
 
 async fn interrupt(task: Leftover, driver: &dyn RunDriver) -> Result<(), RunError> {
-    let Leftover {
-        directory,
-        record,
-        run: number,
-    } = task;
+    let Leftover { directory, record, run: number } = task;
     let decided = record.as_ref().map_or(0, |record| record.decided_run);
     if decided >= number {
         return Ok(());

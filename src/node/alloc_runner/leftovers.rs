@@ -39,10 +39,8 @@ enum Ending {
 }
 
 /// The pauses between attempts that fail.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(30),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
 
 /// Stops every task that an earlier agent started for these allocations.
 pub(super) async fn stop_leftovers(deps: Arc<AllocRunnerDeps>, allocs: Vec<AllocDirectory>) {
@@ -154,11 +152,7 @@ pub(super) fn leftover(directory: TaskDirectory) -> std::io::Result<Option<Lefto
     let record = directory.read_record()?;
     let has_ended = record.as_ref().is_some_and(|it| it.has_failed.is_some());
     let run = directory.runs()?.last().copied();
-    Ok(run.filter(|_| !has_ended).map(|run| Leftover {
-        directory,
-        record,
-        run,
-    }))
+    Ok(run.filter(|_| !has_ended).map(|run| Leftover { directory, record, run }))
 }
 
 /// Stops a task. Returns whether it was running.

@@ -128,10 +128,7 @@ pub(super) fn end_cause(
         Some(EndCause::Stopped)
     } else if work.peek().is_some() && work.all(has_ended) {
         Some(EndCause::WorkDone)
-    } else if tasks
-        .iter()
-        .any(|task| task.role.is_leader && has_ended(task))
-    {
+    } else if tasks.iter().any(|task| task.role.is_leader && has_ended(task)) {
         Some(EndCause::LeaderEnded)
     } else {
         None
@@ -143,9 +140,7 @@ pub(super) fn due_steps(tasks: &[TaskFacts], setup: SetupStage, wants_stop: bool
     match end_cause(tasks, setup, wants_stop) {
         Some(cause) => steps_to_end(tasks, setup, cause),
         None if setup == SetupStage::Ready => DueSteps {
-            start: positions(tasks, |task| {
-                task.stage == Stage::Waiting && is_turn(task, tasks)
-            }),
+            start: positions(tasks, |task| task.stage == Stage::Waiting && is_turn(task, tasks)),
             ..DueSteps::default()
         },
         None => DueSteps::default(),
@@ -175,15 +170,10 @@ fn steps_to_end(tasks: &[TaskFacts], setup: SetupStage, cause: EndCause) -> DueS
     let leaders = positions(tasks, |task| is_live(task) && task.role.is_leader);
     let work = positions(tasks, |task| is_live(task) && task.role.is_work());
     let sidecars = positions(tasks, is_live);
-    let first = [leaders, work, sidecars]
-        .into_iter()
-        .find(|group| !group.is_empty());
+    let first = [leaders, work, sidecars].into_iter().find(|group| !group.is_empty());
     match first {
         Some(group) => DueSteps {
-            stop: group
-                .into_iter()
-                .map(|position| (position, cause))
-                .collect(),
+            stop: group.into_iter().map(|position| (position, cause)).collect(),
             ..DueSteps::default()
         },
         None => steps_after_end(tasks, setup),
@@ -213,10 +203,7 @@ fn steps_after_end(tasks: &[TaskFacts], setup: SetupStage) -> DueSteps {
 
 fn positions(tasks: &[TaskFacts], is_meant: impl Fn(&TaskFacts) -> bool) -> Vec<usize> {
     let numbered = tasks.iter().enumerate();
-    numbered
-        .filter(|(_, task)| is_meant(task))
-        .map(|(position, _)| position)
-        .collect()
+    numbered.filter(|(_, task)| is_meant(task)).map(|(position, _)| position).collect()
 }
 
 #[cfg(test)]

@@ -23,10 +23,8 @@ use nomad_csi_ports::{HostFileError, LostMount, MountEntry, MountError, Mounter}
 /// The pause between two looks, in which changes gather.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pauses after failures.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(30),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
 
 /// A mount of a volume that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,9 +98,7 @@ async fn follow(
 
 /// Returns the topmost mount of each mount point below a directory.
 fn topmost(table: Vec<MountEntry>, base: &Path) -> BTreeMap<PathBuf, MountEntry> {
-    let below = table
-        .into_iter()
-        .filter(|entry| entry.target.starts_with(base));
+    let below = table.into_iter().filter(|entry| entry.target.starts_with(base));
     below.map(|entry| (entry.target.clone(), entry)).collect()
 }
 

@@ -20,10 +20,8 @@ use nomad_csi_model::{AllocId, VolumeAlias};
 use nomad_csi_ports::{Clock, ControlPlane, LostMount, MountRefused, Mounter};
 
 /// The pauses between attempts: 2, 4, 8 … 60 s.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(2),
-    max: Duration::from_secs(60),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(2), max: Duration::from_secs(60) };
 /// The shortest pause after the second attempt. An attempt may itself change what the server waits for.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -67,8 +65,7 @@ impl Mounting<'_> {
             match self.control.mount(self.alloc, alias).await {
                 Ok(path) => match check_source(self.mounter, &path).await {
                     Ok(_) => {
-                        self.progress
-                            .send_if_modified(|progress| progress.accept_mount(alias));
+                        self.progress.send_if_modified(|progress| progress.accept_mount(alias));
                         return Ok(path);
                     }
                     Err(reason) => {
@@ -93,8 +90,7 @@ impl Mounting<'_> {
     fn lose(&self, alias: &VolumeAlias, reason: &str) {
         tracing::warn!(alloc.id = %self.alloc, volume.alias = %alias, reason, "a volume is lost");
         let now = self.clock.now();
-        self.progress
-            .send_modify(|progress| progress.lose_volume(alias, reason, now));
+        self.progress.send_modify(|progress| progress.lose_volume(alias, reason, now));
     }
 
     /// Reports a volume that is lost, as soon as no task runs on it. Returns whether it was lost.
@@ -104,14 +100,8 @@ impl Mounting<'_> {
         };
         let mut changes = self.progress.subscribe();
         // The sender is borrowed here, so it is not gone.
-        let _is_unused = changes
-            .wait_for(|progress| !progress.is_used(alias))
-            .await
-            .is_ok();
-        let lost = LostMount::Target {
-            alloc: self.alloc.clone(),
-            alias: alias.clone(),
-        };
+        let _is_unused = changes.wait_for(|progress| !progress.is_used(alias)).await.is_ok();
+        let lost = LostMount::Target { alloc: self.alloc.clone(), alias: alias.clone() };
         let mut attempt = 0;
         while let Err(error) = self.control.note_lost(&lost, &reason).await {
             tracing::warn!(alloc.id = %self.alloc, volume.alias = %alias, %error, "cannot report a lost volume");
@@ -128,8 +118,7 @@ impl Mounting<'_> {
         let reason = &refused.message;
         tracing::info!(alloc.id = %self.alloc, volume.alias = %alias, reason, "waiting for a volume");
         let now = self.clock.now();
-        self.progress
-            .send_if_modified(|progress| progress.refuse_mount(alias, reason, now));
+        self.progress.send_if_modified(|progress| progress.refuse_mount(alias, reason, now));
     }
 
     /// Waits until another attempt may succeed.

@@ -20,10 +20,8 @@ use crate::task_run::{RunEnd, RunError, RunRequest, RunStart};
 use nomad_csi_model::retry::RetryPolicy;
 
 /// The pauses between calls of the driver that fail.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(30),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
 /// How often a start is tried before it counts as a failed run.
 const START_ATTEMPTS: u32 = 3;
 
@@ -172,8 +170,7 @@ impl TaskRunner {
             attempt += 1;
         };
         // Otherwise a part of the failed start could still become the task, beside the next run.
-        self.repeat("stop", async || self.driver.stop(run).await)
-            .await;
+        self.repeat("stop", async || self.driver.stop(run).await).await;
         let end = self.repeat_wait(run).await;
         let reason = error.to_string();
         Some(RunOutcome::Ended(end.unwrap_or(RunEnd::Failed { reason })))

@@ -81,8 +81,7 @@ impl TaskRunner {
             return;
         }
         self.update(|task, now| task.push(&Occurrence::RestartSignaled(SURVIVED), now));
-        self.repeat("stop", async || self.driver.stop(&run).await)
-            .await;
+        self.repeat("stop", async || self.driver.stop(&run).await).await;
         let end = self.repeat_wait(&run).await;
         process.end().await;
         if let Some(end) = end {

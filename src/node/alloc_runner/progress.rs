@@ -274,9 +274,7 @@ impl AllocProgress {
         AllocReport {
             status,
             description,
-            tasks: tasks
-                .map(|task| (task.name.clone(), task.state.clone()))
-                .collect(),
+            tasks: tasks.map(|task| (task.name.clone(), task.state.clone())).collect(),
         }
     }
 
@@ -287,11 +285,7 @@ impl AllocProgress {
         let has_started = self.tasks.iter().any(|task| task.stage >= Stage::Started);
         if has_started {
             let is_ending = self.end_cause().is_some();
-            let text = if is_ending {
-                "Tasks are stopping"
-            } else {
-                "Tasks are running"
-            };
+            let text = if is_ending { "Tasks are stopping" } else { "Tasks are running" };
             return (ClientStatus::Running, text.to_owned());
         }
         let refused = match &self.setup {
@@ -393,12 +387,8 @@ mod tests {
         assert!(!alloc.refuse_mount(&"data".into(), reason, 3));
         let expected = pair("pending", "Waiting: volume `db` does not exist");
         assert_eq!(status(&alloc), expected);
-        let events: Vec<_> = alloc.tasks[0]
-            .state
-            .events
-            .iter()
-            .map(|event| &*event.message)
-            .collect();
+        let events: Vec<_> =
+            alloc.tasks[0].state.events.iter().map(|event| &*event.message).collect();
         let waiting = "Waiting: volume `db` does not exist";
         assert_eq!(events, ["Task received by client", waiting]);
         assert!(alloc.accept_mount(&"data".into()));
@@ -424,11 +414,7 @@ mod tests {
         let mut alloc = progress(&["a"]);
         alloc.tasks[0].state.restarts = 3;
         let mut group = TaskGroup::new("g", JobType::Service);
-        group.tasks = vec![Task::new(
-            "a",
-            "exec",
-            RestartPolicy::of_type(JobType::Service),
-        )];
+        group.tasks = vec![Task::new("a", "exec", RestartPolicy::of_type(JobType::Service))];
         let again = AllocProgress::new(&group, Some(&alloc.report()), 9);
         assert_eq!(again.report().tasks, alloc.report().tasks);
     }

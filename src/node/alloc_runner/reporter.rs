@@ -15,10 +15,8 @@ use nomad_csi_model::{AllocId, AllocReport};
 use nomad_csi_ports::ControlPlane;
 
 /// The pauses between attempts to deliver a report.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(500),
-    max: Duration::from_secs(30),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
 
 /// Reports until the server has a terminal report, or does not know the allocation any more.
 pub(super) async fn report_progress(

@@ -59,20 +59,13 @@ pub(super) fn next_run(policy: &RestartPolicy, facts: &EndFacts<'_>) -> NextRun 
     // A window that begins later than now was begun before the clock was set back: its end is not known.
     let has_begun = window.started_at <= facts.now;
     if !has_begun || facts.now > window.started_at.saturating_add(interval) {
-        window = RestartWindow {
-            started_at: facts.now,
-            restarts: 0,
-        };
+        window = RestartWindow { started_at: facts.now, restarts: 0 };
     }
     window.restarts = window.restarts.saturating_add(1);
     if window.restarts <= policy.attempts {
         let delay = policy.delay.mul_f64(1.0 + JITTER * facts.jitter);
         let reason = "Restart within policy";
-        return NextRun::Restart {
-            delay,
-            reason,
-            window,
-        };
+        return NextRun::Restart { delay, reason, window };
     }
     match policy.mode {
         RestartMode::Delay => {
@@ -83,9 +76,9 @@ pub(super) fn next_run(policy: &RestartPolicy, facts: &EndFacts<'_>) -> NextRun 
                 window,
             }
         }
-        RestartMode::Fail if policy.attempts == 0 => NextRun::Fail {
-            reason: "Policy allows no restarts".to_owned(),
-        },
+        RestartMode::Fail if policy.attempts == 0 => {
+            NextRun::Fail { reason: "Policy allows no restarts".to_owned() }
+        }
         RestartMode::Fail => NextRun::Fail {
             reason: format!(
                 "Exceeded allowed attempts {} in interval {} and mode is \"fail\"",
@@ -126,18 +119,11 @@ mod tests {
     }
 
     fn exit(code: i32) -> RunEnd {
-        RunEnd::Exited {
-            code: Some(code),
-            signal: None,
-            limits: LimitsReached::NONE,
-        }
+        RunEnd::Exited { code: Some(code), signal: None, limits: LimitsReached::NONE }
     }
 
     fn decide(policy: &RestartPolicy, end: &RunEnd, restarts: u32, seconds: i64) -> NextRun {
-        let window = RestartWindow {
-            started_at: 100 * SECOND,
-            restarts,
-        };
+        let window = RestartWindow { started_at: 100 * SECOND, restarts };
         let facts = EndFacts {
             end,
             ends_by_itself: false,
@@ -152,10 +138,7 @@ mod tests {
         NextRun::Restart {
             delay: Duration::from_secs(delay),
             reason: "Restart within policy",
-            window: RestartWindow {
-                started_at: started_at * SECOND,
-                restarts,
-            },
+            window: RestartWindow { started_at: started_at * SECOND, restarts },
         }
     }
 
@@ -194,17 +177,9 @@ mod tests {
         let ends = [
             exit(0),
             exit(1),
-            RunEnd::Exited {
-                code: None,
-                signal: Some(9),
-                limits: LimitsReached::NONE,
-            },
-            RunEnd::Failed {
-                reason: String::new(),
-            },
-            RunEnd::Lost {
-                reason: String::new(),
-            },
+            RunEnd::Exited { code: None, signal: Some(9), limits: LimitsReached::NONE },
+            RunEnd::Failed { reason: String::new() },
+            RunEnd::Lost { reason: String::new() },
         ];
         for end in ends {
             let next = decide(&policy(1, RestartMode::Fail), &end, 0, 1);
@@ -229,13 +204,8 @@ mod tests {
 
     #[test]
     fn without_attempts_the_first_failure_counts() {
-        let expected = NextRun::Fail {
-            reason: "Policy allows no restarts".to_owned(),
-        };
-        assert_eq!(
-            decide(&policy(0, RestartMode::Fail), &exit(1), 0, 1),
-            expected
-        );
+        let expected = NextRun::Fail { reason: "Policy allows no restarts".to_owned() };
+        assert_eq!(decide(&policy(0, RestartMode::Fail), &exit(1), 0, 1), expected);
     }
 
     #[test]
@@ -243,14 +213,8 @@ mod tests {
         let expected = NextRun::Restart {
             delay: Duration::from_secs(40),
             reason: "Exceeded allowed attempts, applying a delay",
-            window: RestartWindow {
-                started_at: 100 * SECOND,
-                restarts: 2,
-            },
+            window: RestartWindow { started_at: 100 * SECOND, restarts: 2 },
         };
-        assert_eq!(
-            decide(&policy(1, RestartMode::Delay), &exit(1), 1, 20),
-            expected
-        );
+        assert_eq!(decide(&policy(1, RestartMode::Delay), &exit(1), 1, 20), expected);
     }
 }

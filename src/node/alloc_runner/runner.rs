@@ -40,10 +40,8 @@ use nomad_csi_model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
 use nomad_csi_ports::AssignedAlloc;
 
 /// The pauses between requests of the server that fail.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(30),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
 /// Where users are found.
 const PASSWD: &str = "/etc/passwd";
 
@@ -68,11 +66,7 @@ pub(super) async fn run_alloc(
     }
     let mut runner = AllocRunner {
         directory: AllocDirectory::new(&deps.data_directory, &alloc.id),
-        stops: group
-            .tasks
-            .iter()
-            .map(|_| CancellationToken::new())
-            .collect(),
+        stops: group.tasks.iter().map(|_| CancellationToken::new()).collect(),
         plans: Ok(vec![]),
         progress: Arc::new(watch::Sender::new(progress)),
         alloc,
@@ -173,11 +167,7 @@ impl AllocRunner {
             let may_switch_users = rustix::process::geteuid().is_root();
             let mut tasks = self.group.tasks.iter();
             let needs_users = tasks.any(|task| user_name(task, may_switch_users).is_some());
-            let passwd = if needs_users {
-                read_users().await?
-            } else {
-                String::new()
-            };
+            let passwd = if needs_users { read_users().await? } else { String::new() };
             let context = PlanContext {
                 alloc: &self.alloc,
                 group: &self.group,
@@ -195,11 +185,7 @@ impl AllocRunner {
             }
             problems.extend(conflict(&plans));
         }
-        if problems.is_empty() {
-            Ok(plans)
-        } else {
-            Err(problems.join("; "))
-        }
+        if problems.is_empty() { Ok(plans) } else { Err(problems.join("; ")) }
     }
 
     /// Mounts the volumes, unless the allocation cannot run anyway. A host volume that is not there fails an
@@ -243,18 +229,13 @@ impl AllocRunner {
     /// Notes the volumes of the allocation that were lost.
     async fn note_losses(&self, targets: &MountTargets, losses: &Losses) {
         for (alias, target) in targets {
-            let Some(path) = target
-                .as_ref()
-                .ok()
-                .filter(|path| losses.contains_key(*path))
-            else {
+            let Some(path) = target.as_ref().ok().filter(|path| losses.contains_key(*path)) else {
                 continue;
             };
             if let Err(reason) = check_source(&*self.deps.mounter, path).await {
                 tracing::warn!(alloc.id = %self.alloc.id, volume.alias = %alias, reason, "a volume is lost");
                 let now = self.deps.clock.now();
-                self.progress
-                    .send_modify(|progress| progress.lose_volume(alias, &reason, now));
+                self.progress.send_modify(|progress| progress.lose_volume(alias, &reason, now));
             }
         }
     }
@@ -358,9 +339,7 @@ impl AllocRunner {
     fn has_started(&self, position: usize) -> bool {
         let report = self.alloc.report.as_ref();
         let name = self.group.tasks.get(position).map(|task| &task.name);
-        let task = report
-            .zip(name)
-            .and_then(|(report, name)| report.tasks.get(name));
+        let task = report.zip(name).and_then(|(report, name)| report.tasks.get(name));
         task.is_some_and(|task| task.phase == TaskPhase::Running)
     }
 
@@ -400,10 +379,7 @@ impl AllocRunner {
         self.update(position, |task| {
             task.stage = task.stage.max(Stage::Starting);
         });
-        let is_sidecar = task
-            .lifecycle
-            .as_ref()
-            .map(|lifecycle| lifecycle.is_sidecar);
+        let is_sidecar = task.lifecycle.as_ref().map(|lifecycle| lifecycle.is_sidecar);
         let runner = TaskRunner {
             position,
             group: self.group.clone(),
@@ -461,9 +437,7 @@ impl AllocRunner {
     /// Notes that an operator cut the allocation off from a volume. Returns whether that is news.
     fn note_cut_off(&self, alias: &VolumeAlias) -> bool {
         let now = self.deps.clock.now();
-        let is_new = self
-            .progress
-            .send_if_modified(|progress| progress.cut_off(alias, now));
+        let is_new = self.progress.send_if_modified(|progress| progress.cut_off(alias, now));
         if is_new {
             tracing::warn!(alloc.id = %self.alloc.id, volume.alias = %alias,
                 "an operator cut the allocation off from a volume; what uses it is killed");
@@ -475,17 +449,13 @@ impl AllocRunner {
     async fn give_back(&self, alias: VolumeAlias) {
         let mut changes = self.progress.subscribe();
         // The sender is kept here, so it is not gone.
-        let _is_free = changes
-            .wait_for(|progress| progress.is_free(&alias))
-            .await
-            .is_ok();
+        let _is_free = changes.wait_for(|progress| progress.is_free(&alias)).await.is_ok();
         note_cut_off(&self.deps, &self.alloc.id, &alias).await;
     }
 
     fn fail_setup(&self, problem: &str) {
         let now = self.deps.clock.now();
-        self.progress
-            .send_modify(|progress| progress.fail_setup(problem, now));
+        self.progress.send_modify(|progress| progress.fail_setup(problem, now));
     }
 
     fn update(&self, position: usize, change: impl FnOnce(&mut TaskProgress)) {

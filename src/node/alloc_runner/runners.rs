@@ -32,10 +32,8 @@ use nomad_csi_model::{AllocId, VolumeAlias};
 use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc};
 
 /// The pauses between requests for the list that fail.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(500),
-    max: Duration::from_secs(15),
-};
+const RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(15) };
 
 /// The runners of all allocations of this node.
 pub struct AllocRunners {
@@ -93,9 +91,7 @@ impl AllocRunners {
         let mut losses = self.losses.subscribe();
         self.running.spawn(watch_mounts(
             self.deps.mounter.clone(),
-            MountDirectories {
-                base: self.deps.plugins.directories().volumes,
-            },
+            MountDirectories { base: self.deps.plugins.directories().volumes },
             self.losses.clone(),
         ));
         loop {
@@ -190,9 +186,7 @@ impl AllocRunners {
             LostMount::Target { alloc, .. } => !has_runner(alloc),
             LostMount::Staging(_) => true,
         });
-        let own: Vec<_> = own
-            .map(|(path, loss)| (path.clone(), loss.lost.clone()))
-            .collect();
+        let own: Vec<_> = own.map(|(path, loss)| (path.clone(), loss.lost.clone())).collect();
         if !own.is_empty() {
             self.running.spawn(report_losses(self.deps.clone(), own));
         }
@@ -218,11 +212,7 @@ impl AllocRunners {
     fn follow_each(&mut self, allocs: Vec<AssignedAlloc>) {
         let mut known = vec![];
         for alloc in allocs {
-            let desired = if alloc.wants_stop {
-                Desired::Stop
-            } else {
-                Desired::Run
-            };
+            let desired = if alloc.wants_stop { Desired::Stop } else { Desired::Run };
             if self.runners.contains_key(&alloc.id) {
                 known.push((alloc.id, desired, alloc.cut_off));
             } else if !self.crashes.pauses(&alloc.id)
@@ -254,8 +244,7 @@ impl AllocRunners {
                     set_cut_off(&runner.cut_offs, alloc.cut_off);
                 }
                 None if ends && self.ending_unreadable.get(&alloc.id) != Some(&alloc) => {
-                    self.ending_unreadable
-                        .insert(alloc.id.clone(), alloc.clone());
+                    self.ending_unreadable.insert(alloc.id.clone(), alloc.clone());
                     self.running.spawn(end_unreadable(self.deps.clone(), alloc));
                 }
                 None => {}
@@ -285,11 +274,7 @@ impl AllocRunners {
             received_cut_offs,
             self.losses.subscribe(),
         ));
-        let runner = Runner {
-            desired,
-            cut_offs,
-            handle,
-        };
+        let runner = Runner { desired, cut_offs, handle };
         self.runners.insert(id, runner);
     }
 
@@ -335,8 +320,7 @@ impl AllocRunners {
         for directory in &removable {
             self.directories.remove(directory);
         }
-        self.running
-            .spawn(remove_directories(self.deps.clone(), removable));
+        self.running.spawn(remove_directories(self.deps.clone(), removable));
     }
 
     /// Notes the end of a runner or of a removal.

@@ -48,9 +48,7 @@ pub(super) fn task_environment(
     for (name, value) in task.environment.expose() {
         environment.insert(name.to_owned(), values.text(value));
     }
-    environment
-        .entry("PATH".to_owned())
-        .or_insert_with(|| PATH.to_owned());
+    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
     let interpolation = known(&environment);
     (environment, interpolation)
 }
@@ -81,10 +79,7 @@ fn nomad_variables(
         ("TASK_DIR", path(&directories.local)),
         ("TASK_NAME", task.name.clone()),
     ];
-    variables
-        .into_iter()
-        .map(|(name, value)| (format!("NOMAD_{name}"), value))
-        .collect()
+    variables.into_iter().map(|(name, value)| (format!("NOMAD_{name}"), value)).collect()
 }
 
 /// The values of `meta`, under their names as written and in capitals. A character that no variable can
@@ -93,10 +88,7 @@ fn meta_variables(task: &Task, values: &Interpolation) -> BTreeMap<String, Strin
     let names = |name: &str| [name.to_uppercase(), name.to_owned()];
     let variable = |name: String| {
         let is_usual = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let name: String = name
-            .chars()
-            .map(|c| if is_usual(c) { c } else { '_' })
-            .collect();
+        let name: String = name.chars().map(|c| if is_usual(c) { c } else { '_' }).collect();
         format!("NOMAD_META_{name}")
     };
     let pairs = task.meta.expose().flat_map(|(name, value)| {
@@ -171,10 +163,8 @@ mod tests {
             ("SET", "a/laptop"),
             ("SHELL_STYLE", "${HOME}"),
         ];
-        let environment: Vec<_> = environment
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let environment: Vec<_> =
+            environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(environment, expected);
         let text = interpolation.text("${NAME} in ${node.datacenter} ${NOMAD_ALLOC_INDEX}");
         assert_eq!(text, "web on laptop in dc1 2");

@@ -65,10 +65,7 @@ impl Occurrence<'_> {
             at: now,
             kind: self.kind().to_owned(),
             message: self.message(),
-            details: details
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            details: details.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         }
     }
 
@@ -108,10 +105,7 @@ impl Occurrence<'_> {
             Self::PluginHealthy(plugin) => format!("plugin: {plugin}"),
             Self::PluginUnhealthy(reason) => format!("Error: {reason}"),
             Self::Killing { timeout } => {
-                format!(
-                    "Sent interrupt. Waiting {} before force killing",
-                    go(*timeout)
-                )
+                format!("Sent interrupt. Waiting {} before force killing", go(*timeout))
             }
             Self::Killed => "Task successfully killed".to_owned(),
             Self::SiblingFailed(sibling) => format!("Task's sibling {sibling:?} failed"),
@@ -123,16 +117,10 @@ impl Occurrence<'_> {
     fn details(&self) -> BTreeMap<&'static str, String> {
         match self {
             Self::Preparing | Self::WaitsForVolume(_) => [("message", self.message())].into(),
-            Self::SetupFailed(reason) => [
-                ("setup_error", (*reason).to_owned()),
-                ("fails_task", "true".to_owned()),
-            ]
-            .into(),
-            Self::Ended(RunEnd::Exited {
-                code,
-                signal,
-                limits,
-            }) => {
+            Self::SetupFailed(reason) => {
+                [("setup_error", (*reason).to_owned()), ("fails_task", "true".to_owned())].into()
+            }
+            Self::Ended(RunEnd::Exited { code, signal, limits }) => {
                 let mut details = BTreeMap::from([
                     ("exit_code", shell_status(*code, *signal).to_string()),
                     ("signal", signal.unwrap_or_default().to_string()),
@@ -154,11 +142,9 @@ impl Occurrence<'_> {
                 ("start_delay", nanoseconds(*delay).to_string()),
             ]
             .into(),
-            Self::NotRestarting { reason } => [
-                ("restart_reason", (*reason).to_owned()),
-                ("fails_task", "true".to_owned()),
-            ]
-            .into(),
+            Self::NotRestarting { reason } => {
+                [("restart_reason", (*reason).to_owned()), ("fails_task", "true".to_owned())].into()
+            }
             Self::RestartSignaled(reason) => [("restart_reason", (*reason).to_owned())].into(),
             Self::Killing { timeout } => [("kill_timeout", go(*timeout).to_string())].into(),
             Self::SiblingFailed(sibling) => [("failed_sibling", (*sibling).to_owned())].into(),
@@ -175,11 +161,7 @@ impl Occurrence<'_> {
 
 fn ended_message(end: &RunEnd) -> String {
     match end {
-        RunEnd::Exited {
-            code,
-            signal,
-            limits,
-        } => {
+        RunEnd::Exited { code, signal, limits } => {
             let status = format!("Exit Code: {}", shell_status(*code, *signal));
             let signal = signal.map(|signal| format!("Signal: {signal}"));
             let reached = limits_message(limits);
@@ -234,53 +216,32 @@ mod tests {
 
     fn shown(occurrence: &Occurrence<'_>) -> String {
         let event = occurrence.at(1);
-        let details: Vec<_> = event
-            .details
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let details: Vec<_> =
+            event.details.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("{} | {} | {}", event.kind, event.message, details.join(" "))
     }
 
     #[test]
     fn events_have_nomads_kinds_texts_and_details() {
-        let killed = RunEnd::Exited {
-            code: None,
-            signal: Some(2),
-            limits: LimitsReached::NONE,
-        };
-        let memory = LimitReached {
-            count: 1,
-            limit: 32 << 20,
-        };
+        let killed = RunEnd::Exited { code: None, signal: Some(2), limits: LimitsReached::NONE };
+        let memory = LimitReached { count: 1, limit: 32 << 20 };
         let out_of_memory = RunEnd::Exited {
             code: None,
             signal: Some(9),
-            limits: LimitsReached {
-                memory: Some(memory),
-                processes: None,
-            },
+            limits: LimitsReached { memory: Some(memory), processes: None },
         };
         let bomb = RunEnd::Exited {
             code: Some(1),
             signal: None,
             limits: LimitsReached {
                 memory: Some(LimitReached { count: 2, ..memory }),
-                processes: Some(LimitReached {
-                    count: 3,
-                    limit: 4096,
-                }),
+                processes: Some(LimitReached { count: 3, limit: 4096 }),
             },
         };
-        let failed = RunEnd::Failed {
-            reason: "no such file".to_owned(),
-        };
+        let failed = RunEnd::Failed { reason: "no such file".to_owned() };
         let delay = Duration::from_nanos(18_243_597_739);
         for (occurrence, expected) in [
-            (
-                Occurrence::Received,
-                "Received | Task received by client | ",
-            ),
+            (Occurrence::Received, "Received | Task received by client | "),
             (
                 Occurrence::Ended(&killed),
                 "Terminated | Exit Code: 130, Signal: 2 | exit_code=130 signal=2",
@@ -306,17 +267,12 @@ mod tests {
                 "Driver Failure | no such file | driver_error=no such file",
             ),
             (
-                Occurrence::Restarting {
-                    reason: "Restart within policy",
-                    delay,
-                },
+                Occurrence::Restarting { reason: "Restart within policy", delay },
                 "Restarting | Task restarting in 18.243597739s | restart_reason=Restart within policy \
                  start_delay=18243597739",
             ),
             (
-                Occurrence::Killing {
-                    timeout: Duration::from_secs(2),
-                },
+                Occurrence::Killing { timeout: Duration::from_secs(2) },
                 "Killing | Sent interrupt. Waiting 2s before force killing | kill_timeout=2s",
             ),
             (

@@ -201,9 +201,7 @@ fn with_meta_of_job(task: &Task, job: &Job) -> Task {
 /// run as root for a user of the host, outside of what confines the task of root.
 pub(super) fn conflict(plans: &[TaskPlan]) -> Option<String> {
     let root = plans.iter().find(|plan| plan.is_confined_root())?;
-    let other = plans
-        .iter()
-        .find(|plan| plan.user_on_host().is_some_and(|user| user.uid != 0))?;
+    let other = plans.iter().find(|plan| plan.user_on_host().is_some_and(|user| user.uid != 0))?;
     let (root, other, user) = (&root.task.name, &other.task.name, &other.task.user);
     Some(format!(
         "task `{root}` runs as root, and task `{other}` as user `{user}` on the host: a program that `{root}` leaves in \

@@ -32,10 +32,8 @@ use nomad_csi_model::{RestartPolicy, Task, TaskGroup, VolumeAlias};
 use nomad_csi_ports::{Clock, IdSource, Mounter};
 
 /// The pauses between starts that find a mount gone again.
-const LOST_RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_secs(2),
-    max: Duration::from_secs(60),
-};
+const LOST_RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_secs(2), max: Duration::from_secs(60) };
 
 /// The runner of one task.
 pub(super) struct TaskRunner {
@@ -145,8 +143,7 @@ impl TaskRunner {
         self.update(|task, now| task.push(&Occurrence::Ended(end), now));
         if let RunEnd::SourceLost { source, reason } = end {
             let now = self.clock.now();
-            self.progress
-                .send_modify(|progress| progress.lose_source(source, reason, now));
+            self.progress.send_modify(|progress| progress.lose_source(source, reason, now));
         }
         let before = state.lost_starts;
         state.lost_starts = before.saturating_add(1);
@@ -203,11 +200,7 @@ impl TaskRunner {
                 self.fail(end, &reason, state).await;
                 return None;
             }
-            NextRun::Restart {
-                delay,
-                reason,
-                window,
-            } => (delay, reason, window),
+            NextRun::Restart { delay, reason, window } => (delay, reason, window),
         };
         state.record.window = window;
         state.record.restarts = state.record.restarts.saturating_add(1);
@@ -287,12 +280,10 @@ impl TaskRunner {
             }
             Err(outcome) => {
                 let run = self.directory.run(number);
-                self.repeat("stop", async || self.driver.stop(&run).await)
-                    .await;
+                self.repeat("stop", async || self.driver.stop(&run).await).await;
                 let is_cut_off = async {
                     self.cut_off().await;
-                    self.repeat("kill", async || self.driver.kill(&run).await)
-                        .await;
+                    self.repeat("kill", async || self.driver.kill(&run).await).await;
                     std::future::pending::<()>().await;
                 };
                 tokio::select! {
@@ -327,10 +318,7 @@ impl TaskRunner {
         sources.extend(self.host_sources(&targets).await?);
         let refused = |reason: &String| RunOutcome::Refused(reason.clone());
         let plan = self.plan.as_ref().map_err(refused)?;
-        let mounted = MountedVolumes {
-            targets: &targets,
-            sources: &sources,
-        };
+        let mounted = MountedVolumes { targets: &targets, sources: &sources };
         let hidden = std::iter::once(&self.data).chain(&self.hidden_directories);
         let request = plan.request(&self.group, &mounted, hidden.cloned().collect());
         let mut request = request.map_err(RunOutcome::Refused)?;

@@ -62,12 +62,8 @@ async fn a_batch_task_runs_once_and_its_allocation_completes() {
         "Terminated: Exit Code: 0",
     ];
     assert_eq!(events(&report, "web"), expected);
-    let statuses: Vec<_> = node
-        .control
-        .reports(&ID.into())
-        .into_iter()
-        .map(|report| report.status)
-        .collect();
+    let statuses: Vec<_> =
+        node.control.reports(&ID.into()).into_iter().map(|report| report.status).collect();
     assert_eq!(statuses.first(), Some(&ClientStatus::Pending));
     assert!(statuses.contains(&ClientStatus::Running), "{statuses:?}");
 }
@@ -82,18 +78,12 @@ async fn a_failed_task_is_restarted_within_its_policy_and_then_fails() {
     node.control.assign(alloc(JobType::Service, vec![web], &[]));
     let report = node.status("failed").await;
     let took = begun.elapsed();
-    assert!(
-        took >= Duration::from_secs(12) && took < Duration::from_secs(16),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(12) && took < Duration::from_secs(16), "{took:?}");
     assert_eq!(report.description, "Failed tasks");
     assert_eq!(report.tasks["web"].restarts, 1);
     let events = events(&report, "web");
     assert_eq!(events[3], "Terminated: Exit Code: 1");
-    assert!(
-        events[4].starts_with("Restarting: Task restarting in 1"),
-        "{events:?}"
-    );
+    assert!(events[4].starts_with("Restarting: Task restarting in 1"), "{events:?}");
     let last =
         "Not Restarting: Exceeded allowed attempts 1 in interval 1h0m0s and mode is \"fail\"";
     assert_eq!(events.last().unwrap(), last);
@@ -111,11 +101,7 @@ async fn a_stop_ends_the_pause_before_a_restart() {
     let begun = Instant::now();
     node.stop_alloc();
     let report = node.status("complete").await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(!report.tasks["web"].has_failed);
     assert_eq!(node.driver.started(), ["web"]);
 }
@@ -146,15 +132,11 @@ async fn drivers_and_settings_are_checked_before_any_claim() {
         let mut web = task("web", "main");
         web.driver = driver.to_owned();
         web.config = TaskConfig::new(serde_json::from_str(config).unwrap());
-        node.control
-            .assign(alloc(JobType::Service, vec![web], &["data"]));
+        node.control.assign(alloc(JobType::Service, vec![web], &["data"]));
         let report = node.status("failed").await;
         assert_eq!(report.description, reason);
         let last = events(&report, "web").pop().unwrap();
-        assert_eq!(
-            last,
-            format!("Setup Failure: failed to setup alloc: {reason}")
-        );
+        assert_eq!(last, format!("Setup Failure: failed to setup alloc: {reason}"));
         assert_eq!(node.control.mounts(), []);
         assert_eq!(node.driver.started(), [""; 0]);
     }
@@ -164,8 +146,7 @@ async fn drivers_and_settings_are_checked_before_any_claim() {
 async fn all_volumes_are_mounted_before_any_task_starts() {
     let node = Node::new();
     node.provide("data");
-    node.control
-        .refuse("logs", "volume `logs` does not exist", false);
+    node.control.refuse("logs", "volume `logs` does not exist", false);
     let tasks = [("init", "prestart"), ("web", "main")];
     node.driver.script("init", &[lasting(1)]);
     node.control.assign(service(&tasks, &["data", "logs"]));
@@ -178,17 +159,10 @@ async fn all_volumes_are_mounted_before_any_task_starts() {
     let begun = Instant::now();
     node.provide("logs");
     node.status("running").await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "the change ended the pause"
-    );
+    assert!(begun.elapsed() < Duration::from_secs(1), "the change ended the pause");
     node.event("web", "Started").await;
     let starts = node.driver.starts();
-    let mounts: Vec<_> = starts[1]
-        .mounts
-        .iter()
-        .map(|mount| mount.destination.as_path())
-        .collect();
+    let mounts: Vec<_> = starts[1].mounts.iter().map(|mount| mount.destination.as_path()).collect();
     let expected = ["/data", "/logs", "/alloc", "/local", "/secrets"];
     assert_eq!(mounts, expected.map(std::path::Path::new));
 }
@@ -196,30 +170,15 @@ async fn all_volumes_are_mounted_before_any_task_starts() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_mount_is_tried_again_after_pauses_that_grow() {
     let node = Node::new();
-    node.control
-        .refuse("data", "volume max claims reached", false);
+    node.control.refuse("data", "volume max claims reached", false);
     node.control.assign(service(&[("web", "main")], &["data"]));
     node.description("Waiting").await;
     tokio::time::advance(Duration::from_secs(1)).await;
-    for (seconds, expected) in [
-        (0, 1),
-        (2, 2),
-        (4, 3),
-        (8, 4),
-        (16, 5),
-        (32, 6),
-        (60, 7),
-        (60, 8),
-    ] {
+    for (seconds, expected) in [(0, 1), (2, 2), (4, 3), (8, 4), (16, 5), (32, 6), (60, 7), (60, 8)]
+    {
         let until = Instant::now() + Duration::from_secs(seconds);
-        tokio::time::timeout_at(until, std::future::pending::<()>())
-            .await
-            .unwrap_err();
-        assert_eq!(
-            node.control.mounts().len(),
-            expected,
-            "after {seconds} s more"
-        );
+        tokio::time::timeout_at(until, std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(node.control.mounts().len(), expected, "after {seconds} s more");
     }
 }
 
@@ -227,12 +186,8 @@ async fn a_refused_mount_is_tried_again_after_pauses_that_grow() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_the_wait_for_a_volume_at_once() {
     let node = Node::new();
-    node.control
-        .refuse("data", "volume max claims reached", false);
-    node.control.assign(service(
-        &[("web", "main"), ("clean", "poststop")],
-        &["data"],
-    ));
+    node.control.refuse("data", "volume max claims reached", false);
+    node.control.assign(service(&[("web", "main"), ("clean", "poststop")], &["data"]));
     node.description("Waiting: volume max claims reached").await;
     let begun = Instant::now();
     node.stop_alloc();
@@ -277,10 +232,7 @@ async fn a_host_volume_that_is_taken_away_ends_no_task_that_runs() {
     let report = node.status("failed").await;
     assert!(begun.elapsed() > Duration::from_secs(60), "{report:#?}");
     let events = events(&report, "web").join("\n");
-    assert!(
-        events.contains("this node has no host volume `certs`"),
-        "{events}"
-    );
+    assert!(events.contains("this node has no host volume `certs`"), "{events}");
     assert_eq!(node.driver.started(), ["web"]);
 }
 
@@ -290,16 +242,12 @@ async fn a_final_refusal_ends_no_task_that_runs() {
     let mut node = Node::new();
     node.provide("data");
     node.driver.script("web", &[lasting(600)]);
-    node.control
-        .assign(alloc(JobType::Batch, vec![task("web", "main")], &["data"]));
+    node.control.assign(alloc(JobType::Batch, vec![task("web", "main")], &["data"]));
     node.event("web", "Started").await;
-    node.control
-        .refuse("data", "the allocation claims it in another way", true);
+    node.control.refuse("data", "the allocation claims it in another way", true);
     node.restart_agent().await;
     let begun = Instant::now();
-    let report = node
-        .report(|report| report.tasks["web"].phase == TaskPhase::Dead)
-        .await;
+    let report = node.report(|report| report.tasks["web"].phase == TaskPhase::Dead).await;
     assert!(begun.elapsed() >= Duration::from_secs(500), "{report:#?}");
     assert!(!report.tasks["web"].has_failed, "{report:#?}");
     assert_eq!(node.driver.started(), ["web"]);
@@ -311,18 +259,12 @@ async fn a_final_refusal_fails_the_allocation_with_its_reason() {
     let reason = "volume `db` has no access mode `x`; change the job";
     node.provide("logs");
     node.control.refuse("data", reason, true);
-    node.control.assign(service(
-        &[("web", "main"), ("side", "prestart+")],
-        &["data", "logs"],
-    ));
+    node.control.assign(service(&[("web", "main"), ("side", "prestart+")], &["data", "logs"]));
     let report = node.status("failed").await;
     assert_eq!(report.description, reason);
     for task in ["web", "side"] {
         let last = events(&report, task).pop().unwrap();
-        assert_eq!(
-            last,
-            format!("Setup Failure: failed to setup alloc: {reason}")
-        );
+        assert_eq!(last, format!("Setup Failure: failed to setup alloc: {reason}"));
         assert!(report.tasks[task].has_failed);
     }
     assert_eq!(node.driver.started(), [""; 0]);
@@ -353,12 +295,8 @@ async fn tasks_start_in_the_order_of_their_hooks_and_sidecars_end_last() {
         "Killed: Task successfully killed",
     ];
     assert_eq!(side[side.len() - 4..], expected);
-    let times = |name: &str| {
-        report.tasks[name]
-            .started_at
-            .zip(report.tasks[name].finished_at)
-            .unwrap()
-    };
+    let times =
+        |name: &str| report.tasks[name].started_at.zip(report.tasks[name].finished_at).unwrap();
     assert!(times("web").0 >= times("init").1);
     assert!(times("side").1 >= times("web").1);
     assert!(times("clean").0 >= times("side").1);
@@ -367,39 +305,21 @@ async fn tasks_start_in_the_order_of_their_hooks_and_sidecars_end_last() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_main_tasks_then_sidecars_and_runs_poststop_tasks() {
     let node = Node::new();
-    let slow = |seconds| MockScript {
-        kill_after: Duration::from_secs(seconds),
-        ..lasting(3600)
-    };
+    let slow = |seconds| MockScript { kill_after: Duration::from_secs(seconds), ..lasting(3600) };
     node.driver.script("web", &[slow(4)]);
     node.driver.script("side", &[slow(2)]);
     node.driver.script("clean", &[lasting(3)]);
-    node.control.assign(service(
-        &[
-            ("web", "main"),
-            ("side", "prestart+"),
-            ("clean", "poststop"),
-        ],
-        &[],
-    ));
+    node.control
+        .assign(service(&[("web", "main"), ("side", "prestart+"), ("clean", "poststop")], &[]));
     node.event("web", "Started").await;
     let begun = Instant::now();
     node.stop_alloc();
     let stopping = node.description("Tasks are stopping").await;
     assert_eq!(stopping.status, ClientStatus::Running);
     let report = node.status("complete").await;
-    assert_eq!(
-        begun.elapsed(),
-        Duration::from_secs(9),
-        "4 s, then 2 s, then 3 s"
-    );
+    assert_eq!(begun.elapsed(), Duration::from_secs(9), "4 s, then 2 s, then 3 s");
     assert_eq!(node.driver.started(), ["side", "web", "clean"]);
-    assert!(
-        report
-            .tasks
-            .values()
-            .all(|task| task.phase == TaskPhase::Dead)
-    );
+    assert!(report.tasks.values().all(|task| task.phase == TaskPhase::Dead));
 }
 
 #[tokio::test(start_paused = true)]
@@ -408,11 +328,7 @@ async fn the_end_of_a_leader_ends_the_others() {
     let mut leader = task("leader", "main");
     leader.is_leader = true;
     node.driver.script("leader", &[lasting(2)]);
-    node.control.assign(alloc(
-        JobType::Batch,
-        vec![leader, task("web", "main")],
-        &[],
-    ));
+    node.control.assign(alloc(JobType::Batch, vec![leader, task("web", "main")], &[]));
     let report = node.status("complete").await;
     let web = events(&report, "web");
     assert_eq!(web[3], "Leader Task Dead: Leader Task in Group dead");
@@ -423,22 +339,15 @@ async fn the_end_of_a_leader_ends_the_others() {
 async fn a_task_that_fails_for_good_ends_its_siblings_and_then_the_allocation() {
     let node = Node::new();
     node.driver.script("bad", &[exiting(3, 2)]);
-    let slow = MockScript {
-        kill_after: Duration::from_secs(7),
-        ..lasting(3600)
-    };
+    let slow = MockScript { kill_after: Duration::from_secs(7), ..lasting(3600) };
     node.driver.script("good", &[slow]);
-    node.control
-        .assign(service(&[("bad", "main"), ("good", "main")], &[]));
+    node.control.assign(service(&[("bad", "main"), ("good", "main")], &[]));
     let stopping = node.description("Tasks are stopping").await;
     assert!(stopping.tasks["bad"].has_failed);
     assert_eq!(stopping.status, ClientStatus::Running, "`good` still runs");
     let report = node.status("failed").await;
     let good = events(&report, "good");
-    assert_eq!(
-        good[3],
-        "Sibling Task Failed: Task's sibling \"bad\" failed"
-    );
+    assert_eq!(good[3], "Sibling Task Failed: Task's sibling \"bad\" failed");
     assert!(!report.tasks["good"].has_failed);
     let last = events(&report, "bad").pop().unwrap();
     assert_eq!(last, "Not Restarting: Policy allows no restarts");
@@ -470,10 +379,7 @@ async fn a_start_that_the_system_refuses_is_tried_again() {
     node.control.assign(batch(&[("web", "main")]));
     let report = node.status("failed").await;
     let events = events(&report, "web");
-    assert_eq!(
-        events.last().unwrap(),
-        "Not Restarting: Policy allows no restarts"
-    );
+    assert_eq!(events.last().unwrap(), "Not Restarting: Policy allows no restarts");
     assert_eq!(node.driver.started(), [""; 0]);
 }
 
@@ -482,17 +388,14 @@ async fn an_agent_that_starts_again_takes_its_tasks_over() {
     let mut node = Node::new();
     node.driver.script("web", &[lasting(3600)]);
     node.driver.script("clean", &[lasting(1)]);
-    node.control
-        .assign(service(&[("web", "main"), ("clean", "poststop")], &[]));
+    node.control.assign(service(&[("web", "main"), ("clean", "poststop")], &[]));
     node.event("web", "Started").await;
     node.restart_agent().await;
     node.kill_agent();
     node.stop_alloc();
     let report = node.status("complete").await;
     assert_eq!(node.driver.started(), ["web", "clean"]);
-    let started = events(&report, "web")
-        .into_iter()
-        .filter(|event| event.starts_with("Started"));
+    let started = events(&report, "web").into_iter().filter(|event| event.starts_with("Started"));
     assert_eq!(started.count(), 1);
     assert!(!report.tasks["web"].has_failed);
 }
@@ -505,8 +408,7 @@ async fn restarts_are_counted_across_agents() {
     node.driver.script("web", &[exiting(1, 1)]);
     node.control.assign(alloc(JobType::Service, vec![web], &[]));
     for restarts in 1..=2 {
-        node.report(|report| report.tasks["web"].restarts == restarts)
-            .await;
+        node.report(|report| report.tasks["web"].restarts == restarts).await;
         node.kill_agent();
     }
     let report = node.status("failed").await;
@@ -517,8 +419,7 @@ async fn restarts_are_counted_across_agents() {
 #[tokio::test(start_paused = true)]
 async fn an_allocation_that_the_server_forgot_is_stopped() {
     let node = Node::new();
-    node.control
-        .assign(service(&[("web", "main"), ("clean", "poststop")], &[]));
+    node.control.assign(service(&[("web", "main"), ("clean", "poststop")], &[]));
     node.driver.script("clean", &[lasting(1)]);
     node.event("web", "Started").await;
     node.control.forget(&ID.into());
@@ -554,15 +455,9 @@ async fn an_agent_that_starts_again_does_not_report_a_running_task_as_pending() 
     node.stop_alloc();
     node.status("complete").await;
     let reports = node.control.reports(&ID.into());
-    let phases: Vec<_> = reports
-        .iter()
-        .map(|report| report.tasks["web"].phase)
-        .collect();
+    let phases: Vec<_> = reports.iter().map(|report| report.tasks["web"].phase).collect();
     assert!(phases.is_sorted_by_key(|phase| *phase as u8), "{phases:?}");
-    let mut statuses: Vec<_> = reports
-        .iter()
-        .map(|report| report.status.as_str())
-        .collect();
+    let mut statuses: Vec<_> = reports.iter().map(|report| report.status.as_str()).collect();
     statuses.dedup();
     assert_eq!(statuses, ["pending", "running", "complete"]);
 }
@@ -582,9 +477,6 @@ async fn a_run_that_was_about_to_start_goes_on_or_is_stopped() {
     node.control.assign(service(&[("web", "main")], &["data"]));
     node.status("failed").await;
     let status = node.driver.status(&run).await.unwrap();
-    assert!(
-        matches!(status, Some(RunStatus::Ended(_))),
-        "it cannot start later"
-    );
+    assert!(matches!(status, Some(RunStatus::Ended(_))), "it cannot start later");
     assert_eq!(node.driver.started(), [""; 0]);
 }

@@ -13,21 +13,15 @@ use nomad_csi_testing::{Fault, PluginSettings};
 async fn a_volume_is_attached_and_detached() {
     let host = FakeHost::start();
     for _ in 0..2 {
-        let context = host
-            .controller
-            .publish(host.order(1), host.attach_request());
-        let attachments = context
-            .await
-            .map(|context| (context, host.backend.attachments()));
+        let context = host.controller.publish(host.order(1), host.attach_request());
+        let attachments = context.await.map(|context| (context, host.backend.attachments()));
         let (context, attachments) = attachments.unwrap();
         let ((_, node), attachment) = attachments.first_key_value().unwrap();
         assert_eq!(node.as_str(), "i-42");
         assert_eq!(context, attachment.publish_context);
     }
     for _ in 0..2 {
-        let detached = host
-            .controller
-            .unpublish(host.order(2), FakeHost::detach_request());
+        let detached = host.controller.unpublish(host.order(2), FakeHost::detach_request());
         detached.await.unwrap();
     }
     assert_eq!(host.backend.attachments(), BTreeMap::new());
@@ -53,19 +47,12 @@ async fn read_only_is_sent_where_the_plugin_knows_it() {
 
 #[tokio::test]
 async fn a_plugin_without_the_capability_is_not_called() {
-    let plain = PluginSettings {
-        controller: Some(ControllerCapabilities::default()),
-        ..settings()
-    };
+    let plain =
+        PluginSettings { controller: Some(ControllerCapabilities::default()), ..settings() };
     let host = FakeHost::with(plain, AttachmentMode::FileSystem);
-    let refused = host
-        .controller
-        .publish(host.order(1), host.attach_request());
+    let refused = host.controller.publish(host.order(1), host.attach_request());
     let refused = refused.await.unwrap_err();
-    assert!(
-        !refused.is_permanent() && refused.was_not_sent(),
-        "{refused}"
-    );
+    assert!(!refused.is_permanent() && refused.was_not_sent(), "{refused}");
     let mut order = host.order(2);
     order.instance = "other".into();
     let refused = host.controller.unpublish(order, FakeHost::detach_request());
@@ -97,15 +84,8 @@ async fn attach_and_detach_have_the_same_rules() {
         let mut order = host.order(8);
         order.session = "earlier".into();
         let refused = send(order).await;
-        assert!(
-            matches!(refused, Err(HostError::OtherSession { .. })),
-            "{step}"
-        );
-        assert_eq!(
-            host.backend.count(step),
-            earlier,
-            "{step}: nothing was sent"
-        );
+        assert!(matches!(refused, Err(HostError::OtherSession { .. })), "{step}");
+        assert_eq!(host.backend.count(step), earlier, "{step}: nothing was sent");
         host.backend.inject_faults(step, [Fault::LoseReply]);
         let lost = send(host.order(9)).await.unwrap_err();
         assert!(lost.may_have_taken_effect(), "{step}: {lost}");
@@ -116,10 +96,7 @@ async fn attach_and_detach_have_the_same_rules() {
             send(host.order(9)).await.unwrap();
         }
         let overtaken = send(host.order(8)).await;
-        assert!(
-            matches!(overtaken, Err(HostError::Overtaken { .. })),
-            "{step}"
-        );
+        assert!(matches!(overtaken, Err(HostError::Overtaken { .. })), "{step}");
     }
 }
 
@@ -143,26 +120,15 @@ async fn a_delete_does_not_run_into_an_attach() {
     let (plugin, alloc) = (volume().plugin_id, host.order(1).instance);
     let connection = host.registry.instance(&plugin, &alloc);
     let controller = connection.await.unwrap().controller;
-    let attaching = host
-        .controller
-        .publish(host.order(1), host.attach_request());
+    let attaching = host.controller.publish(host.order(1), host.attach_request());
     let deleting = async {
         backend.wait_for_calls(1).await;
         let deleted = controller.delete_volume(volume().external_id, settings().secrets);
         let refused = deleted.await.unwrap_err();
-        assert_eq!(
-            (refused.code, refused.verdict),
-            (StatusCode::Aborted, Verdict::Retry)
-        );
+        assert_eq!((refused.code, refused.verdict), (StatusCode::Aborted, Verdict::Retry));
         assert!(refused.message.contains("attach"), "{refused}");
-        let refused = controller
-            .validate_volume(validation(&host))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            (refused.code, refused.verdict),
-            (StatusCode::Aborted, Verdict::Retry)
-        );
+        let refused = controller.validate_volume(validation(&host)).await.unwrap_err();
+        assert_eq!((refused.code, refused.verdict), (StatusCode::Aborted, Verdict::Retry));
         backend.release();
     };
     let (attached, ()) = tokio::join!(attaching, deleting);
@@ -170,9 +136,7 @@ async fn a_delete_does_not_run_into_an_attach() {
     assert_eq!(backend.count(Rpc::DeleteVolume), 0);
     assert_eq!(backend.count(Rpc::ValidateVolumeCapabilities), 0);
     controller.validate_volume(validation(&host)).await.unwrap();
-    let detached = host
-        .controller
-        .unpublish(host.order(2), FakeHost::detach_request());
+    let detached = host.controller.unpublish(host.order(2), FakeHost::detach_request());
     detached.await.unwrap();
     let deleted = controller.delete_volume(volume().external_id, settings().secrets);
     deleted.await.unwrap();
@@ -191,9 +155,7 @@ async fn an_attach_to_another_node_waits_for_the_first() {
         request.node = "i-43".into();
         host.controller.publish(host.order(2), request)
     };
-    let first = host
-        .controller
-        .publish(host.order(1), host.attach_request());
+    let first = host.controller.publish(host.order(1), host.attach_request());
     let second = async {
         backend.wait_for_calls(1).await;
         let refused = other().await.unwrap_err();

@@ -29,10 +29,7 @@ pub fn inherited_descriptors() -> io::Result<Vec<InheritedDescriptor>> {
     let mut inherited = vec![];
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
-        let number = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(number) = number.filter(|number| *number > STANDARD) else {
             continue;
         };

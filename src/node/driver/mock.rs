@@ -21,17 +21,9 @@ use nomad_csi_ports::LogStream;
 /// The signal of a task that is stopped.
 const INTERRUPTED: i32 = 2;
 /// The end of a run that was stopped before it started.
-const CANCELLED: RunEnd = RunEnd::Exited {
-    code: None,
-    signal: None,
-    limits: LimitsReached::NONE,
-};
+const CANCELLED: RunEnd = RunEnd::Exited { code: None, signal: None, limits: LimitsReached::NONE };
 /// The end of a run that is killed.
-const KILLED: RunEnd = RunEnd::Exited {
-    code: None,
-    signal: Some(9),
-    limits: LimitsReached::NONE,
-};
+const KILLED: RunEnd = RunEnd::Exited { code: None, signal: Some(9), limits: LimitsReached::NONE };
 
 /// Pretends to run tasks.
 #[derive(Debug, Default)]
@@ -48,11 +40,7 @@ struct MockRun {
 
 impl MockRun {
     fn new(stdout: String) -> Self {
-        Self {
-            stdout,
-            stop: watch::Sender::new(false),
-            end: watch::Sender::new(None),
-        }
+        Self { stdout, stop: watch::Sender::new(false), end: watch::Sender::new(None) }
     }
 
     /// A run that ended at once.
@@ -106,11 +94,7 @@ async fn play(script: MockScript, mut stop: watch::Receiver<bool>) -> RunEnd {
         };
     }
     let code = script.exit_signal.is_none().then_some(script.exit_code);
-    RunEnd::Exited {
-        code,
-        signal: script.exit_signal,
-        limits: LimitsReached::NONE,
-    }
+    RunEnd::Exited { code, signal: script.exit_signal, limits: LimitsReached::NONE }
 }
 
 #[async_trait]
@@ -122,18 +106,12 @@ impl RunDriver for MockDriver {
     async fn start(&self, run: &Path, request: RunRequest) -> Result<RunStart, RunError> {
         let script = check(&request)?;
         let mock = match &script.start_error {
-            Some(reason) => MockRun::ended(RunEnd::Failed {
-                reason: reason.clone(),
-            }),
+            Some(reason) => MockRun::ended(RunEnd::Failed { reason: reason.clone() }),
             None => MockRun::new(script.stdout.clone()),
         };
         let (mock, is_new) = self.find_or_insert(run, mock);
         if !is_new {
-            return Ok(if mock.was_cancelled() {
-                RunStart::Cancelled
-            } else {
-                RunStart::Attached
-            });
+            return Ok(if mock.was_cancelled() { RunStart::Cancelled } else { RunStart::Attached });
         }
         if script.start_error.is_some() {
             return Ok(RunStart::Failed);
@@ -154,9 +132,7 @@ impl RunDriver for MockDriver {
     }
 
     async fn wait(&self, run: &Path) -> Result<RunEnd, RunError> {
-        let not_started = || RunError::NotStarted {
-            run: run.to_owned(),
-        };
+        let not_started = || RunError::NotStarted { run: run.to_owned() };
         let mock = self.find(run).ok_or_else(not_started)?;
         let mut end = mock.end.subscribe();
         let end = end.wait_for(Option::is_some).await;
@@ -212,12 +188,7 @@ impl RunDriver for MockDriver {
         let text = found.map(|mock| mock.stdout.clone()).unwrap_or_default();
         let skip = usize::try_from(slice.offset).unwrap_or(usize::MAX);
         let limit = usize::try_from(slice.limit).unwrap_or(usize::MAX);
-        Ok(text
-            .into_bytes()
-            .into_iter()
-            .skip(skip)
-            .take(limit)
-            .collect())
+        Ok(text.into_bytes().into_iter().skip(skip).take(limit).collect())
     }
 }
 
@@ -234,9 +205,7 @@ fn check(request: &RunRequest) -> Result<MockScript, RunError> {
     if request.mounts.is_empty() {
         return Ok(script.clone());
     }
-    Err(refused(
-        "`mock_driver` runs no processes and cannot mount a volume; use driver `exec`",
-    ))
+    Err(refused("`mock_driver` runs no processes and cannot mount a volume; use driver `exec`"))
 }
 
 #[cfg(test)]
@@ -300,10 +269,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stop_takes_the_time_that_the_script_says() {
         let driver = MockDriver::default();
-        let slow = MockScript {
-            kill_after: Duration::from_secs(2),
-            ..script()
-        };
+        let slow = MockScript { kill_after: Duration::from_secs(2), ..script() };
         start(&driver, slow).await;
         let begun = tokio::time::Instant::now();
         driver.stop(Path::new(RUN)).await.unwrap();
@@ -315,18 +281,12 @@ mod tests {
     async fn a_script_can_fail_in_every_way() {
         for (script, expected, reason) in [
             (
-                MockScript {
-                    exit_signal: Some(11),
-                    ..script()
-                },
+                MockScript { exit_signal: Some(11), ..script() },
                 RunStart::Started,
                 "was killed by signal 11",
             ),
             (
-                MockScript {
-                    start_error: Some("no image".to_owned()),
-                    ..script()
-                },
+                MockScript { start_error: Some("no image".to_owned()), ..script() },
                 RunStart::Failed,
                 "could not be started: no image",
             ),

@@ -90,13 +90,7 @@ fn sanitize(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.trim_end_matches('\r')
         .chars()
-        .map(|c| {
-            if c.is_control() && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
+        .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
         .collect()
 }
 
@@ -115,10 +109,7 @@ mod tests {
 
     #[test]
     fn lines_end_at_newlines_independent_of_chunks() {
-        assert_eq!(
-            lines_of(&[b"a\nb", b"c\r\n", b"\nlast"]),
-            ["a", "bc", "", "last"]
-        );
+        assert_eq!(lines_of(&[b"a\nb", b"c\r\n", b"\nlast"]), ["a", "bc", "", "last"]);
     }
 
     #[test]
@@ -132,10 +123,7 @@ mod tests {
 
     #[test]
     fn escapes_and_invalid_utf8_are_replaced() {
-        assert_eq!(
-            lines_of(&[b"\x1b[2Jcleared \xff\tend"]),
-            ["\u{fffd}[2Jcleared \u{fffd}\tend"]
-        );
+        assert_eq!(lines_of(&[b"\x1b[2Jcleared \xff\tend"]), ["\u{fffd}[2Jcleared \u{fffd}\tend"]);
     }
 
     #[test]

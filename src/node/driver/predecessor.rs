@@ -31,10 +31,7 @@ pub(super) fn end_predecessor(file: &Path, kill_timeout: Duration) -> io::Result
         return Ok(());
     }
     let pid = process.pid;
-    tracing::warn!(
-        pid,
-        "ending the process of the task that an earlier run started"
-    );
+    tracing::warn!(pid, "ending the process of the task that an earlier run started");
     if !signal(&descriptor, Signal::TERM)? || has_ended(&descriptor, kill_timeout)? {
         return Ok(());
     }

@@ -42,10 +42,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ProcessId>> {
 /// # Errors
 /// If the file cannot be written, or the process has been reaped.
 pub(super) fn write(path: &Path, pid: i32) -> io::Result<()> {
-    record(
-        path,
-        &ProcessId::current(pid)?.ok_or(io::ErrorKind::NotFound)?,
-    )
+    record(path, &ProcessId::current(pid)?.ok_or(io::ErrorKind::NotFound)?)
 }
 
 /// Records a process.

@@ -52,21 +52,14 @@ impl ProcessId {
 
     /// A process of an earlier boot of the machine, of which nothing else is known. It is none that lives.
     pub(super) fn of_an_earlier_boot() -> Self {
-        Self {
-            pid: 0,
-            start_time: 0,
-            boot_id: String::new(),
-        }
+        Self { pid: 0, start_time: 0, boot_id: String::new() }
     }
 
     fn of_stat(stat: &str) -> io::Result<Self> {
         let pid = stat.split_once(' ').and_then(|(pid, _)| pid.parse().ok());
         let boot_id = boot_id()?;
-        let process = pid.zip(start_time_in(stat)).map(|(pid, start_time)| Self {
-            pid,
-            start_time,
-            boot_id,
-        });
+        let process =
+            pid.zip(start_time_in(stat)).map(|(pid, start_time)| Self { pid, start_time, boot_id });
         process.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -115,10 +108,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let first = ProcessId::current(own).unwrap().unwrap();
         assert_eq!(ProcessId::current(own).unwrap(), Some(first.clone()));
-        assert!(
-            first.start_time > 0 && first.boot_id.len() == 36,
-            "{first:?}"
-        );
+        assert!(first.start_time > 0 && first.boot_id.len() == 36, "{first:?}");
         assert_eq!(ProcessId::current(i32::MAX).unwrap(), None);
     }
 }

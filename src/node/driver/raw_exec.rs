@@ -45,20 +45,12 @@ impl TaskDriver for RawExec {
         let command = &self.command;
         let failed = |action: &'static str| {
             let task = command.name.clone();
-            move |source| DriverError {
-                task,
-                action,
-                source,
-            }
+            move |source| DriverError { task, action, source }
         };
-        end_earlier_process(command)
-            .await
-            .map_err(failed("stop the earlier process of"))?;
+        end_earlier_process(command).await.map_err(failed("stop the earlier process of"))?;
         let child = spawn(command).map_err(failed("start"))?;
         // Dropping the child after a failure kills it.
-        record(&child, command.process_file.clone())
-            .await
-            .map_err(failed("start"))?;
+        record(&child, command.process_file.clone()).await.map_err(failed("start"))?;
         Ok(Box::new(Process::supervise(command, child)))
     }
 }
@@ -77,12 +69,7 @@ fn spawn(command: &TaskCommand) -> std::io::Result<Child> {
     Command::new(&command.program)
         .args(&command.arguments)
         .env_clear()
-        .envs(
-            command
-                .environment
-                .iter()
-                .map(|(name, value)| (name, value)),
-        )
+        .envs(command.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -187,10 +174,8 @@ async fn reap(
     };
     drop(lifeline);
     // A descendant may keep the pipes open; dropping the set ends its output.
-    let _complete = timeout(OUTPUT_GRACE, async {
-        while output.join_next().await.is_some() {}
-    })
-    .await;
+    let _complete =
+        timeout(OUTPUT_GRACE, async { while output.join_next().await.is_some() {} }).await;
     end.send_replace(Some(match ended {
         Ok(status) => describe(status),
         Err(error) => format!("could not be waited for: {error}"),
@@ -200,10 +185,7 @@ async fn reap(
 /// Waits for the request to stop. Returns the grace period.
 async fn stop_requested(mut requests: watch::Receiver<Option<Duration>>) -> Duration {
     let grace = requests.wait_for(Option::is_some).await;
-    grace
-        .ok()
-        .and_then(|grace| *grace)
-        .unwrap_or(Duration::ZERO)
+    grace.ok().and_then(|grace| *grace).unwrap_or(Duration::ZERO)
 }
 
 /// Sends SIGTERM to the process, and after the grace period SIGKILL to its group.
@@ -219,11 +201,7 @@ async fn terminate(child: &mut Child, grace: Duration) -> std::io::Result<ExitSt
 /// Signals a child that is not reaped yet, which `id` guarantees. Has no effect on one that has just
 /// ended.
 fn signal(child: &Child, signal: Signal) {
-    let Some(pid) = child
-        .id()
-        .and_then(|id| i32::try_from(id).ok())
-        .and_then(Pid::from_raw)
-    else {
+    let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) else {
         return;
     };
     let sent = if signal == Signal::KILL {
@@ -311,14 +289,9 @@ mod tests {
     async fn a_process_with_another_start_time_or_boot_is_not_signalled() {
         let directory = tempfile::tempdir().unwrap();
         let (mut child, recorded) = survivor(directory.path()).await;
-        let earlier = ProcessId {
-            start_time: recorded.start_time - 1,
-            ..recorded.clone()
-        };
-        let other_boot = ProcessId {
-            boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
-            ..recorded
-        };
+        let earlier = ProcessId { start_time: recorded.start_time - 1, ..recorded.clone() };
+        let other_boot =
+            ProcessId { boot_id: "00000000-0000-4000-8000-000000000000".to_owned(), ..recorded };
         for other in [earlier, other_boot] {
             write_record(directory.path(), &other);
             let task = start(script("exit 3", directory.path())).await;
@@ -336,10 +309,7 @@ mod tests {
         let marker = directory.path().join("started");
         let command = script(&format!("touch {}", marker.display()), directory.path());
         let error = start(command).await.err().unwrap();
-        assert_eq!(
-            error.to_string(),
-            "cannot stop the earlier process of task test"
-        );
+        assert_eq!(error.to_string(), "cannot stop the earlier process of task test");
         let expected = format!(
             "`{}` does not name a process; end the process of the task if it runs, and remove the file",
             record.display()
@@ -364,11 +334,7 @@ mod tests {
             task.stop(true).await.unwrap();
             let mut lines = task.last_lines();
             lines.sort();
-            let expected: &[&str] = if end.contains("status") {
-                &["err", "out"]
-            } else {
-                &[]
-            };
+            let expected: &[&str] = if end.contains("status") { &["err", "out"] } else { &[] };
             assert_eq!(lines, expected);
         }
     }
@@ -379,10 +345,7 @@ mod tests {
         ends(&*task).await;
         let lines = task.last_lines();
         assert!(lines.contains(&"ONLY=this".to_owned()), "{lines:?}");
-        assert!(
-            !lines.iter().any(|line| line.starts_with("CARGO")),
-            "{lines:?}"
-        );
+        assert!(!lines.iter().any(|line| line.starts_with("CARGO")), "{lines:?}");
     }
 
     #[tokio::test]

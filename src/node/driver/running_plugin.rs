@@ -72,11 +72,7 @@ impl RunningPlugin {
     }
 
     fn failed(&self, source: io::Error) -> DriverError {
-        DriverError {
-            task: self.name.clone(),
-            action: "use",
-            source,
-        }
+        DriverError { task: self.name.clone(), action: "use", source }
     }
 
     /// Returns the process that listens on the socket.
@@ -170,10 +166,7 @@ fn record(
         return Err(exited());
     }
     process_file::record(file, &process)?;
-    let named = PeerProcess {
-        pid: process.pid,
-        start_time: process.start_time,
-    };
+    let named = PeerProcess { pid: process.pid, start_time: process.start_time };
     Ok((named, peer.into_descriptor()))
 }
 
@@ -250,11 +243,9 @@ impl Task for RunningProcess {
         let removed = removed.await.map_err(io::Error::other);
         match removed.and_then(|removed| removed) {
             Ok(()) => Ok(StoppedProcess::LeftIdle),
-            Err(source) => Err(DriverError {
-                task: self.name.clone(),
-                action: "stop using",
-                source,
-            }),
+            Err(source) => {
+                Err(DriverError { task: self.name.clone(), action: "stop using", source })
+            }
         }
     }
 

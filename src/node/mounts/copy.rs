@@ -102,10 +102,7 @@ fn copy_buffered(source: &File, target: &File, mut at: u64, end: u64) -> io::Res
 /// The source was truncated, or its file system returned less than it has. The rest of the copy would be
 /// zeros.
 fn ended_early(at: u64, end: u64) -> io::Error {
-    let why = format!(
-        "the file ended at byte {at}, {} bytes early, while it was copied",
-        end - at
-    );
+    let why = format!("the file ended at byte {at}, {} bytes early, while it was copied", end - at);
     io::Error::new(io::ErrorKind::UnexpectedEof, why)
 }
 
@@ -126,14 +123,8 @@ mod tests {
         let to = directory.path().join("to");
         copy_file(&from, &to).unwrap();
         assert_eq!(std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap());
-        assert!(
-            to.metadata().unwrap().blocks() * 512 < 1 << 20,
-            "the copy is sparse"
-        );
-        assert!(
-            copy_file(&from, &to).is_err(),
-            "an existing file is not overwritten"
-        );
+        assert!(to.metadata().unwrap().blocks() * 512 < 1 << 20, "the copy is sparse");
+        assert!(copy_file(&from, &to).is_err(), "an existing file is not overwritten");
     }
 
     #[test]

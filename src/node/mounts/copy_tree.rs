@@ -59,11 +59,7 @@ struct OpenLevel {
 
 impl OpenLevel {
     fn new(source: OwnedFd, target: OwnedFd) -> io::Result<Self> {
-        Ok(Self {
-            entries: Dir::read_from(&source)?,
-            source,
-            target,
-        })
+        Ok(Self { entries: Dir::read_from(&source)?, source, target })
     }
 
     /// One whose list of entries goes on at a position.
@@ -117,9 +113,7 @@ impl TreeCopy {
     fn enter(&mut self, name: OsString) -> io::Result<()> {
         let depth = self.levels.len();
         if depth > MAX_DEPTH {
-            return Err(uncopied(format!(
-                "its directories are more than {MAX_DEPTH} levels deep"
-            )));
+            return Err(uncopied(format!("its directories are more than {MAX_DEPTH} levels deep")));
         }
         let last = self.levels.last().and_then(|level| level.open.as_ref());
         let (source, target, path) = match last {
@@ -178,8 +172,7 @@ impl TreeCopy {
                 rustix::fs::mkdirat(&open.target, name, Mode::RWXU)?;
                 return Ok(Some(os_string(name)));
             }
-            self.links
-                .copy_entry(&open.source, &open.target, name, &stat)?;
+            self.links.copy_entry(&open.source, &open.target, name, &stat)?;
         }
         Ok(None)
     }
@@ -228,10 +221,7 @@ impl Links {
         for byte in random {
             write!(name, "{byte:02x}").map_err(io::Error::other)?;
         }
-        Ok(Self {
-            path: top.join(name),
-            directory: None,
-        })
+        Ok(Self { path: top.join(name), directory: None })
     }
 
     fn directory(&mut self) -> io::Result<&OwnedFd> {
@@ -376,9 +366,9 @@ fn entry_path(directory: &OwnedFd, name: &CStr) -> PathBuf {
 /// extended attributes.
 fn copy_xattrs(from: &Path, to: &Path) -> io::Result<()> {
     let mut names = vec![];
-    if let Err(error) = read_growing(&mut names, |buffer| {
-        rustix::fs::llistxattr(from, &mut *buffer)
-    }) {
+    if let Err(error) =
+        read_growing(&mut names, |buffer| rustix::fs::llistxattr(from, &mut *buffer))
+    {
         return skip_unsupported(error);
     }
     for name in names.split(|byte| *byte == 0) {
@@ -386,9 +376,8 @@ fn copy_xattrs(from: &Path, to: &Path) -> io::Result<()> {
             continue;
         }
         let mut value = vec![];
-        let read = read_growing(&mut value, |buffer| {
-            rustix::fs::lgetxattr(from, name, &mut *buffer)
-        });
+        let read =
+            read_growing(&mut value, |buffer| rustix::fs::lgetxattr(from, name, &mut *buffer));
         let flags = rustix::fs::XattrFlags::empty();
         let copied = read.and_then(|()| rustix::fs::lsetxattr(to, name, &value, flags));
         copied.or_else(skip_unsupported)?;
@@ -452,12 +441,7 @@ fn copy_attributes(
         last_access: time(stat.st_atime, stat.st_atime_nsec),
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     };
-    Ok(rustix::fs::utimensat(
-        directory,
-        name,
-        &times,
-        AtFlags::SYMLINK_NOFOLLOW,
-    )?)
+    Ok(rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 #[cfg(test)]
@@ -541,27 +525,15 @@ mod tests {
         std::fs::write(from.join("a/file"), "data").unwrap();
         std::fs::hard_link(from.join("a/file"), from.join("a/b/second")).unwrap();
         symlink("/nowhere", from.join("link")).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            from.join("fifo"),
-            FileType::Fifo,
-            Mode::RUSR,
-            0,
-        )
-        .unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, from.join("fifo"), FileType::Fifo, Mode::RUSR, 0)
+            .unwrap();
         let permissions = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(from.join("a/file"), permissions(0o4751)).unwrap();
         std::fs::set_permissions(from.join("a/b/c"), permissions(0o1500)).unwrap();
         let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
-        let file = File::options()
-            .write(true)
-            .open(from.join("a/file"))
-            .unwrap();
+        let file = File::options().write(true).open(from.join("a/file")).unwrap();
         file.set_modified(old).unwrap();
-        File::open(from.join("a"))
-            .unwrap()
-            .set_modified(old)
-            .unwrap();
+        File::open(from.join("a")).unwrap().set_modified(old).unwrap();
         copy_directory(&from, &to).unwrap();
         assert_eq!(std::fs::read(to.join("a/file")).unwrap(), b"data");
         let one = to.join("a/file").metadata().unwrap();

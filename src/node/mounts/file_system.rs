@@ -13,22 +13,14 @@ use std::process::{Command, Stdio};
 use super::loop_device;
 use nomad_csi_ports::{FileContent, FileSystem};
 
-const DIRECTORIES: [&str; 6] = [
-    "/usr/sbin",
-    "/sbin",
-    "/usr/bin",
-    "/bin",
-    "/usr/local/sbin",
-    "/run/current-system/sw/bin",
-];
+const DIRECTORIES: [&str; 6] =
+    ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin", "/run/current-system/sw/bin"];
 
 /// Returns the file systems that can be created and mounted on this machine.
 pub(super) fn supported() -> Vec<FileSystem> {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let is_known = |kind: &FileSystem| {
-        known
-            .lines()
-            .any(|line| line.split_whitespace().last() == Some(kind.name()))
+        known.lines().any(|line| line.split_whitespace().last() == Some(kind.name()))
             || is_module(kind.name())
     };
     FileSystem::ALL
@@ -75,9 +67,7 @@ fn mkfs_program(kind: FileSystem) -> Option<PathBuf> {
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {
-    let paths = DIRECTORIES
-        .iter()
-        .map(|directory| Path::new(directory).join(name));
+    let paths = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
     paths.into_iter().find(|path| path.is_file())
 }
 
@@ -141,10 +131,7 @@ fn not_installed(kind: FileSystem) -> io::Error {
 /// Runs a program and waits for it. The error contains its output.
 fn run_program(mut command: Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .output()?;
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
     }
@@ -154,10 +141,7 @@ fn run_program(mut command: Command) -> io::Result<()> {
     } else {
         io::ErrorKind::Other
     };
-    Err(io::Error::new(
-        kind,
-        format!("{name} failed ({}): {}", output.status, stderr.trim()),
-    ))
+    Err(io::Error::new(kind, format!("{name} failed ({}): {}", output.status, stderr.trim())))
 }
 
 /// Grows the file system mounted at `mount` to the size of its device.
@@ -165,10 +149,7 @@ pub(super) fn grow(mount: &Path, kind: FileSystem, device_bytes: u64) -> io::Res
     match kind {
         FileSystem::Ext4 => {
             let block = rustix::fs::statfs(mount)?.f_bsize.cast_unsigned().max(1);
-            Ok(loop_device::resize_ext4(
-                File::open(mount)?,
-                device_bytes / block,
-            )?)
+            Ok(loop_device::resize_ext4(File::open(mount)?, device_bytes / block)?)
         }
         FileSystem::Btrfs => Ok(loop_device::resize_btrfs(File::open(mount)?)?),
         FileSystem::Xfs => {
@@ -189,11 +170,7 @@ pub(super) fn grow_unmounted(device: &Path, kind: FileSystem) -> io::Result<()> 
     }
     let find = |name| find_program(name).ok_or_else(|| not_installed(kind));
     let mut check = Command::new(find("e2fsck")?);
-    let checked = check
-        .args(["-f", "-p"])
-        .arg(device)
-        .stdin(Stdio::null())
-        .output()?;
+    let checked = check.args(["-f", "-p"]).arg(device).stdin(Stdio::null()).output()?;
     if !matches!(checked.status.code(), Some(0 | 1)) {
         let output = String::from_utf8_lossy(&checked.stdout).trim().to_owned();
         return Err(io::Error::other(format!(

@@ -52,9 +52,7 @@ impl MountCalls for LinuxMounter {
     }
 
     fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        named("unmount", target, || {
-            Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?)
-        })
+        named("unmount", target, || Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?))
     }
 
     fn is_mount_point(&self, target: &Path) -> Result<bool, MountError> {
@@ -80,24 +78,17 @@ impl Mounter for LinuxMounter {
     }
 
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
-        run_blocking(target, |target| {
-            named("list the mounts at", target, || topmost_mount(target))
-        })
-        .await
+        run_blocking(target, |target| named("list the mounts at", target, || topmost_mount(target)))
+            .await
     }
 
     async fn seal(&self, target: &Path) -> Result<bool, MountError> {
-        run_blocking(target, |target| {
-            named("seal what is below", target, || seal(target))
-        })
-        .await
+        run_blocking(target, |target| named("seal what is below", target, || seal(target))).await
     }
 
     async fn unseal(&self, target: &Path) -> Result<(), MountError> {
-        run_blocking(target, |target| {
-            named("remove the seal below", target, || unseal(target))
-        })
-        .await
+        run_blocking(target, |target| named("remove the seal below", target, || unseal(target)))
+            .await
     }
 
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError> {
@@ -113,10 +104,7 @@ impl Mounter for LinuxMounter {
     }
 
     async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError> {
-        run_blocking(path, |path| {
-            named("find the mount of", path, || mount_of_path(path))
-        })
-        .await
+        run_blocking(path, |path| named("find the mount of", path, || mount_of_path(path))).await
     }
 
     async fn processes_that_keep(
@@ -125,9 +113,7 @@ impl Mounter for LinuxMounter {
     ) -> Result<Option<Vec<u32>>, MountError> {
         let mount = mount.clone();
         run_blocking(Path::new("/"), move |root| {
-            named("look for users of a file system in", root, || {
-                processes_that_keep(&mount)
-            })
+            named("look for users of a file system in", root, || processes_that_keep(&mount))
         })
         .await
     }
@@ -149,11 +135,7 @@ fn named<T>(
     path: &Path,
     call: impl FnOnce() -> io::Result<T>,
 ) -> Result<T, MountError> {
-    call().map_err(|source| MountError {
-        operation,
-        path: path.to_owned(),
-        source,
-    })
+    call().map_err(|source| MountError { operation, path: path.to_owned(), source })
 }
 
 /// Runs one call on a blocking thread.
@@ -177,11 +159,7 @@ async fn run_blocking<T: Send + 'static>(
 fn is_mount_root(path: &Path) -> io::Result<bool> {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
     match statx(CWD, path, AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE) {
-        Ok(found)
-            if found
-                .stx_attributes_mask
-                .contains(StatxAttributes::MOUNT_ROOT) =>
-        {
+        Ok(found) if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) => {
             Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
         }
         Err(rustix::io::Errno::NOENT) => Ok(false),
@@ -195,9 +173,7 @@ fn add_flags(target: &Path, flags: MountFlags) -> io::Result<()> {
     if flags == MountFlags::default() {
         return Ok(());
     }
-    let inherited = topmost_mount(target)?
-        .map(|entry| entry.flags)
-        .unwrap_or_default();
+    let inherited = topmost_mount(target)?.map(|entry| entry.flags).unwrap_or_default();
     let flags = Flags::BIND | to_kernel(inherited.and(flags));
     if let Err(error) = rustix::mount::mount_remount(target, flags, c"") {
         rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?;
@@ -247,8 +223,5 @@ pub fn share_directory(directory: &Path) -> io::Result<()> {
         // A peer group of its own, not that of the file system around it.
         rustix::mount::mount_change(&directory, Propagation::PRIVATE)?;
     }
-    Ok(rustix::mount::mount_change(
-        &directory,
-        Propagation::SHARED,
-    )?)
+    Ok(rustix::mount::mount_change(&directory, Propagation::SHARED)?)
 }

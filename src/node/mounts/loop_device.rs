@@ -180,10 +180,7 @@ fn configure(
     let config = LoopConfig {
         fd: backing.as_raw_fd().cast_unsigned(),
         block_size: SECTOR,
-        info: LoopInfo {
-            flags,
-            ..LoopInfo::EMPTY
-        },
+        info: LoopInfo { flags, ..LoopInfo::EMPTY },
         reserved: [0; 8],
     };
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, whose layout `LoopConfig` has; the
@@ -192,10 +189,7 @@ fn configure(
 }
 
 fn free_number() -> io::Result<u32> {
-    let control = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/loop-control")?;
+    let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
     // SAFETY: see `GetFreeNumber`.
     Ok(unsafe { ioctl(&control, GetFreeNumber) }?)
 }
@@ -218,10 +212,7 @@ fn make_private(device: &File) -> io::Result<()> {
 fn open_device(path: &Path, writable: bool) -> io::Result<File> {
     let device = OpenOptions::new().read(true).write(writable).open(path)?;
     if !device.metadata()?.file_type().is_block_device() {
-        return Err(io::Error::other(format!(
-            "`{}` is not a block device",
-            path.display()
-        )));
+        return Err(io::Error::other(format!("`{}` is not a block device", path.display())));
     }
     Ok(device)
 }
@@ -328,10 +319,7 @@ pub(super) fn tune(device: &Path, tuning: &DeviceTuning) -> io::Result<()> {
     if let Some(direct) = tuning.direct_io {
         // SAFETY: LOOP_SET_DIRECT_IO takes a number by value, and no memory.
         let set = unsafe {
-            ioctl(
-                &opened,
-                IntegerSetter::<LOOP_SET_DIRECT_IO>::new_usize(usize::from(direct)),
-            )
+            ioctl(&opened, IntegerSetter::<LOOP_SET_DIRECT_IO>::new_usize(usize::from(direct)))
         };
         match set {
             Ok(()) => {}
@@ -343,9 +331,7 @@ pub(super) fn tune(device: &Path, tuning: &DeviceTuning) -> io::Result<()> {
     }
     if let Some(kib) = tuning.read_ahead_kib {
         let name = device.file_name().unwrap_or_default();
-        let file = Path::new("/sys/block")
-            .join(name)
-            .join("queue/read_ahead_kb");
+        let file = Path::new("/sys/block").join(name).join("queue/read_ahead_kb");
         std::fs::write(file, kib.to_string())?;
     }
     Ok(())
@@ -371,19 +357,11 @@ pub(super) fn resize_ext4(mount: impl AsFd, blocks: u64) -> rustix::io::Result<(
 
 /// Grows a mounted Btrfs to the size of its device.
 pub(super) fn resize_btrfs(mount: impl AsFd) -> rustix::io::Result<()> {
-    let mut arguments = BtrfsArguments {
-        fd: 0,
-        name: [0; 4088],
-    };
+    let mut arguments = BtrfsArguments { fd: 0, name: [0; 4088] };
     arguments.name[..3].copy_from_slice(b"max");
     // SAFETY: BTRFS_IOC_RESIZE reads one `struct btrfs_ioctl_vol_args`, whose layout
     // `BtrfsArguments` has, with a name that ends in a zero.
-    unsafe {
-        ioctl(
-            mount,
-            Setter::<BTRFS_IOC_RESIZE, BtrfsArguments>::new(arguments),
-        )
-    }
+    unsafe { ioctl(mount, Setter::<BTRFS_IOC_RESIZE, BtrfsArguments>::new(arguments)) }
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use nomad_csi_ports::{MountEntry, MountFlags};
 
 /// Returns all mounts in the order of the file. Skips malformed lines.
 pub(super) fn parse(text: &[u8]) -> Vec<MountEntry> {
-    text.split(|byte| *byte == b'\n')
-        .filter_map(parse_line)
-        .collect()
+    text.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
@@ -59,11 +57,7 @@ fn path(field: &[u8]) -> PathBuf {
     while let Some((first, after)) = rest.split_first() {
         let escaped = (*first == b'\\').then(|| octal(after)).flatten();
         bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() {
-            &after[3..]
-        } else {
-            after
-        };
+        rest = if escaped.is_some() { &after[3..] } else { after };
     }
     PathBuf::from(OsString::from_vec(bytes))
 }
@@ -72,9 +66,7 @@ fn path(field: &[u8]) -> PathBuf {
 fn octal(text: &[u8]) -> Option<u8> {
     let digits = text.get(..3)?;
     let value = digits.iter().try_fold(0_u32, |value, digit| {
-        char::from(*digit)
-            .to_digit(8)
-            .map(|digit| value * 8 + digit)
+        char::from(*digit).to_digit(8).map(|digit| value * 8 + digit)
     })?;
     u8::try_from(value).ok()
 }

@@ -106,8 +106,5 @@ fn cannot_look_below(error: &io::Error) -> bool {
 }
 
 fn is_unsupported(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL
-    )
+    matches!(error, Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }

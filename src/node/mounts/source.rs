@@ -34,16 +34,10 @@ pub struct OpenedSource {
 pub fn open_source(path: &Path) -> io::Result<OpenedSource> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
-    let found = statx(
-        &file,
-        "",
-        AtFlags::EMPTY_PATH,
-        StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
-    )?;
-    let identity = SourceIdentity {
-        mount: mount_of(&file, &found, path)?,
-        device_node: device_node(&found),
-    };
+    let found =
+        statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)?;
+    let identity =
+        SourceIdentity { mount: mount_of(&file, &found, path)?, device_node: device_node(&found) };
     Ok(OpenedSource { file, identity })
 }
 
@@ -84,19 +78,13 @@ impl OpenedSource {
 /// Device and inode of an open file.
 fn file_number(file: impl AsFd) -> io::Result<[u64; 3]> {
     let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::INO)?;
-    Ok([
-        u64::from(found.stx_dev_major),
-        u64::from(found.stx_dev_minor),
-        found.stx_ino,
-    ])
+    Ok([u64::from(found.stx_dev_major), u64::from(found.stx_dev_minor), found.stx_ino])
 }
 
 /// Returns the mount whose root the file is; `None` if it is a file inside of a mount.
 fn mount_of(file: &OwnedFd, found: &Statx, path: &Path) -> io::Result<Option<MountIdentity>> {
     let has_id = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    let knows_root = found
-        .stx_attributes_mask
-        .contains(StatxAttributes::MOUNT_ROOT);
+    let knows_root = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
     if !has_id || !knows_root {
         // Before Linux 5.8.
         let found = topmost_mount(path)?.map(|entry| entry.identity());
@@ -105,18 +93,13 @@ fn mount_of(file: &OwnedFd, found: &Statx, path: &Path) -> io::Result<Option<Mou
     if !found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Ok(None);
     }
-    let entry = mount_table()?
-        .into_iter()
-        .find(|entry| entry.id == found.stx_mnt_id);
+    let entry = mount_table()?.into_iter().find(|entry| entry.id == found.stx_mnt_id);
     // It was unmounted since it was opened.
     let entry = entry.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let unique = statx(file, "", AtFlags::EMPTY_PATH, UNIQUE_ID)?;
     let is_unique = unique.stx_mask & UNIQUE_ID.bits() != 0;
     let found = of_this_boot(entry.identity())?;
-    Ok(Some(MountIdentity {
-        unique_id: is_unique.then_some(unique.stx_mnt_id),
-        ..found
-    }))
+    Ok(Some(MountIdentity { unique_id: is_unique.then_some(unique.stx_mnt_id), ..found }))
 }
 
 fn of_this_boot(mount: MountIdentity) -> io::Result<MountIdentity> {
@@ -140,10 +123,7 @@ mod tests {
     fn a_directory_inside_of_a_mount_has_no_mount_of_its_own() {
         let directory = tempfile::tempdir().unwrap();
         let opened = open_source(directory.path()).unwrap();
-        let nothing = SourceIdentity {
-            mount: None,
-            device_node: None,
-        };
+        let nothing = SourceIdentity { mount: None, device_node: None };
         assert_eq!(opened.identity, nothing);
         let (same, other) = (directory.path(), Path::new("/"));
         let open = |path: &Path| std::fs::File::open(path).unwrap();

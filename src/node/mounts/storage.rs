@@ -47,18 +47,9 @@ impl BlockStorage for LinuxBlockStorage {
         let (path, device) = loop_device::attach(file, how, tuning)?;
         if tuning.read_ahead_kib.is_some() {
             let direct_io = None;
-            loop_device::tune(
-                &path,
-                &DeviceTuning {
-                    direct_io,
-                    ..*tuning
-                },
-            )?;
+            loop_device::tune(&path, &DeviceTuning { direct_io, ..*tuning })?;
         }
-        Ok(LoopDevice {
-            path,
-            guard: Box::new(device),
-        })
+        Ok(LoopDevice { path, guard: Box::new(device) })
     }
 
     fn attached(&self, path: &Path) -> io::Result<Vec<AttachedDevice>> {
@@ -67,10 +58,7 @@ impl BlockStorage for LinuxBlockStorage {
 
     fn open(&self, device: &AttachedDevice) -> io::Result<Option<LoopDevice>> {
         let held = loop_device::open_unchanged(device)?;
-        Ok(held.map(|held| LoopDevice {
-            path: device.path.clone(),
-            guard: Box::new(held),
-        }))
+        Ok(held.map(|held| LoopDevice { path: device.path.clone(), guard: Box::new(held) }))
     }
 
     fn detach(&self, device: &AttachedDevice) -> io::Result<()> {
@@ -151,9 +139,8 @@ mod tests {
         let path = directory.path().canonicalize().unwrap().join("image");
         let file = std::fs::File::create_new(&path).unwrap();
         file.set_len(1_048_576 + 512).unwrap();
-        let held = storage
-            .attach(&path, AttachOptions::default(), &DeviceTuning::default())
-            .unwrap();
+        let held =
+            storage.attach(&path, AttachOptions::default(), &DeviceTuning::default()).unwrap();
         let found = storage.attached(&path).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].path, held.path);
@@ -163,26 +150,15 @@ mod tests {
             [],
             "the device is detached when it is closed"
         );
-        let how = AttachOptions {
-            persistent: true,
-            read_only: true,
-        };
-        drop(
-            storage
-                .attach(&path, how, &DeviceTuning::default())
-                .unwrap(),
-        );
+        let how = AttachOptions { persistent: true, read_only: true };
+        drop(storage.attach(&path, how, &DeviceTuning::default()).unwrap());
         let found = storage.attached(directory.path()).unwrap();
         assert!(found[0].read_only);
         let bytes = |device: &Path| {
             let file = std::fs::File::open(device).unwrap();
             std::io::Seek::seek(&mut &file, std::io::SeekFrom::End(0)).unwrap()
         };
-        assert_eq!(
-            bytes(&found[0].path),
-            1_048_576 + 512,
-            "the size is exact to the sector"
-        );
+        assert_eq!(bytes(&found[0].path), 1_048_576 + 512, "the size is exact to the sector");
         let device = std::fs::File::options().write(true).open(&found[0].path);
         assert!(device.is_err() || device.unwrap().write_at(b"x", 0).is_err());
         file.set_len(2_097_152).unwrap();

@@ -56,10 +56,7 @@ fn is_kept(mount: &MountIdentity) -> io::Result<bool> {
     if !is_device(device, &mount.device) || !is_attached(&mount.device) {
         return Ok(false);
     }
-    if mount_table()?
-        .iter()
-        .any(|entry| entry.device == mount.device)
-    {
+    if mount_table()?.iter().any(|entry| entry.device == mount.device) {
         return Ok(false);
     }
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -79,9 +76,7 @@ fn is_device(path: &Path, number: &str) -> bool {
 fn is_attached(number: &str) -> bool {
     let device = PathBuf::from(format!("/sys/dev/block/{number}"));
     let is_loop = fs::read_link(&device).is_ok_and(|link| {
-        let name = link
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
+        let name = link.file_name().map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| name.starts_with("loop"))
     });
     !is_loop || device.join("loop/backing_file").exists()
@@ -99,11 +94,7 @@ fn find_processes(number: &str) -> Vec<u32> {
         return vec![];
     };
     for entry in entries.flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         let process = entry.path();
@@ -132,20 +123,11 @@ fn has_mount(process: &Path, number: &str) -> bool {
 
 fn has_file(process: &Path, number: &str) -> bool {
     let files = fs::read_dir(process.join("fd"));
-    let files = files
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|file| file.path());
+    let files = files.into_iter().flatten().flatten().map(|file| file.path());
     let places = ["cwd", "root"].map(|name| process.join(name));
     files.chain(places).any(|file| {
         // A network file system that does not respond is not asked.
-        let found = statx(
-            CWD,
-            file.as_path(),
-            AtFlags::STATX_DONT_SYNC,
-            StatxFlags::TYPE,
-        );
+        let found = statx(CWD, file.as_path(), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
         found
             .is_ok_and(|found| format!("{}:{}", found.stx_dev_major, found.stx_dev_minor) == number)
     })
@@ -161,9 +143,7 @@ fn has_mapping(process: &Path, number: &str) -> bool {
     let device = format!("{major:02x}:{minor:02x}");
     let maps = fs::read_to_string(process.join("maps"));
     maps.is_ok_and(|maps| {
-        let mut devices = maps
-            .lines()
-            .filter_map(|line| line.split_whitespace().nth(3));
+        let mut devices = maps.lines().filter_map(|line| line.split_whitespace().nth(3));
         devices.any(|found| found == device)
     })
 }

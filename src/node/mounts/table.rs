@@ -33,10 +33,7 @@ pub(super) fn topmost_mount(target: &Path) -> io::Result<Option<MountEntry>> {
         Err(error) => return Err(error),
     };
     let mounts = mount_table()?;
-    Ok(mounts
-        .into_iter()
-        .rev()
-        .find(|mount| mount.target == target))
+    Ok(mounts.into_iter().rev().find(|mount| mount.target == target))
 }
 
 /// The table, whose changes the kernel reports as urgent data.
@@ -56,10 +53,7 @@ impl TableChanges {
     )]
     pub(super) fn open() -> io::Result<Self> {
         let table = AsyncFd::with_interest(File::open(TABLE)?, Interest::PRIORITY)?;
-        Ok(Self {
-            table,
-            is_first: true,
-        })
+        Ok(Self { table, is_first: true })
     }
 
     async fn wait(&mut self) -> io::Result<Vec<MountEntry>> {

@@ -133,10 +133,7 @@ pub fn make_read_only_below(target: &Path) -> io::Result<()> {
 
 /// Makes the mount at a path read-only, which has these restrictions.
 fn make_read_only(mount: &Path, flags: MountFlags) -> io::Result<()> {
-    let read_only = MountFlags {
-        read_only: true,
-        ..flags
-    };
+    let read_only = MountFlags { read_only: true, ..flags };
     let flags = Flags::BIND | to_kernel(read_only);
     match rustix::mount::mount_remount(mount, flags, c"") {
         // Another mount covers it, so the path leads elsewhere and the mount cannot be reached.

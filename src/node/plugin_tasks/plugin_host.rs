@@ -47,10 +47,7 @@ pub struct PluginHost {
 impl PluginHost {
     /// A host without plugins.
     pub fn new(deps: PluginHostDeps) -> Self {
-        Self {
-            deps,
-            tasks: ServingTasks::default(),
-        }
+        Self { deps, tasks: ServingTasks::default() }
     }
 
     /// Returns the tasks that run plugins.
@@ -60,10 +57,7 @@ impl PluginHost {
 
     /// Returns the directories of plugins on this node.
     pub(crate) fn directories(&self) -> PluginDirectories {
-        PluginDirectories {
-            sockets: self.deps.sockets.clone(),
-            volumes: self.deps.volumes.clone(),
-        }
+        PluginDirectories { sockets: self.deps.sockets.clone(), volumes: self.deps.volumes.clone() }
     }
 
     /// Records which plugins have no call under way, so that the next agent need not restart them. No call may start
@@ -90,9 +84,7 @@ impl PluginHost {
             instance.is_ok_and(|instance| instance.run.pending_calls() == 0)
         };
         let runs = self.tasks.runs().into_iter();
-        runs.filter(|(plugin, alloc, _)| is_idle(plugin, alloc))
-            .map(|(.., run)| run)
-            .collect()
+        runs.filter(|(plugin, alloc, _)| is_idle(plugin, alloc)).map(|(.., run)| run).collect()
     }
 
     /// Ends the calls of a plugin whose processes are gone, and removes their sockets.
@@ -127,9 +119,7 @@ impl PluginHost {
         };
         let directories = self.directories();
         let unused = self.tasks.plugins_without_task().into_iter();
-        let unused: Vec<_> = unused
-            .map(|plugin| directories.volumes_of(&plugin))
-            .collect();
+        let unused: Vec<_> = unused.map(|plugin| directories.volumes_of(&plugin)).collect();
         let targets = mounts.into_iter().map(|mount| mount.target);
         for root in targets.filter(|target| unused.contains(target)) {
             if let Err(error) = mounter.unmount(&root).await {

@@ -55,12 +55,8 @@ impl PluginDirectories {
         config: &CsiPluginConfig,
         has_own_root: bool,
     ) -> PluginPlaces {
-        let in_task = || {
-            (
-                PathBuf::from(&config.mount_dir),
-                PathBuf::from(&config.stage_publish_base_dir),
-            )
-        };
+        let in_task =
+            || (PathBuf::from(&config.mount_dir), PathBuf::from(&config.stage_publish_base_dir));
         PluginPlaces {
             socket_directory: self.socket_directory_of(alloc),
             volumes: self.volumes_of(&config.id),
@@ -128,11 +124,7 @@ impl PluginPlaces {
             identity: None,
         };
         vec![
-            mount(
-                &self.socket_directory,
-                socket_directory,
-                PropagationMode::Private,
-            ),
+            mount(&self.socket_directory, socket_directory, PropagationMode::Private),
             mount(&self.volumes, volumes, PropagationMode::Bidirectional),
         ]
     }

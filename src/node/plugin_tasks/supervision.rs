@@ -24,15 +24,11 @@ use nomad_csi_ports::PluginConnection;
 /// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);
 /// The pauses between fingerprints of an unhealthy plugin.
-const RECHECK: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(10),
-    max: Duration::from_secs(2),
-};
+const RECHECK: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(10), max: Duration::from_secs(2) };
 /// The pauses between reports that are refused.
-const REPORT: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(100),
-    max: Duration::from_secs(15),
-};
+const REPORT: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(15) };
 
 /// A change of a plugin's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,9 +182,7 @@ impl PluginSupervision {
                     if failed_rounds == 0 {
                         note(HealthChange::Unhealthy(&reason));
                     }
-                    self.fingerprint
-                        .record(&FingerprintResult::Unhealthy(reason))
-                        .await;
+                    self.fingerprint.record(&FingerprintResult::Unhealthy(reason)).await;
                     pause = RECHECK.delay(failed_rounds, self.host.deps.ids.jitter());
                     failed_rounds = failed_rounds.saturating_add(1);
                 }
@@ -212,9 +206,7 @@ impl PluginSupervision {
         };
         let registry = &self.host.deps.registry;
         registry.register(&self.config.id, &self.alloc, instance);
-        self.fingerprint
-            .record(&FingerprintResult::Healthy(facts))
-            .await;
+        self.fingerprint.record(&FingerprintResult::Healthy(facts)).await;
         // The one that it replaces may stop now.
         self.note_stage(ServingStage::Serving);
     }
@@ -228,17 +220,13 @@ impl PluginSupervision {
     pub(crate) async fn wait_for_successor(&self) {
         let limit = self.config.health_timeout;
         let tasks = &self.host.tasks;
-        tasks
-            .wait_for_successor(&self.config.id, &self.alloc, limit)
-            .await;
+        tasks.wait_for_successor(&self.config.id, &self.alloc, limit).await;
     }
 
     /// Reports that the process has ended, and that the task is started again.
     pub(crate) async fn report_restart(&mut self, reason: String) {
         self.note_stage(ServingStage::Leaving);
-        self.fingerprint
-            .record(&FingerprintResult::Unhealthy(reason))
-            .await;
+        self.fingerprint.record(&FingerprintResult::Unhealthy(reason)).await;
     }
 
     /// Refuses new calls of the plugin, and waits for those that run, at most for `limit`.
@@ -259,13 +247,7 @@ impl PluginSupervision {
         self.deregister();
         let mut attempt = 0;
         // Also without a report of this agent: an earlier one may have made it.
-        while let Err(error) = self
-            .host
-            .deps
-            .observer
-            .gone(&self.config.id, &self.alloc)
-            .await
-        {
+        while let Err(error) = self.host.deps.observer.gone(&self.config.id, &self.alloc).await {
             tracing::warn!(plugin.id = %self.config.id, %error, "the removal of the plugin was not recorded; trying again");
             sleep(REPORT.delay(attempt, 1.0)).await;
             attempt += 1;

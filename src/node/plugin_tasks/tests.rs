@@ -4,10 +4,7 @@ use super::plugin_places::PluginDirectories;
 use nomad_csi_model::{CsiPluginConfig, CsiPluginType};
 
 fn directories() -> PluginDirectories {
-    PluginDirectories {
-        sockets: "/run/agent".into(),
-        volumes: "/data/mounts".into(),
-    }
+    PluginDirectories { sockets: "/run/agent".into(), volumes: "/data/mounts".into() }
 }
 
 #[test]
@@ -28,8 +25,5 @@ fn sockets_have_short_names_that_differ() {
     let socket = |alloc: &str| directories().places(&alloc.into(), &config, true).socket();
     let first = socket("8f3a1c52-0000-4000-8000-000000000001");
     assert_ne!(first, socket("8f3a1c52-0000-4000-8000-000000000002"));
-    assert_eq!(
-        first.as_os_str().len(),
-        "/run/agent/0123456789ab/csi.sock".len()
-    );
+    assert_eq!(first.as_os_str().len(), "/run/agent/0123456789ab/csi.sock".len());
 }

@@ -64,10 +64,7 @@ impl TestBed {
     }
 
     async fn is_registered(&self) -> bool {
-        self.registry
-            .instance(&"p".into(), &"task".into())
-            .await
-            .is_some()
+        self.registry.instance(&"p".into(), &"task".into()).await.is_some()
     }
 
     async fn end(&self, run: JoinHandle<()>) {
@@ -86,29 +83,18 @@ async fn a_plugin_is_registered_once_it_is_healthy() {
     bed.plugin.set_probe_response(ProbeResponse::Unavailable);
     let (status, run) = bed.supervise(None);
     bed.driver.until_started(1).await;
-    let reason = wait_until_healthy(status.clone(), Duration::from_secs(7))
-        .await
-        .unwrap_err();
+    let reason = wait_until_healthy(status.clone(), Duration::from_secs(7)).await.unwrap_err();
     assert_eq!(reason, "Probe failed with Unavailable: no connection");
     assert!(!bed.is_registered().await);
-    assert!(
-        bed.observer.reports().is_empty(),
-        "an unhealthy first report creates nothing"
-    );
+    assert!(bed.observer.reports().is_empty(), "an unhealthy first report creates nothing");
 
     bed.plugin.set_probe_response(ProbeResponse::Ready);
-    wait_until_healthy(status.clone(), Duration::from_secs(10))
-        .await
-        .unwrap();
+    wait_until_healthy(status.clone(), Duration::from_secs(10)).await.unwrap();
     assert!(bed.is_registered().await);
     assert_eq!(bed.observer.reports(), ["healthy"]);
     assert_eq!(bed.driver.started(), 1);
     bed.end(run).await;
-    assert_eq!(
-        bed.observer.reports(),
-        ["healthy", "gone"],
-        "reported as gone"
-    );
+    assert_eq!(bed.observer.reports(), ["healthy", "gone"], "reported as gone");
     assert_eq!(*status.borrow(), TaskStatus::Stopped);
 }
 
@@ -121,13 +107,8 @@ async fn a_plugin_that_never_becomes_healthy_is_restarted() {
     let (status, run) = bed.supervise(None);
     bed.driver.until_started(2).await;
     let waited = begun.elapsed();
-    assert!(
-        waited >= PluginTask::HEALTH_TIMEOUT && waited < Duration::from_secs(40),
-        "{waited:?}"
-    );
-    let reason = wait_until_healthy(status, Duration::from_secs(600))
-        .await
-        .unwrap_err();
+    assert!(waited >= PluginTask::HEALTH_TIMEOUT && waited < Duration::from_secs(40), "{waited:?}");
+    let reason = wait_until_healthy(status, Duration::from_secs(600)).await.unwrap_err();
     assert_eq!(
         reason,
         "the plugin was not healthy within 30 s: the plugin reports that it is not ready; it last wrote: cannot listen"
@@ -142,25 +123,14 @@ async fn a_plugin_that_stays_unhealthy_is_restarted() {
     let (status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
     bed.plugin.set_probe_response(ProbeResponse::NotReady);
-    bed.observer
-        .until("the plugin reports that it is not ready")
-        .await;
-    assert!(matches!(
-        &*status.borrow(),
-        TaskStatus::Unhealthy { .. } | TaskStatus::Healthy
-    ));
+    bed.observer.until("the plugin reports that it is not ready").await;
+    assert!(matches!(&*status.borrow(), TaskStatus::Unhealthy { .. } | TaskStatus::Healthy));
     bed.driver.until_started(2).await;
     bed.plugin.set_probe_response(ProbeResponse::Ready);
     bed.observer.until("healthy").await;
     let reports = bed.observer.reports();
-    assert_eq!(
-        reports[..2],
-        ["healthy", "the plugin reports that it is not ready"]
-    );
-    assert!(
-        reports[2].starts_with("the plugin was not healthy within 30 s"),
-        "{reports:?}"
-    );
+    assert_eq!(reports[..2], ["healthy", "the plugin reports that it is not ready"]);
+    assert!(reports[2].starts_with("the plugin was not healthy within 30 s"), "{reports:?}");
     bed.end(run).await;
 }
 
@@ -171,21 +141,14 @@ async fn a_plugin_that_recovers_keeps_running() {
     let (_status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
     bed.plugin.set_probe_response(ProbeResponse::NotReady);
-    bed.observer
-        .until("the plugin reports that it is not ready")
-        .await;
+    bed.observer.until("the plugin reports that it is not ready").await;
     bed.plugin.set_probe_response(ProbeResponse::Ready);
     bed.observer.until("healthy").await;
     bed.end(run).await;
     assert_eq!(bed.driver.started(), 1);
     assert_eq!(
         bed.observer.reports(),
-        [
-            "healthy",
-            "the plugin reports that it is not ready",
-            "healthy",
-            "gone"
-        ]
+        ["healthy", "the plugin reports that it is not ready", "healthy", "gone"]
     );
 }
 
@@ -196,29 +159,12 @@ async fn a_crashed_plugin_is_reported_immediately_and_restarted() {
     bed.observer.until("healthy").await;
     let died = Instant::now();
     bed.driver.end(1, "was killed by signal 9");
-    bed.observer
-        .until("the plugin's process was killed by signal 9; it last wrote")
-        .await;
-    assert!(
-        died.elapsed() < Duration::from_millis(5),
-        "{:?}",
-        died.elapsed()
-    );
-    assert!(
-        bed.is_registered().await,
-        "calls fail as unavailable and are retried"
-    );
+    bed.observer.until("the plugin's process was killed by signal 9; it last wrote").await;
+    assert!(died.elapsed() < Duration::from_millis(5), "{:?}", died.elapsed());
+    assert!(bed.is_registered().await, "calls fail as unavailable and are retried");
     bed.observer.until("healthy").await;
-    assert!(
-        died.elapsed() < Duration::from_millis(200),
-        "{:?}",
-        died.elapsed()
-    );
-    assert_eq!(
-        bed.connector.sockets.lock().unwrap().len(),
-        2,
-        "connected again"
-    );
+    assert!(died.elapsed() < Duration::from_millis(200), "{:?}", died.elapsed());
+    assert_eq!(bed.connector.sockets.lock().unwrap().len(), 2, "connected again");
     assert_eq!(*status.borrow(), TaskStatus::Healthy);
     bed.end(run).await;
 }
@@ -226,22 +172,12 @@ async fn a_crashed_plugin_is_reported_immediately_and_restarted() {
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_after_failed_starts_and_supervision_continues() {
     let bed = TestBed::new();
-    bed.driver
-        .failures
-        .lock()
-        .unwrap()
-        .extend([std::io::ErrorKind::NotFound; 4]);
+    bed.driver.failures.lock().unwrap().extend([std::io::ErrorKind::NotFound; 4]);
     let begun = Instant::now();
     let (status, run) = bed.supervise(None);
-    let reason = wait_until_healthy(status, Duration::from_secs(600))
-        .await
-        .unwrap_err();
+    let reason = wait_until_healthy(status, Duration::from_secs(600)).await.unwrap_err();
     assert_eq!(reason, "cannot start task p: entity not found");
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     bed.observer.until("healthy").await;
     bed.end(run).await;
 }
@@ -251,10 +187,7 @@ async fn waiting_ends_after_failed_starts_and_supervision_continues() {
 async fn an_instance_of_an_earlier_run_is_removed_with_its_supervisor() {
     let recorded = PluginInstance {
         alloc_id: "earlier".into(),
-        health: Health {
-            healthy: false,
-            description: "not probed".to_owned(),
-        },
+        health: Health { healthy: false, description: "not probed".to_owned() },
         updated_at: 1,
         provider: "fake.csi.example".to_owned(),
         provider_version: "1".to_owned(),
@@ -267,24 +200,15 @@ async fn an_instance_of_an_earlier_run_is_removed_with_its_supervisor() {
     let failures = [std::io::ErrorKind::NotFound; 50];
     bed.driver.failures.lock().unwrap().extend(failures);
     let (status, run) = bed.supervise(Some(recorded));
-    wait_until_healthy(status, Duration::from_secs(60))
-        .await
-        .unwrap_err();
+    wait_until_healthy(status, Duration::from_secs(60)).await.unwrap_err();
     bed.end(run).await;
-    assert_eq!(
-        bed.observer.reports(),
-        ["cannot start task p: entity not found", "gone"]
-    );
+    assert_eq!(bed.observer.reports(), ["cannot start task p: entity not found", "gone"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_stops_during_the_pause_before_a_restart() {
     let bed = TestBed::new();
-    bed.driver
-        .failures
-        .lock()
-        .unwrap()
-        .extend([std::io::ErrorKind::NotFound; 50]);
+    bed.driver.failures.lock().unwrap().extend([std::io::ErrorKind::NotFound; 50]);
     let (mut status, run) = bed.supervise(None);
     let many = |status: &TaskStatus| matches!(status, TaskStatus::Restarting { failures: 10, .. });
     status.wait_for(many).await.unwrap();
@@ -345,10 +269,7 @@ async fn a_process_that_does_not_stop_is_not_reported_as_gone() {
 }
 
 fn bed_with_a_running_plugin() -> TestBed {
-    TestBed {
-        driver: Arc::new(FakeDriver::of_running()),
-        ..TestBed::new()
-    }
+    TestBed { driver: Arc::new(FakeDriver::of_running()), ..TestBed::new() }
 }
 
 /// A plugin that the agent did not start is not stopped, however long it does not answer.
@@ -358,9 +279,7 @@ async fn a_plugin_that_runs_already_is_never_stopped() {
     let (_status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
     bed.plugin.set_probe_response(ProbeResponse::NotReady);
-    bed.observer
-        .until("the plugin reports that it is not ready")
-        .await;
+    bed.observer.until("the plugin reports that it is not ready").await;
     tokio::time::advance(PluginTask::HEALTH_TIMEOUT * 20).await;
     bed.plugin.set_probe_response(ProbeResponse::Ready);
     bed.observer.until("healthy").await;

@@ -10,26 +10,15 @@ fn call_locks() -> VolumeCallLocks {
 }
 
 fn key(volume: &str) -> LaneKey {
-    LaneKey::Node(RemoteVolume {
-        plugin_id: "p".into(),
-        external_id: volume.into(),
-    })
+    LaneKey::Node(RemoteVolume { plugin_id: "p".into(), external_id: volume.into() })
 }
 
 fn order(session: &str, index: u64) -> CallOrder {
-    CallOrder {
-        session: session.into(),
-        index,
-        instance: "task".into(),
-    }
+    CallOrder { session: session.into(), index, instance: "task".into() }
 }
 
 fn process() -> PluginProcess {
-    PluginProcess {
-        plugin: "p".into(),
-        alloc: "task".into(),
-        run: ProcessRun::default(),
-    }
+    PluginProcess { plugin: "p".into(), alloc: "task".into(), run: ProcessRun::default() }
 }
 
 fn is_busy(call_locks: &VolumeCallLocks) -> bool {
@@ -52,10 +41,7 @@ fn lost() -> PluginError {
 async fn a_request_for_another_session_is_refused_and_not_counted() {
     let call_locks = call_locks();
     let refused = call_locks.admit(key("v"), &order("before", 9), STAGE).err();
-    let expected = HostError::OtherSession {
-        desired: "before".into(),
-        own: "now".into(),
-    };
+    let expected = HostError::OtherSession { desired: "before".into(), own: "now".into() };
     assert_eq!(refused, Some(expected));
     assert!(call_locks.admit(key("v"), &order("now", 1), STAGE).is_ok());
 }
@@ -63,10 +49,7 @@ async fn a_request_for_another_session_is_refused_and_not_counted() {
 #[tokio::test]
 async fn each_volume_has_its_own_call_lock_and_its_own_order() {
     let call_locks = call_locks();
-    let first = call_locks
-        .admit(key("v"), &order("now", 5), STAGE)
-        .ok()
-        .unwrap();
+    let first = call_locks.admit(key("v"), &order("now", 5), STAGE).ok().unwrap();
     assert!(is_busy(&call_locks));
     assert!(call_locks.admit(key("w"), &order("now", 4), STAGE).is_ok());
     drop(first);
@@ -81,12 +64,7 @@ async fn an_unused_call_lock_takes_no_memory() {
     let call_locks = call_locks();
     drop(call_locks.admit_unordered(key("v"), STAGE).ok().unwrap());
     assert_eq!(call_locks.locked().len(), 0);
-    drop(
-        call_locks
-            .admit(key("v"), &order("now", 5), STAGE)
-            .ok()
-            .unwrap(),
-    );
+    drop(call_locks.admit(key("v"), &order("now", 5), STAGE).ok().unwrap());
     assert_eq!(call_locks.locked().len(), 1);
     assert_eq!(call_locks.running(), []);
 }
@@ -96,10 +74,7 @@ async fn an_unused_call_lock_takes_no_memory() {
 async fn a_call_goes_on_without_its_caller() {
     let call_locks = call_locks();
     let (answer, awaited) = oneshot::channel::<()>();
-    let permit = call_locks
-        .admit(key("v"), &order("now", 1), STAGE)
-        .ok()
-        .unwrap();
+    let permit = call_locks.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
     let work = |calls: PluginCalls| async move {
         let call = async { Ok(awaited.await.is_ok()) };
         calls.send(call).await
@@ -120,10 +95,7 @@ async fn a_call_goes_on_without_its_caller() {
 async fn a_call_without_an_answer_keeps_its_call_lock_until_the_process_is_gone() {
     let call_locks = call_locks();
     let process = process();
-    let permit = call_locks
-        .admit(key("v"), &order("now", 1), STAGE)
-        .ok()
-        .unwrap();
+    let permit = call_locks.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
     let work = |calls: PluginCalls| async move { calls.send(async { Err::<(), _>(lost()) }).await };
     let broken = call_locks.run(permit, process.clone(), work).await;
     assert!(broken.unwrap_err().may_have_taken_effect());
@@ -137,10 +109,7 @@ async fn a_call_without_an_answer_keeps_its_call_lock_until_the_process_is_gone(
 async fn the_end_of_the_process_ends_its_calls() {
     let call_locks = call_locks();
     let process = process();
-    let permit = call_locks
-        .admit(key("v"), &order("now", 1), STAGE)
-        .ok()
-        .unwrap();
+    let permit = call_locks.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
     let (sent, is_sent) = oneshot::channel();
     let work = |calls: PluginCalls| async move {
         let call = async {
@@ -156,16 +125,10 @@ async fn the_end_of_the_process_ends_its_calls() {
         run.end().await;
     };
     let (ended, ()) = tokio::join!(call, end);
-    assert!(
-        matches!(ended, Err(HostError::ProcessEnded { .. })),
-        "{ended:?}"
-    );
+    assert!(matches!(ended, Err(HostError::ProcessEnded { .. })), "{ended:?}");
     assert!(!is_busy(&call_locks));
 
-    let permit = call_locks
-        .admit(key("v"), &order("now", 1), STAGE)
-        .ok()
-        .unwrap();
+    let permit = call_locks.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
     let work = |calls: PluginCalls| async move { calls.send(async { Ok(()) }).await };
     let refused = call_locks.run(permit, process, work).await.unwrap_err();
     assert!(refused.was_not_sent(), "{refused}");
@@ -176,10 +139,7 @@ async fn the_end_of_the_process_ends_its_calls() {
 async fn a_lost_call_keeps_its_call_lock_until_the_process_is_gone() {
     let call_locks = call_locks();
     let process = process();
-    let permit = call_locks
-        .admit(key("v"), &order("now", 1), STAGE)
-        .ok()
-        .unwrap();
+    let permit = call_locks.admit(key("v"), &order("now", 1), STAGE).ok().unwrap();
     let work = |_: PluginCalls| async { panic!("a mistake") };
     let lost = call_locks.run::<(), _>(permit, process.clone(), work).await;
     assert!(matches!(lost, Err(HostError::Lost { .. })), "{lost:?}");

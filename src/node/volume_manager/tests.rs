@@ -30,16 +30,11 @@ async fn two_allocations_share_a_staging() {
     assert_eq!(host.mounter.mounts().len(), 3);
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 1);
     for (index, alloc) in [(4, ALLOC), (5, "alloc-2")] {
-        let unstaged = host
-            .manager
-            .unstage(host.order(index), FakeHost::unstage_request());
+        let unstaged = host.manager.unstage(host.order(index), FakeHost::unstage_request());
         let refused = unstaged.await.unwrap_err();
         assert!(matches!(refused, HostError::InUse { .. }), "{refused}");
         let request = FakeHost::unpublish_request(alloc);
-        host.manager
-            .unpublish(host.order(index), request)
-            .await
-            .unwrap();
+        host.manager.unpublish(host.order(index), request).await.unwrap();
         host.manager
             .unpublish(host.order(index), FakeHost::unpublish_request(alloc))
             .await
@@ -55,11 +50,7 @@ async fn two_allocations_share_a_staging() {
 async fn an_undo_is_repeated_after_a_lost_reply() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodeUnpublishVolume).await;
-    for step in [
-        Rpc::NodeUnpublishVolume,
-        Rpc::NodeUnstageVolume,
-        Rpc::ControllerUnpublishVolume,
-    ] {
+    for step in [Rpc::NodeUnpublishVolume, Rpc::NodeUnstageVolume, Rpc::ControllerUnpublishVolume] {
         host.backend.inject_faults(step, [Fault::LoseReply]);
         let lost = host.take(step, 2).await.unwrap_err();
         assert!(lost.may_have_taken_effect(), "{lost}");
@@ -76,18 +67,12 @@ async fn an_undo_is_repeated_after_a_lost_reply() {
 /// B75: no stage calls, and no staging path in the publish, or the fake refuses it.
 #[tokio::test]
 async fn a_plugin_that_does_not_stage_is_not_asked_to() {
-    let plain = PluginSettings {
-        node: Some(NodeCapabilities::default()),
-        ..settings()
-    };
+    let plain = PluginSettings { node: Some(NodeCapabilities::default()), ..settings() };
     let host = FakeHost::with(plain, FILES);
     host.take(Rpc::ControllerPublishVolume, 1).await.unwrap();
     for step in [Rpc::NodeStageVolume, Rpc::NodeUnstageVolume] {
         let refused = host.take(step, 1).await.unwrap_err();
-        assert!(
-            !refused.is_permanent() && refused.was_not_sent(),
-            "decided again: {refused}"
-        );
+        assert!(!refused.is_permanent() && refused.was_not_sent(), "decided again: {refused}");
     }
     host.take(Rpc::NodePublishVolume, 1).await.unwrap();
     let volumes = host.manager.left_behind().await;
@@ -106,40 +91,19 @@ async fn a_request_that_was_decided_for_another_plugin_is_refused() {
         if let Some(controller) = &mut plugin.controller {
             controller.publish_unpublish_volume = attaches;
         }
-        plugin.node = Some(NodeCapabilities {
-            stage_unstage_volume: stages,
-            ..NodeCapabilities::default()
-        });
+        plugin.node =
+            Some(NodeCapabilities { stage_unstage_volume: stages, ..NodeCapabilities::default() });
         let host = FakeHost::with(plugin, FILES);
-        let other_staging = PublishRequest {
-            stages: !stages,
-            ..host.publish_request(ALLOC)
-        };
-        let unattached = PublishRequest {
-            attaches: false,
-            ..host.publish_request(ALLOC)
-        };
-        let unattached_stage = StageRequest {
-            attaches: false,
-            ..host.stage_request()
-        };
+        let other_staging = PublishRequest { stages: !stages, ..host.publish_request(ALLOC) };
+        let unattached = PublishRequest { attaches: false, ..host.publish_request(ALLOC) };
+        let unattached_stage = StageRequest { attaches: false, ..host.stage_request() };
         let sent = host.backend.calls().len();
-        let mut refused = vec![
-            host.manager
-                .publish(host.order(1), other_staging)
-                .await
-                .err(),
-        ];
+        let mut refused = vec![host.manager.publish(host.order(1), other_staging).await.err()];
         if attaches {
             refused.push(host.manager.publish(host.order(2), unattached).await.err());
         }
         if attaches && stages {
-            refused.push(
-                host.manager
-                    .stage(host.order(3), unattached_stage)
-                    .await
-                    .err(),
-            );
+            refused.push(host.manager.stage(host.order(3), unattached_stage).await.err());
         }
         for refused in refused {
             let refused = refused.unwrap();
@@ -194,8 +158,7 @@ async fn a_late_answer_is_the_answer() {
 async fn a_step_goes_on_without_its_caller() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodePublishVolume).await;
-    host.backend
-        .inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
+    host.backend.inject_faults(Rpc::NodePublishVolume, [Fault::Hang]);
     let publish = host.take(Rpc::NodePublishVolume, 2);
     let given_up = tokio::time::timeout(Duration::from_secs(120), publish).await;
     assert!(given_up.is_err());
@@ -251,11 +214,7 @@ async fn success_without_a_mount_is_an_error() {
     let unstaged = host.take(Rpc::NodeUnstageVolume, 5).await.unwrap_err();
     assert!(matches!(unstaged, HostError::InUse { .. }), "{unstaged}");
     host.connect_machine(true);
-    for step in [
-        Rpc::NodeUnpublishVolume,
-        Rpc::NodeUnstageVolume,
-        Rpc::ControllerUnpublishVolume,
-    ] {
+    for step in [Rpc::NodeUnpublishVolume, Rpc::NodeUnstageVolume, Rpc::ControllerUnpublishVolume] {
         host.take(step, 6).await.unwrap();
     }
     host.check_nothing_left("").await;
@@ -319,9 +278,7 @@ async fn a_damaged_record_of_a_mount_that_is_gone_is_an_error() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodeUnpublishVolume).await;
     let mounts = host.mounter.mounts();
-    let target = mounts
-        .iter()
-        .find(|one| one.target.to_string_lossy().contains("targets"));
+    let target = mounts.iter().find(|one| one.target.to_string_lossy().contains("targets"));
     let target = &target.unwrap().target;
     std::fs::write(record_beside(target), [0; 4]).unwrap();
     host.mounter.unmount_all(target).unwrap();
@@ -344,11 +301,7 @@ async fn a_damaged_record_of_a_mount_that_is_gone_is_an_error() {
 async fn a_device_is_published_as_a_file() {
     let host = FakeHost::with(settings(), AttachmentMode::BlockDevice);
     host.take_until(Rpc::NodeUnpublishVolume).await;
-    assert_eq!(
-        host.mounter.mounts().len(),
-        1,
-        "a staged device shows no mount"
-    );
+    assert_eq!(host.mounter.mounts().len(), 1, "a staged device shows no mount");
     let found = host.manager.left_behind().await;
     assert_eq!(found, Ok(vec![volume()]));
     for step in &STEPS[4..] {
@@ -399,11 +352,7 @@ async fn an_unpublish_of_what_is_gone_succeeds_only_if_the_plugin_says_so() {
 /// A plugin unmounts a volume, and fails to close its session: it is called until it has done that too.
 #[tokio::test]
 async fn an_unpublish_that_unmounts_and_fails_is_repeated() {
-    for code in [
-        StatusCode::Internal,
-        StatusCode::Unknown,
-        StatusCode::InvalidArgument,
-    ] {
+    for code in [StatusCode::Internal, StatusCode::Unknown, StatusCode::InvalidArgument] {
         let host = FakeHost::start();
         host.take_until(Rpc::NodeUnpublishVolume).await;
         let fails = [Fault::FailAfterEffect(code), Fault::Fail(code)];
@@ -413,11 +362,7 @@ async fn an_unpublish_that_unmounts_and_fails_is_repeated() {
             assert!(matches!(failed, HostError::Plugin(_)), "{failed}");
             assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
         }
-        assert_eq!(
-            host.mounter.mounts().len(),
-            1,
-            "only the staging is mounted"
-        );
+        assert_eq!(host.mounter.mounts().len(), 1, "only the staging is mounted");
         host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap();
         host.take(Rpc::NodeUnstageVolume, 2).await.unwrap();
         host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
@@ -434,19 +379,11 @@ async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     std::fs::create_dir_all(&foreign).unwrap();
     host.mounter.mount_foreign(&foreign);
     let refused = host.take(Rpc::NodeStageVolume, 1).await.unwrap_err();
-    let expected = format!(
-        "`{}` is already mounted for something else",
-        foreign.display()
-    );
+    let expected = format!("`{}` is already mounted for something else", foreign.display());
     assert_eq!(refused.to_string(), expected);
     assert!(refused.was_not_sent());
     let unknown = host.manager.left_behind().await.unwrap_err();
-    assert_eq!(
-        unknown,
-        HostError::Unidentified {
-            path: foreign.clone()
-        }
-    );
+    assert_eq!(unknown, HostError::Unidentified { path: foreign.clone() });
     host.mounter.unmount(&foreign).await.unwrap();
     assert_eq!(host.manager.left_behind().await, Ok(vec![]));
     // The directory of a plugin that is a task is a shared mount.
@@ -506,10 +443,7 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     assert_eq!(sweep(1).await, Ok(SweepOutcome::UndidSomething));
     assert_eq!(sweep(1).await, Ok(SweepOutcome::NothingLeft));
     let events = host.events.take();
-    let allocs: Vec<_> = events
-        .iter()
-        .filter_map(|event| event.alloc.as_ref())
-        .collect();
+    let allocs: Vec<_> = events.iter().filter_map(|event| event.alloc.as_ref()).collect();
     assert_eq!(allocs, [&AllocId::new(ALLOC), &AllocId::new("alloc-2")]);
     host.take(Rpc::ControllerUnpublishVolume, 2).await.unwrap();
     host.check_nothing_left("").await;
@@ -581,9 +515,7 @@ async fn resolve(step: Rpc, fault: Fault, reaction: Reaction) {
     host.restart_plugin().await;
     let host = match reaction {
         Reaction::Repeat => {
-            host.take(step, 10)
-                .await
-                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            host.take(step, 10).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             host
         }
         Reaction::Undo => host,
@@ -617,10 +549,7 @@ async fn no_file_event_or_debug_text_contains_a_secret() {
         format!("{:?}", host.events.take()),
     ];
     let root = host.directory.path().join("fake");
-    for file in [
-        "vol%2f1/staging/volume.json",
-        "vol%2f1/targets/alloc-1/data/volume.json",
-    ] {
+    for file in ["vol%2f1/staging/volume.json", "vol%2f1/targets/alloc-1/data/volume.json"] {
         texts.push(std::fs::read_to_string(root.join(file)).unwrap());
     }
     for text in texts {
@@ -635,21 +564,14 @@ async fn no_file_event_or_debug_text_contains_a_secret() {
 async fn another_file_system_over_a_place_is_neither_taken_nor_unmounted() {
     let host = FakeHost::start();
     host.take_until(Rpc::NodeUnpublishVolume).await;
-    for (step, part) in [
-        (Rpc::NodeStageVolume, "staging"),
-        (Rpc::NodePublishVolume, "targets"),
-    ] {
+    for (step, part) in [(Rpc::NodeStageVolume, "staging"), (Rpc::NodePublishVolume, "targets")] {
         let mounts = host.mounter.mounts();
-        let mount = mounts
-            .iter()
-            .find(|mount| mount.target.to_string_lossy().contains(part));
+        let mount = mounts.iter().find(|mount| mount.target.to_string_lossy().contains(part));
         let target = mount.unwrap().target.clone();
         host.mounter.mount_foreign(&target);
         let refused = host.take(step, 2).await.unwrap_err();
-        let expected = format!(
-            "`{}` is already mounted for something else (`foreign`)",
-            target.display()
-        );
+        let expected =
+            format!("`{}` is already mounted for something else (`foreign`)", target.display());
         assert_eq!(refused.to_string(), expected);
         assert!(refused.was_not_sent() && !refused.is_permanent());
         assert_eq!(host.mounter.mounts().len(), mounts.len() + 1);
@@ -737,20 +659,13 @@ async fn a_target_is_sealed_while_it_is_published() {
 
 /// The statistics of the volume for one allocation.
 async fn stats(host: &FakeHost, target: &Path) -> Result<VolumeStats, HostError> {
-    let request = StatsRequest {
-        volume: volume(),
-        target: target.to_owned(),
-        is_staged: true,
-    };
+    let request = StatsRequest { volume: volume(), target: target.to_owned(), is_staged: true };
     host.manager.stats(&host.order(0).instance, request).await
 }
 
 fn reporting() -> PluginSettings {
     PluginSettings {
-        node: Some(NodeCapabilities {
-            get_volume_stats: true,
-            ..settings().node.unwrap()
-        }),
+        node: Some(NodeCapabilities { get_volume_stats: true, ..settings().node.unwrap() }),
         ..settings()
     }
 }
@@ -761,27 +676,13 @@ fn reporting() -> PluginSettings {
 async fn statistics_are_read_at_the_recorded_paths() {
     let host = FakeHost::with(reporting(), FILES);
     host.take_until(Rpc::NodePublishVolume).await;
-    let publish = host
-        .manager
-        .publish(host.order(2), host.publish_request(ALLOC));
+    let publish = host.manager.publish(host.order(2), host.publish_request(ALLOC));
     let target = publish.await.unwrap();
     let target = target.on_host();
-    let used = ReportedQuantity {
-        unit: StatsUnit::Inodes,
-        total: 8,
-        used: 3,
-        available: 5,
-    };
-    let condition = Condition {
-        abnormal: true,
-        message: "slow".to_owned(),
-    };
-    let reported = ReportedStats {
-        quantities: vec![used],
-        condition: Some(condition),
-    };
-    host.backend
-        .set_stats("i-42".into(), "vol/1".into(), reported);
+    let used = ReportedQuantity { unit: StatsUnit::Inodes, total: 8, used: 3, available: 5 };
+    let condition = Condition { abnormal: true, message: "slow".to_owned() };
+    let reported = ReportedStats { quantities: vec![used], condition: Some(condition) };
+    host.backend.set_stats("i-42".into(), "vol/1".into(), reported);
     let read = stats(&host, target).await.unwrap();
     assert_eq!(read.inodes.unwrap().used, Some(3));
     assert_eq!(read.condition, None, "without VOLUME_CONDITION");
@@ -806,19 +707,13 @@ async fn statistics_are_read_at_the_recorded_paths() {
 async fn statistics_and_steps_do_not_wait_for_each_other() {
     let host = FakeHost::with(reporting(), FILES);
     host.take_until(Rpc::NodePublishVolume).await;
-    let publish = host
-        .manager
-        .publish(host.order(2), host.publish_request(ALLOC));
+    let publish = host.manager.publish(host.order(2), host.publish_request(ALLOC));
     let target = publish.await.unwrap().on_host().to_owned();
     let rpc = Rpc::NodeGetVolumeStats;
     host.backend.inject_faults(rpc, [Fault::Hang]);
     let reading = {
         let (manager, instance) = (host.manager.clone(), host.order(0).instance);
-        let request = StatsRequest {
-            volume: volume(),
-            target: target.clone(),
-            is_staged: true,
-        };
+        let request = StatsRequest { volume: volume(), target: target.clone(), is_staged: true };
         tokio::spawn(async move { manager.stats(&instance, request).await })
     };
     while host.backend.count(rpc) == 0 {
@@ -832,8 +727,7 @@ async fn statistics_and_steps_do_not_wait_for_each_other() {
     host.backend.release();
     reading.await.unwrap().unwrap();
 
-    host.backend
-        .inject_faults(Rpc::NodeUnpublishVolume, [Fault::Hang]);
+    host.backend.inject_faults(Rpc::NodeUnpublishVolume, [Fault::Hang]);
     let undoing = {
         let (manager, order) = (host.manager.clone(), host.order(5));
         let request = FakeHost::unpublish_request(ALLOC);

@@ -62,18 +62,10 @@ fn a_request_to_nomad_has_the_stored_order() {
 #[test]
 fn a_missing_volume_is_created_or_with_an_external_id_registered() {
     let nothing = observed(None, plugin(|_| {}));
-    let create = one(
-        desired(),
-        &nothing,
-        MergeRules::NOMAD,
-        Purpose::ByExternalId,
-    );
+    let create = one(desired(), &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert!(matches!(create.action, Action::Create(_)));
     assert_eq!(create.expected_version, VolumeVersion::Absent);
-    let request = UnresolvedRequest {
-        external_id: Some(ExternalId::new("vol-1")),
-        ..desired()
-    };
+    let request = UnresolvedRequest { external_id: Some(ExternalId::new("vol-1")), ..desired() };
     let register = one(request, &nothing, MergeRules::NOMAD, Purpose::ByExternalId);
     assert!(matches!(register.action, Action::Register(_)));
 }
@@ -83,33 +75,19 @@ fn an_update_names_the_fields_with_old_and_new() {
     let mut request = desired();
     request.capabilities = vec![WRITER];
     request.capacity.max = bytes(3000);
-    request.mount_options = Some(MountOptions {
-        fs_type: "xfs".into(),
-        mount_flags: vec!["password=hunter2".into()],
-    });
+    request.mount_options =
+        Some(MountOptions { fs_type: "xfs".into(), mount_flags: vec!["password=hunter2".into()] });
     for rules in BOTH {
         let planned = against(request.clone(), existing(), rules);
         let expected = [
-            (
-                "capacity_max",
-                FieldValue::Size(bytes(2000)),
-                FieldValue::Size(bytes(3000)),
-            ),
+            ("capacity_max", FieldValue::Size(bytes(2000)), FieldValue::Size(bytes(3000))),
             (
                 "capability",
                 FieldValue::Capabilities([WRITER, READERS].into()),
                 FieldValue::Capabilities([WRITER].into()),
             ),
-            (
-                "mount_options.fs_type",
-                FieldValue::Absent,
-                FieldValue::Text("xfs".into()),
-            ),
-            (
-                "mount_options.mount_flags",
-                FieldValue::Absent,
-                FieldValue::Hidden,
-            ),
+            ("mount_options.fs_type", FieldValue::Absent, FieldValue::Text("xfs".into())),
+            ("mount_options.mount_flags", FieldValue::Absent, FieldValue::Hidden),
         ]
         .map(|(field, old, new)| Change { field, old, new });
         assert_eq!(changes(&planned), expected, "{rules:?}");
@@ -122,24 +100,16 @@ fn hidden_flags_differ_only_by_presence() {
     let hidden = |flags: &[&str]| {
         let mut volume = existing();
         let mount_flags = flags.iter().map(ToString::to_string).collect();
-        volume.mount_options = Some(MountOptions {
-            fs_type: String::new(),
-            mount_flags,
-        });
+        volume.mount_options = Some(MountOptions { fs_type: String::new(), mount_flags });
         volume
     };
     let mut request = desired();
-    request.mount_options = Some(MountOptions {
-        fs_type: String::new(),
-        mount_flags: vec!["ro".into()],
-    });
+    request.mount_options =
+        Some(MountOptions { fs_type: String::new(), mount_flags: vec!["ro".into()] });
     for rules in BOTH {
         let same = against(request.clone(), hidden(&[MountOptions::REDACTED]), rules);
         assert_eq!(same.action, Action::Unchanged);
-        assert_eq!(
-            changes(&against(request.clone(), hidden(&[]), rules)).len(),
-            1
-        );
+        assert_eq!(changes(&against(request.clone(), hidden(&[]), rules)).len(), 1);
     }
     for rules in BOTH {
         let omitted = against(desired(), hidden(&[MountOptions::REDACTED]), rules);
@@ -175,13 +145,8 @@ fn every_refusal_is_predicted_with_the_servers_text_and_a_span() {
             "volume/immutable-field",
         ];
         assert_eq!(codes(&planned), expected, "{rules:?}");
-        let Action::Blocked(reasons) = &planned.action else {
-            unreachable!("checked above")
-        };
-        assert_eq!(
-            reasons[0].notes,
-            ["the server would return: volume name cannot be updated"]
-        );
+        let Action::Blocked(reasons) = &planned.action else { unreachable!("checked above") };
+        assert_eq!(reasons[0].notes, ["the server would return: volume name cannot be updated"]);
         assert_eq!(reasons[0].labels[0].span, planned.span().unwrap());
     }
 }
@@ -189,43 +154,24 @@ fn every_refusal_is_predicted_with_the_servers_text_and_a_span() {
 #[test]
 fn a_maximum_below_the_size_is_blocked_at_its_span() {
     let mut request = desired();
-    request.capacity = CapacityRange {
-        min: bytes(100),
-        max: bytes(500),
-    };
+    request.capacity = CapacityRange { min: bytes(100), max: bytes(500) };
     let planned = against(request, existing(), MergeRules::NOMAD);
     assert_eq!(codes(&planned), ["volume/capacity"]);
-    let Action::Blocked(reasons) = &planned.action else {
-        unreachable!("checked above")
-    };
-    assert_eq!(
-        reasons[0].labels[0].span,
-        planned.spec.unwrap().fields["capacity_max"]
-    );
+    let Action::Blocked(reasons) = &planned.action else { unreachable!("checked above") };
+    assert_eq!(reasons[0].labels[0].span, planned.spec.unwrap().fields["capacity_max"]);
 }
 
 #[test]
 fn a_minimum_above_the_size_expands() {
     let mut request = desired();
-    request.capacity = CapacityRange {
-        min: bytes(1500),
-        max: bytes(2000),
-    };
+    request.capacity = CapacityRange { min: bytes(1500), max: bytes(2000) };
     let planned = against(request.clone(), existing(), MergeRules::NOMAD);
-    let Action::Expand(update) = &planned.action else {
-        panic!("{planned:?}")
-    };
-    assert_eq!(
-        update.expansion,
-        Expansion::Needed {
-            to: request.capacity
-        }
-    );
+    let Action::Expand(update) = &planned.action else { panic!("{planned:?}") };
+    assert_eq!(update.expansion, Expansion::Needed { to: request.capacity });
     let rigid = plugin(|plugin| {
         for instance in plugin.controllers.values_mut() {
-            instance.controller = Some(ControllerInfo {
-                capabilities: ControllerCapabilities::default(),
-            });
+            instance.controller =
+                Some(ControllerInfo { capabilities: ControllerCapabilities::default() });
         }
     });
     let observed = observed(Some(existing()), rigid);
@@ -238,37 +184,18 @@ fn a_minimum_above_the_size_expands() {
 fn an_update_that_clears_secrets_warns() {
     let mut changed = desired();
     changed.capacity.max = bytes(3000);
-    let with = |secrets: Option<SecretRefs>| UnresolvedRequest {
-        secrets,
-        ..changed.clone()
-    };
+    let with = |secrets: Option<SecretRefs>| UnresolvedRequest { secrets, ..changed.clone() };
     let some = SecretRefs::from(&Secrets::from_iter([("key", "value")]));
     for (secrets, rules, change, warned) in [
         (None, MergeRules::NOMAD, SecretsChange::Clear, true),
         (None, MergeRules::AGENT, SecretsChange::Keep, false),
-        (
-            Some(SecretRefs::default()),
-            MergeRules::NOMAD,
-            SecretsChange::Clear,
-            false,
-        ),
-        (
-            Some(some.clone()),
-            MergeRules::NOMAD,
-            SecretsChange::Replace,
-            false,
-        ),
+        (Some(SecretRefs::default()), MergeRules::NOMAD, SecretsChange::Clear, false),
+        (Some(some.clone()), MergeRules::NOMAD, SecretsChange::Replace, false),
     ] {
         let planned = against(with(secrets), existing(), rules);
-        let Action::Update(update) = &planned.action else {
-            panic!("{planned:?}")
-        };
+        let Action::Update(update) = &planned.action else { panic!("{planned:?}") };
         assert_eq!(update.secrets, change);
-        let codes: Vec<_> = planned
-            .warnings
-            .iter()
-            .map(|warning| warning.code)
-            .collect();
+        let codes: Vec<_> = planned.warnings.iter().map(|warning| warning.code).collect();
         assert_eq!(codes == [Code::PlanErasesSecrets], warned);
     }
 }
@@ -304,10 +231,7 @@ fn a_topology_request_that_nomad_ignores_causes_a_warning() {
 
 #[test]
 fn a_missing_plugin_ability_blocks() {
-    let registered = UnresolvedRequest {
-        external_id: Some(ExternalId::new("vol-1")),
-        ..desired()
-    };
+    let registered = UnresolvedRequest { external_id: Some(ExternalId::new("vol-1")), ..desired() };
     let unhealthy = || plugin(|plugin| plugin.summary.controllers.healthy = 0);
     let node_only = || {
         plugin(|plugin| {
@@ -318,9 +242,8 @@ fn a_missing_plugin_ability_blocks() {
     let no_create = || {
         plugin(|plugin| {
             for instance in plugin.controllers.values_mut() {
-                instance.controller = Some(ControllerInfo {
-                    capabilities: ControllerCapabilities::default(),
-                });
+                instance.controller =
+                    Some(ControllerInfo { capabilities: ControllerCapabilities::default() });
             }
         })
     };
@@ -333,52 +256,18 @@ fn a_missing_plugin_ability_blocks() {
         })
     };
     for (name, state, request, expected) in [
-        (
-            "missing",
-            PluginState::Missing,
-            desired(),
-            Some("plugin/unknown"),
-        ),
+        ("missing", PluginState::Missing, desired(), Some("plugin/unknown")),
         ("not readable", PluginState::Unknown, desired(), None),
-        (
-            "unhealthy, create",
-            unhealthy(),
-            desired(),
-            Some("plugin/unhealthy"),
-        ),
-        (
-            "unhealthy, register",
-            unhealthy(),
-            registered.clone(),
-            Some("plugin/unhealthy"),
-        ),
-        (
-            "node only, create",
-            node_only(),
-            desired(),
-            Some("plugin/no-controller"),
-        ),
+        ("unhealthy, create", unhealthy(), desired(), Some("plugin/unhealthy")),
+        ("unhealthy, register", unhealthy(), registered.clone(), Some("plugin/unhealthy")),
+        ("node only, create", node_only(), desired(), Some("plugin/no-controller")),
         ("node only, register", node_only(), registered.clone(), None),
-        (
-            "no create, create",
-            no_create(),
-            desired(),
-            Some("plugin/unsupported"),
-        ),
+        ("no create, create", no_create(), desired(), Some("plugin/unsupported")),
         ("no create, register", no_create(), registered, None),
-        (
-            "before its first report",
-            before_first_report(),
-            desired(),
-            None,
-        ),
+        ("before its first report", before_first_report(), desired(), None),
     ] {
-        let planned = one(
-            request,
-            &observed(None, state),
-            MergeRules::NOMAD,
-            Purpose::ByExternalId,
-        );
+        let planned =
+            one(request, &observed(None, state), MergeRules::NOMAD, Purpose::ByExternalId);
         match expected {
             Some(code) => assert_eq!(codes(&planned), [code], "{name}"),
             None => assert!(
@@ -397,18 +286,12 @@ fn a_controller_that_has_not_reported_blocks_creates() {
         plugin.summary.controller_required = false;
         plugin.controllers.clear();
         plugin.nodes.clear();
-        plugin.summary.controllers = HealthCount {
-            healthy: 0,
-            expected: 1,
-        };
+        plugin.summary.controllers = HealthCount { healthy: 0, expected: 1 };
     });
     let observed = observed(None, started);
     let plan = |request| one(request, &observed, MergeRules::NOMAD, Purpose::ByExternalId);
     assert_eq!(codes(&plan(desired())), ["plugin/unhealthy"]);
-    let registered = UnresolvedRequest {
-        external_id: Some(ExternalId::new("vol-1")),
-        ..desired()
-    };
+    let registered = UnresolvedRequest { external_id: Some(ExternalId::new("vol-1")), ..desired() };
     assert!(matches!(plan(registered).action, Action::Register(_)));
 }
 
@@ -419,9 +302,7 @@ fn a_misspelt_plugin_gets_a_suggestion() {
     let mut there = observed(None, plugin(|_| {}));
     there.plugins = [(request.plugin_id.clone(), PluginState::Missing)].into();
     let planned = one(request, &there, MergeRules::NOMAD, Purpose::ByExternalId);
-    let Action::Blocked(reasons) = &planned.action else {
-        panic!("{planned:?}")
-    };
+    let Action::Blocked(reasons) = &planned.action else { panic!("{planned:?}") };
     assert_eq!(reasons[0].help, ["did you mean plugin `hostpath`?"]);
 }
 
@@ -433,22 +314,9 @@ fn counts_add_up() {
     let mut other = desired();
     other.id = VolumeId::new("new");
     let specs = vec![spec(desired()), spec(blocked), spec(other)];
-    let plan = build_plan(inputs(
-        specs,
-        &there,
-        MergeRules::NOMAD,
-        Purpose::ByExternalId,
-    ));
+    let plan = build_plan(inputs(specs, &there, MergeRules::NOMAD, Purpose::ByExternalId));
     let counts = plan.counts();
-    assert_eq!(
-        (
-            counts.create,
-            counts.unchanged,
-            counts.blocked,
-            counts.changes()
-        ),
-        (1, 1, 1, 1)
-    );
+    assert_eq!((counts.create, counts.unchanged, counts.blocked, counts.changes()), (1, 1, 1, 1));
 }
 
 /// A refusal that ends with the claims waits; every other one blocks, with all reasons.
@@ -462,15 +330,10 @@ fn an_update_waits_only_if_claims_alone_prevent_it() {
     };
     let mut request = desired();
     request.capabilities = vec![READERS];
-    request.mount_options = Some(MountOptions {
-        fs_type: "xfs".into(),
-        mount_flags: vec![],
-    });
+    request.mount_options = Some(MountOptions { fs_type: "xfs".into(), mount_flags: vec![] });
     for rules in BOTH {
         let planned = against(request.clone(), in_use.clone(), rules);
-        let Action::WaitingForClaims(wait) = &planned.action else {
-            panic!("{planned:?}")
-        };
+        let Action::WaitingForClaims(wait) = &planned.action else { panic!("{planned:?}") };
         assert_eq!(wait.reasons.len(), 2);
         assert_eq!(wait.claims[0].id, AllocId::new("a1"));
         assert_eq!(planned.impact, None);
@@ -482,16 +345,10 @@ fn an_update_waits_only_if_claims_alone_prevent_it() {
         let expected = ["volume/in-use", "volume/in-use", "volume/capacity"];
         assert_eq!(codes(&planned), expected, "{rules:?}");
 
-        let left_over = Volume {
-            write_allocs: [].into(),
-            ..in_use.clone()
-        };
+        let left_over = Volume { write_allocs: [].into(), ..in_use.clone() };
         let mut request = desired();
         request.capabilities = vec![READERS];
-        assert_eq!(
-            codes(&against(request, left_over, rules)),
-            ["volume/in-use"]
-        );
+        assert_eq!(codes(&against(request, left_over, rules)), ["volume/in-use"]);
     }
 }
 
@@ -502,14 +359,8 @@ fn a_new_volume_needs_an_existing_namespace() {
     for (namespaces, expected) in [
         (None, None),
         (Some(vec!["default"]), None),
-        (
-            Some(vec!["defaults"]),
-            Some("did you mean namespace `defaults`?"),
-        ),
-        (
-            Some(vec!["prod"]),
-            Some("run `nomad-csi namespace create default` first"),
-        ),
+        (Some(vec!["defaults"]), Some("did you mean namespace `defaults`?")),
+        (Some(vec!["prod"]), Some("run `nomad-csi namespace create default` first")),
     ] {
         there.namespaces = namespaces.map(|names| names.into_iter().map(Namespace::new).collect());
         let planned = one(desired(), &there, MergeRules::NOMAD, Purpose::ByExternalId);

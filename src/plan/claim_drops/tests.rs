@@ -64,10 +64,7 @@ fn all_up() -> SeenNodes {
 
 /// Returns what stands against dropping the claims: the codes of the problems.
 fn against(volume: &Volume, nodes: SeenNodes, cut_off: &[&str]) -> Vec<Code> {
-    let drops = ClaimDrops {
-        nodes,
-        cut_off: cut_off.iter().map(|id| AllocId::new(*id)).collect(),
-    };
+    let drops = ClaimDrops { nodes, cut_off: cut_off.iter().map(|id| AllocId::new(*id)).collect() };
     let problems = removal_problems(volume, FORCE, &[], &drops);
     problems.iter().map(|problem| problem.code).collect()
 }
@@ -75,15 +72,7 @@ fn against(volume: &Volume, nodes: SeenNodes, cut_off: &[&str]) -> Vec<Code> {
 #[test]
 fn force_drops_only_claims_whose_end_is_proven_or_approved_by_name() {
     use ClientStatus::{Complete, Failed, Lost, Other, Pending, Running, Unknown};
-    let clients = [
-        Pending,
-        Running,
-        Complete,
-        Failed,
-        Lost,
-        Unknown,
-        Other("paused".into()),
-    ];
+    let clients = [Pending, Running, Complete, Failed, Lost, Unknown, Other("paused".into())];
     let desired = [
         DesiredStatus::Run,
         DesiredStatus::Stop,
@@ -93,10 +82,7 @@ fn force_drops_only_claims_whose_end_is_proven_or_approved_by_name() {
     for client in clients {
         for desired in &desired {
             let on = |node: &str| {
-                volume(
-                    &["a1"],
-                    vec![alloc("a1", node, desired.clone(), client.clone())],
-                )
+                volume(&["a1"], vec![alloc("a1", node, desired.clone(), client.clone())])
             };
             let up = match client {
                 Complete | Failed => vec![],
@@ -130,10 +116,7 @@ fn a_claim_of_an_unknown_allocation_needs_an_approval_and_all_nodes() {
     for cut_off in [&[][..], &["gone"]] {
         // It may run on a node that is away, or on one that the token does not see.
         assert_eq!(against(&stuck, nodes(), cut_off), [Code::VolumeInUse]);
-        assert_eq!(
-            against(&stuck, SeenNodes::default(), cut_off),
-            [Code::VolumeInUse]
-        );
+        assert_eq!(against(&stuck, SeenNodes::default(), cut_off), [Code::VolumeInUse]);
     }
     assert_eq!(against(&stuck, all_up(), &[]), [Code::CliApprovalNeeded]);
     assert_eq!(against(&stuck, all_up(), &["gone"]), []);
@@ -154,29 +137,16 @@ fn each_of_several_claims_is_decided_by_itself() {
     };
     let both = [Code::VolumeInUse, Code::CliApprovalNeeded];
     assert_eq!(against(&several(Running), nodes(), &[]), both);
-    assert_eq!(
-        against(&several(Running), nodes(), &["a3"]),
-        [Code::VolumeInUse]
-    );
+    assert_eq!(against(&several(Running), nodes(), &["a3"]), [Code::VolumeInUse]);
     assert_eq!(against(&several(Complete), nodes(), &["a3"]), []);
     assert_eq!(against(&volume(&[], vec![]), SeenNodes::default(), &[]), []);
 }
 
 #[test]
 fn a_refusal_names_the_allocation_its_node_and_the_reason() {
-    let stopping = volume(
-        &["a1"],
-        vec![alloc(
-            "a1",
-            "up",
-            DesiredStatus::Stop,
-            ClientStatus::Running,
-        )],
-    );
-    let drops = ClaimDrops {
-        nodes: nodes(),
-        ..ClaimDrops::default()
-    };
+    let stopping =
+        volume(&["a1"], vec![alloc("a1", "up", DesiredStatus::Stop, ClientStatus::Running)]);
+    let drops = ClaimDrops { nodes: nodes(), ..ClaimDrops::default() };
     let problems = removal_problems(&stopping, FORCE, &[], &drops);
     assert_eq!(
         problems[0].notes,
@@ -186,9 +156,5 @@ fn a_refusal_names_the_allocation_its_node_and_the_reason() {
         ]
     );
     let unknown = removal_problems(&volume(&["gone"], vec![]), FORCE, &[], &drops);
-    assert!(
-        unknown[0].notes[1].contains("name-down (down, down)"),
-        "{:?}",
-        unknown[0].notes
-    );
+    assert!(unknown[0].notes[1].contains("name-down (down, down)"), "{:?}", unknown[0].notes);
 }

@@ -49,30 +49,19 @@ fn ordered(mut volumes: Vec<PlannedVolume>, observed: &ObservedState) -> Vec<Vec
 
 #[test]
 fn a_source_matches_each_of_its_names_at_its_own_plugin_only() {
-    for (clone_id, expected) in [
-        ("source", vec![0]),
-        ("name of source", vec![0]),
-        ("vol-9", vec![0]),
-        ("vol-8", vec![]),
-    ] {
+    for (clone_id, expected) in
+        [("source", vec![0]), ("name of source", vec![0]), ("vol-9", vec![0]), ("vol-8", vec![])]
+    {
         let source = UnresolvedRequest {
             external_id: Some(ExternalId::new("vol-9")),
             ..request("source", None)
         };
-        let volumes = vec![
-            entry(source.clone(), Action::Unchanged),
-            created("copy", Some(clone_id)),
-        ];
+        let volumes =
+            vec![entry(source.clone(), Action::Unchanged), created("copy", Some(clone_id))];
         let found = ordered(volumes, &ObservedState::default());
         assert_eq!(found, [vec![], expected], "{clone_id}");
-        let elsewhere = UnresolvedRequest {
-            plugin_id: PluginId::new("other"),
-            ..source
-        };
-        let volumes = vec![
-            entry(elsewhere, Action::Unchanged),
-            created("copy", Some(clone_id)),
-        ];
+        let elsewhere = UnresolvedRequest { plugin_id: PluginId::new("other"), ..source };
+        let volumes = vec![entry(elsewhere, Action::Unchanged), created("copy", Some(clone_id))];
         let found = ordered(volumes, &ObservedState::default());
         assert_eq!(found, [vec![], vec![0; 0]], "{clone_id}");
     }

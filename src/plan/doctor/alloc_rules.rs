@@ -41,10 +41,7 @@ pub(super) fn alloc_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
 
 fn unknown_allocation(facts: &VolumeFacts<'_>, claim: &ClaimingAlloc) -> Finding {
     let id = one_line(claim.id.as_str());
-    let drops = ClaimDrops {
-        nodes: facts.nodes.clone(),
-        ..ClaimDrops::default()
-    };
+    let drops = ClaimDrops { nodes: facts.nodes.clone(), ..ClaimDrops::default() };
     let evidence = format!("the volume lists allocation `{id}`, of which the server has no record");
     let mut remedies = match facts.nodes.away() {
         Some(away) if away.is_empty() => vec![act(
@@ -104,15 +101,11 @@ fn silent_node(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ),
         NodeSight::Gone => (
             format!("the server does not have node `{node}` any more"),
-            vec![act(format!(
-                "make sure that the machine of node `{node}` is off"
-            ))],
+            vec![act(format!("make sure that the machine of node `{node}` is off"))],
         ),
         NodeSight::Fenced => (
             format!("node `{node}` is fenced"),
-            vec![act(format!(
-                "make sure that the machine of node `{node}` is off"
-            ))],
+            vec![act(format!("make sure that the machine of node `{node}` is off"))],
         ),
         NodeSight::Unread => (
             format!("node `{node}` could not be read"),
@@ -126,10 +119,7 @@ fn silent_node(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
             "{name} is {status}, and its tasks may still write to the volume on node `{node}`: {why}"
         ),
         confidence: Confidence::Inferred,
-        evidence: vec![
-            claims_it(facts, alloc),
-            Evidence::new(FactSource::Nodes, why),
-        ],
+        evidence: vec![claims_it(facts, alloc), Evidence::new(FactSource::Nodes, why)],
         remedies,
     }
 }
@@ -170,11 +160,7 @@ fn ended(facts: &VolumeFacts<'_>, claims: &[ClaimingAlloc], alloc: &Alloc) -> Fi
             remedies: vec![wait_unclaimed(facts)],
         };
     }
-    evidence.extend(
-        cause
-            .as_ref()
-            .map(|cause| cause.evidence(facts, &alloc.node_id)),
-    );
+    evidence.extend(cause.as_ref().map(|cause| cause.evidence(facts, &alloc.node_id)));
     let because = cause.as_ref().map_or_else(
         || "and no reason is visible".to_owned(),
         |cause| format!("because {}", cause.clause(facts)),
@@ -184,16 +170,8 @@ fn ended(facts: &VolumeFacts<'_>, claims: &[ClaimingAlloc], alloc: &Alloc) -> Fi
         other.is_some_and(|other| other.node_id == alloc.node_id && !other.client.has_ended())
     });
     let mut remedies = vec![];
-    remedies.extend(
-        cause
-            .as_ref()
-            .map(|cause| cause.remedy(facts, &alloc.node_id)),
-    );
-    remedies.extend(release_again(
-        facts,
-        &alloc.node_id,
-        cause.is_none() && !is_used,
-    ));
+    remedies.extend(cause.as_ref().map(|cause| cause.remedy(facts, &alloc.node_id)));
+    remedies.extend(release_again(facts, &alloc.node_id, cause.is_none() && !is_used));
     remedies.extend(deregister_by_force(facts));
     Finding {
         rule: Rule::ReleaseStuck,
@@ -218,11 +196,7 @@ fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
     };
     let cause = release_cause(facts, &alloc.node_id);
     let mut evidence = vec![claims_it(facts, alloc)];
-    evidence.extend(
-        cause
-            .as_ref()
-            .map(|cause| cause.evidence(facts, &alloc.node_id)),
-    );
+    evidence.extend(cause.as_ref().map(|cause| cause.evidence(facts, &alloc.node_id)));
     let (rule, verdict, remedies) = if must_stop {
         let does = match alloc.client {
             ClientStatus::Pending => "has not started",
@@ -242,21 +216,13 @@ fn living(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Option<Finding> {
         let remedies = vec![cause.remedy(facts, &alloc.node_id)];
         (Rule::NodePluginGone, verdict, remedies)
     };
-    Some(Finding {
-        rule,
-        verdict,
-        confidence: Confidence::Inferred,
-        evidence,
-        remedies,
-    })
+    Some(Finding { rule, verdict, confidence: Confidence::Inferred, evidence, remedies })
 }
 
 /// Returns the allocations that may write to the volume without a claim: the server dropped it, and lets others write.
 pub(super) fn unclaimed_writers(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let unclaimed = facts.unclaimed.into_iter().flatten();
-    unclaimed
-        .map(|alloc| unclaimed_writer(facts, alloc))
-        .collect()
+    unclaimed.map(|alloc| unclaimed_writer(facts, alloc)).collect()
 }
 
 fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
@@ -279,10 +245,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         ),
         NodeSight::Away(word) => {
             let word = one_line(&word);
-            evidence.push(Evidence::new(
-                FactSource::Nodes,
-                format!("node `{node}` is {word}"),
-            ));
+            evidence.push(Evidence::new(FactSource::Nodes, format!("node `{node}` is {word}")));
             (
                 format!(", which is {word}"),
                 act(format!(
@@ -314,10 +277,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
         .collect();
     let outcome = match others.is_empty() {
         true => ", and has no claim that keeps others away".to_owned(),
-        false => format!(
-            ", and {}: they may write at the same time",
-            others.join(", ")
-        ),
+        false => format!(", and {}: they may write at the same time", others.join(", ")),
     };
     let jobs: BTreeSet<&str> = beside.iter().map(|other| other.job_id.as_str()).collect();
     let mut remedies: Vec<Remedy> = jobs
@@ -339,9 +299,7 @@ fn unclaimed_writer(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Finding {
 /// Returns the other allocations that use the volume and have not ended.
 fn beside<'a>(facts: &VolumeFacts<'a>, alloc: &Alloc) -> Vec<&'a Alloc> {
     let allocs = facts.volume.allocs.iter();
-    allocs
-        .filter(|other| other.id != alloc.id && !other.client.has_ended())
-        .collect()
+    allocs.filter(|other| other.id != alloc.id && !other.client.has_ended()).collect()
 }
 
 fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
@@ -434,10 +392,7 @@ fn waiting_job(facts: &VolumeFacts<'_>, evaluation: &BlockedEvaluation, reason: 
         )],
         remedies: vec![
             wait_for_job(facts, reason),
-            run(
-                "check the job",
-                format!("nomad job status {}", shell_quoted(&evaluation.job_id)),
-            ),
+            run("check the job", format!("nomad job status {}", shell_quoted(&evaluation.job_id))),
         ],
     }
 }

@@ -43,9 +43,9 @@ pub fn release_cause(facts: &VolumeFacts<'_>, node: &NodeId) -> Option<Cause> {
         // The counts of a token that sees no instances still show whether there are any.
         None if plugin.nodes.is_empty() && plugin.summary.nodes.healthy > 0 => None,
         None => Some(Cause::NoNodePlugin),
-        Some(instance) if !instance.health.healthy => Some(Cause::NodePluginUnhealthy(
-            instance.health.description.clone(),
-        )),
+        Some(instance) if !instance.health.healthy => {
+            Some(Cause::NodePluginUnhealthy(instance.health.description.clone()))
+        }
         Some(_) => {
             let summary = &plugin.summary;
             let lacks_controller = summary.controller_required && summary.controllers.healthy == 0;
@@ -72,18 +72,15 @@ impl Cause {
     pub(super) fn evidence(&self, facts: &VolumeFacts<'_>, node: &NodeId) -> Evidence {
         let (plugin, name) = (&facts.volume.plugin_id, facts.node_name(node));
         match self {
-            Self::NodeUnknown => Evidence::new(
-                FactSource::Nodes,
-                format!("node `{name}` is not in the list"),
-            ),
-            Self::NodeNotReady(status) => Evidence::new(
-                FactSource::Nodes,
-                format!("node `{name}` is {}", one_line(status)),
-            ),
-            Self::PluginMissing => Evidence::new(
-                FactSource::Plugin,
-                format!("the server has no plugin `{plugin}`"),
-            ),
+            Self::NodeUnknown => {
+                Evidence::new(FactSource::Nodes, format!("node `{name}` is not in the list"))
+            }
+            Self::NodeNotReady(status) => {
+                Evidence::new(FactSource::Nodes, format!("node `{name}` is {}", one_line(status)))
+            }
+            Self::PluginMissing => {
+                Evidence::new(FactSource::Plugin, format!("the server has no plugin `{plugin}`"))
+            }
             Self::NoNodePlugin => Evidence::new(
                 FactSource::Plugin,
                 format!("plugin `{plugin}` has no instance on node `{name}`"),
@@ -93,9 +90,7 @@ impl Cause {
                 format!("plugin `{plugin}` on node `{name}`: {}", one_line(why)),
             ),
             Self::NoController => {
-                let expected = facts
-                    .known_plugin()
-                    .map_or(0, |p| p.summary.controllers.expected);
+                let expected = facts.known_plugin().map_or(0, |p| p.summary.controllers.expected);
                 Evidence::new(
                     FactSource::Plugin,
                     format!("plugin `{plugin}` has 0 of {expected} healthy controllers"),

@@ -48,11 +48,7 @@ fn released_claim(facts: &VolumeFacts<'_>, claims: &[VolumeClaim], claim: &Volum
         };
     }
     evidence.extend(claim.problem.as_ref().map(|one| failure(facts, claim, one)));
-    evidence.extend(
-        cause
-            .as_ref()
-            .map(|cause| cause.evidence(facts, &claim.node)),
-    );
+    evidence.extend(cause.as_ref().map(|cause| cause.evidence(facts, &claim.node)));
     let because = match (&cause, &claim.problem) {
         (Some(cause), _) => cause.clause(facts),
         (None, Some(problem)) => format!("{} fails", problem.step),
@@ -63,14 +59,8 @@ fn released_claim(facts: &VolumeFacts<'_>, claims: &[VolumeClaim], claim: &Volum
     if cause.is_none() {
         remedies.extend(help(claim));
     }
-    let is_used = claims
-        .iter()
-        .any(|other| other.node == claim.node && !other.is_in_release());
-    remedies.extend(release_again(
-        facts,
-        &claim.node,
-        cause.is_none() && !is_used,
-    ));
+    let is_used = claims.iter().any(|other| other.node == claim.node && !other.is_in_release());
+    remedies.extend(release_again(facts, &claim.node, cause.is_none() && !is_used));
     if let Some(Cause::NodeUnknown | Cause::NodeNotReady(_)) = cause {
         remedies.push(fence(facts, &claim.node));
     }
@@ -118,9 +108,8 @@ fn unpublished(
     problem: &ClaimProblem,
     cause: Option<&Cause>,
 ) -> Finding {
-    let because = cause
-        .map(|cause| format!(", because {}", cause.clause(facts)))
-        .unwrap_or_default();
+    let because =
+        cause.map(|cause| format!(", because {}", cause.clause(facts))).unwrap_or_default();
     let mut evidence = vec![state(facts, claim), failure(facts, claim, problem)];
     evidence.extend(cause.map(|cause| cause.evidence(facts, &claim.node)));
     let mut remedies: Vec<Remedy> = vec![];
@@ -178,14 +167,7 @@ fn fence(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
 /// Returns whether an error of a plugin or of `mount` may come from a file system of another type. Only a remedy depends on it.
 fn is_about_a_file_system(error: &str) -> bool {
     let error = error.to_lowercase();
-    let words = [
-        "file system",
-        "filesystem",
-        "fs type",
-        "fs_type",
-        "fstype",
-        "superblock",
-    ];
+    let words = ["file system", "filesystem", "fs type", "fs_type", "fstype", "superblock"];
     words.iter().any(|word| error.contains(word))
 }
 
@@ -193,12 +175,7 @@ fn is_about_a_file_system(error: &str) -> bool {
 /// remedy depends on it.
 fn is_about_another_use(error: &str) -> bool {
     let error = error.to_lowercase();
-    let words = [
-        "already published",
-        "already in use",
-        "already mounted",
-        "already staged",
-    ];
+    let words = ["already published", "already in use", "already mounted", "already staged"];
     words.iter().any(|word| error.contains(word))
 }
 

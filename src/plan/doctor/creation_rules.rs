@@ -20,10 +20,7 @@ pub fn creation_finding(creation: &VolumeCreation, now: i64) -> Finding {
     if creation.requests > 1 {
         evidence.push(Evidence::new(
             FactSource::Volume,
-            format!(
-                "it was requested in {} ways, and each may have created it",
-                creation.requests
-            ),
+            format!("it was requested in {} ways, and each may have created it", creation.requests),
         ));
     }
     evidence.push(Evidence::new(
@@ -33,14 +30,8 @@ pub fn creation_finding(creation: &VolumeCreation, now: i64) -> Finding {
             None => "the agent continues it when the plugin changes".to_owned(),
         },
     ));
-    let status = format!(
-        "nomad-csi plugin status {}",
-        shell_quoted(creation.plugin_id.as_str())
-    );
-    let abandon = format!(
-        "nomad-csi volume abandon {}",
-        creation.volume.command_words()
-    );
+    let status = format!("nomad-csi plugin status {}", shell_quoted(creation.plugin_id.as_str()));
+    let abandon = format!("nomad-csi volume abandon {}", creation.volume.command_words());
     Finding {
         rule: Rule::CreationPending,
         verdict: format!("plugin `{plugin}` has not answered the creation of the volume{because}"),

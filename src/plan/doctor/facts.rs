@@ -75,13 +75,9 @@ impl<'a> VolumeFacts<'a> {
     pub(super) fn node_name(&self, id: &NodeId) -> String {
         let listed = self.node(id).map(|node| node.name.as_str());
         let allocs = self.allocs();
-        let placed = allocs
-            .filter(|alloc| alloc.node_id == *id)
-            .map(|alloc| alloc.node_name.as_str());
-        let name = listed
-            .into_iter()
-            .chain(placed)
-            .find(|name| !name.is_empty());
+        let placed =
+            allocs.filter(|alloc| alloc.node_id == *id).map(|alloc| alloc.node_name.as_str());
+        let name = listed.into_iter().chain(placed).find(|name| !name.is_empty());
         one_line(name.unwrap_or(id.as_str()))
     }
 

@@ -22,10 +22,7 @@ fn finding(node: &ClientNode) -> Finding {
     let (verdict, remedy) = match node.has_returned {
         true => (
             format!("no job can use the volume on node `{name}` before the node is swept"),
-            run(
-                "see what the sweep waits for",
-                format!("nomad-csi node status {id}"),
-            ),
+            run("see what the sweep waits for", format!("nomad-csi node status {id}")),
         ),
         false => (
             format!("no job can use the volume on node `{name}`, which is fenced"),
@@ -39,10 +36,7 @@ fn finding(node: &ClientNode) -> Finding {
         rule: Rule::NodeFenced,
         verdict,
         confidence: Confidence::Known,
-        evidence: vec![Evidence::new(
-            FactSource::Nodes,
-            format!("node `{name}`: {description}"),
-        )],
+        evidence: vec![Evidence::new(FactSource::Nodes, format!("node `{name}`: {description}"))],
         remedies: vec![remedy],
     }
 }
@@ -63,10 +57,8 @@ mod tests {
                     nodes[0].description = description.to_owned();
                 }
             }));
-            let found: Vec<_> = found
-                .into_iter()
-                .filter(|one| one.rule == Rule::NodeFenced)
-                .collect();
+            let found: Vec<_> =
+                found.into_iter().filter(|one| one.rule == Rule::NodeFenced).collect();
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].evidence[0].fact.contains(description), "{found:?}");
             let command = found[0].remedies[0].command.clone().unwrap();

@@ -80,10 +80,7 @@ pub(super) fn condition(statuses: &[&VolumeStatus], reporter: &Reporter) -> Opti
         rule,
         verdict: format!("{name} reports a problem of the volume: {message}"),
         confidence: Confidence::Known,
-        evidence: vec![Evidence::new(
-            reporter.source,
-            format!("{name} reports: {message}"),
-        )],
+        evidence: vec![Evidence::new(reporter.source, format!("{name} reports: {message}"))],
         remedies: vec![act(remedy.clone())],
     })
 }
@@ -94,11 +91,8 @@ pub(super) fn health_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let Some(health) = facts.health else {
         return findings;
     };
-    let reporters: BTreeSet<Option<&NodeId>> = health
-        .statuses
-        .iter()
-        .map(|(node, _)| node.as_ref())
-        .collect();
+    let reporters: BTreeSet<Option<&NodeId>> =
+        health.statuses.iter().map(|(node, _)| node.as_ref()).collect();
     for reporter in reporters {
         let statuses = health.statuses.iter();
         let statuses = statuses.filter(|(node, _)| node.as_ref() == reporter);
@@ -115,9 +109,9 @@ pub(super) fn health_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
 /// Returns whether the provider's list has the volume, with what the controller reports.
 fn is_listed(facts: &VolumeFacts<'_>) -> bool {
     match facts.provider {
-        ProviderList::Listed(volumes) => volumes
-            .get(&facts.volume.remote_id())
-            .is_some_and(|listed| listed.statuses().is_some()),
+        ProviderList::Listed(volumes) => {
+            volumes.get(&facts.volume.remote_id()).is_some_and(|listed| listed.statuses().is_some())
+        }
         ProviderList::Unknown(_) => false,
     }
 }
@@ -198,17 +192,11 @@ mod tests {
     use nomad_csi_model::{AttachmentMode, ClientStatus, DesiredStatus, VolumeHealth};
 
     fn status(kind: VolumeStatusKind) -> VolumeStatus {
-        VolumeStatus {
-            kind,
-            reason: "Why".to_owned(),
-            message: "text\u{1b}[2J".to_owned(),
-        }
+        VolumeStatus { kind, reason: "Why".to_owned(), message: "text\u{1b}[2J".to_owned() }
     }
 
     fn reported(by: Option<&str>, kinds: &[VolumeStatusKind]) -> Facts {
-        let statuses = kinds
-            .iter()
-            .map(|kind| (by.map(NodeId::new), status(*kind)));
+        let statuses = kinds.iter().map(|kind| (by.map(NodeId::new), status(*kind)));
         let health = VolumeHealth {
             statuses: statuses.collect(),
             unknown: vec!["node `n2` did not answer".to_owned()],
@@ -220,34 +208,16 @@ mod tests {
     fn each_condition_that_a_node_reports_is_found() {
         use VolumeStatusKind::{Abnormal, DataLoss, Degraded, Inaccessible, Unknown};
         for (kinds, expected) in [
-            (
-                &[Inaccessible][..],
-                Some((Rule::VolumeInaccessible, Severity::Error)),
-            ),
-            (
-                &[Degraded, Inaccessible],
-                Some((Rule::VolumeInaccessible, Severity::Error)),
-            ),
-            (
-                &[DataLoss, Inaccessible],
-                Some((Rule::DataLost, Severity::Error)),
-            ),
-            (
-                &[Degraded],
-                Some((Rule::ConditionAbnormal, Severity::Warning)),
-            ),
-            (
-                &[Abnormal],
-                Some((Rule::ConditionAbnormal, Severity::Warning)),
-            ),
+            (&[Inaccessible][..], Some((Rule::VolumeInaccessible, Severity::Error))),
+            (&[Degraded, Inaccessible], Some((Rule::VolumeInaccessible, Severity::Error))),
+            (&[DataLoss, Inaccessible], Some((Rule::DataLost, Severity::Error))),
+            (&[Degraded], Some((Rule::ConditionAbnormal, Severity::Warning))),
+            (&[Abnormal], Some((Rule::ConditionAbnormal, Severity::Warning))),
             (&[Unknown(7)], None),
             (&[], None),
         ] {
             let found = findings(&reported(Some("n1"), kinds));
-            let found: Vec<_> = found
-                .iter()
-                .map(|it| (it.rule, it.rule.severity()))
-                .collect();
+            let found: Vec<_> = found.iter().map(|it| (it.rule, it.rule.severity())).collect();
             assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{kinds:?}");
         }
         let found = findings(&reported(Some("n1"), &[Inaccessible])).remove(0);
@@ -261,14 +231,9 @@ mod tests {
         let facts = reported(Some("n1"), &[VolumeStatusKind::Degraded]).with(|facts| {
             let health = facts.health.as_mut().unwrap();
             let other = Some(NodeId::new("n2"));
-            health
-                .statuses
-                .push((other, status(VolumeStatusKind::Inaccessible)));
+            health.statuses.push((other, status(VolumeStatusKind::Inaccessible)));
         });
-        assert_eq!(
-            rules(&facts),
-            [Rule::VolumeInaccessible, Rule::ConditionAbnormal]
-        );
+        assert_eq!(rules(&facts), [Rule::VolumeInaccessible, Rule::ConditionAbnormal]);
     }
 
     /// The provider's list has it already.
@@ -297,36 +262,20 @@ mod tests {
             let used = Facts::healthy().claimed(DesiredStatus::Run, ClientStatus::Running);
             used.with(|facts| {
                 facts.volume.attachment_mode = Some(AttachmentMode::FileSystem);
-                let instance = facts
-                    .plugin_mut()
-                    .nodes
-                    .get_mut(&NodeId::new("n1"))
-                    .unwrap();
+                let instance = facts.plugin_mut().nodes.get_mut(&NodeId::new("n1")).unwrap();
                 instance.node.as_mut().unwrap().storage = vec![status];
             })
         };
         for (kind, affected, expected) in [
-            (
-                StorageStatusKind::Unreachable,
-                None,
-                &[Rule::VolumeInaccessible][..],
-            ),
-            (
-                StorageStatusKind::Degraded,
-                None,
-                &[Rule::ConditionAbnormal],
-            ),
+            (StorageStatusKind::Unreachable, None, &[Rule::VolumeInaccessible][..]),
+            (StorageStatusKind::Degraded, None, &[Rule::ConditionAbnormal]),
             (StorageStatusKind::Unknown(7), None, &[]),
             (
                 StorageStatusKind::Unreachable,
                 Some(AttachmentMode::FileSystem),
                 &[Rule::VolumeInaccessible],
             ),
-            (
-                StorageStatusKind::Unreachable,
-                Some(AttachmentMode::BlockDevice),
-                &[],
-            ),
+            (StorageStatusKind::Unreachable, Some(AttachmentMode::BlockDevice), &[]),
         ] {
             let found = rules(&facts(storage(kind, affected)));
             assert_eq!(found, expected, "{kind:?} {affected:?}");

@@ -15,10 +15,8 @@ pub(super) fn kept_files(facts: &VolumeFacts<'_>) -> Vec<Finding> {
 
 fn finding(facts: &VolumeFacts<'_>, kept: &KeptFiles) -> Finding {
     let (node, path) = (facts.node_name(&kept.node), one_line(&kept.path));
-    let evidence = Evidence::new(
-        FactSource::Volume,
-        format!("node `{node}` keeps them in `{path}`"),
-    );
+    let evidence =
+        Evidence::new(FactSource::Volume, format!("node `{node}` keeps them in `{path}`"));
     let remedy = act(format!(
         "look at `{path}` on node `{node}`, copy what belongs into the volume, and remove the directory"
     ));

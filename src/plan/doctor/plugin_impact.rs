@@ -140,10 +140,8 @@ pub fn plugin_impact(facts: PluginUse<'_>, node: Option<&NodeId>) -> PluginImpac
     let needs_controller = plugin.summary.controller_required;
     let is_schedulable = nodes.healthy > 0 && (!needs_controller || controllers.healthy > 0);
     let losses_of = |user: &VolumeUser| {
-        let unmounts = user
-            .node
-            .as_ref()
-            .is_some_and(|on| ends(on) && plugin.nodes.contains_key(on));
+        let unmounts =
+            user.node.as_ref().is_some_and(|on| ends(on) && plugin.nodes.contains_key(on));
         let losses = [(unmounts, Loss::Unmount), (loses_controller, Loss::Detach)];
         losses
             .into_iter()
@@ -155,10 +153,7 @@ pub fn plugin_impact(facts: PluginUse<'_>, node: Option<&NodeId>) -> PluginImpac
         .iter()
         .map(|volume| {
             let users = users_of(volume, facts.claims).into_iter();
-            let users = users.map(|user| VolumeUser {
-                losses: losses_of(&user),
-                ..user
-            });
+            let users = users.map(|user| VolumeUser { losses: losses_of(&user), ..user });
             VolumeImpact {
                 volume: volume.key(),
                 becomes_unschedulable: volume.schedulable && !is_schedulable,
@@ -226,9 +221,7 @@ fn users_of(volume: &Volume, claims: Option<&[VolumeClaim]>) -> Vec<VolumeUser> 
             alloc: id.clone(),
             node: alloc.map(|alloc| alloc.node_id.clone()),
             job: alloc.map(|alloc| alloc.job_id.clone()).unwrap_or_default(),
-            task_group: alloc
-                .map(|alloc| alloc.task_group.clone())
-                .unwrap_or_default(),
+            task_group: alloc.map(|alloc| alloc.task_group.clone()).unwrap_or_default(),
             read_only,
             is_in_release: alloc.is_some_and(|alloc| alloc.client.has_ended()),
             losses: BTreeSet::new(),

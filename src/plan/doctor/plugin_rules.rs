@@ -11,10 +11,8 @@ pub(super) fn plugin_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     let plugin = &facts.volume.plugin_id;
     if matches!(facts.plugin, PluginState::Missing) {
         let verdict = format!("the server does not know plugin `{plugin}` of the volume");
-        let evidence = Evidence::new(
-            FactSource::Plugin,
-            format!("the server has no plugin `{plugin}`"),
-        );
+        let evidence =
+            Evidence::new(FactSource::Plugin, format!("the server has no plugin `{plugin}`"));
         return vec![finding(facts, Rule::PluginMissing, verdict, evidence)];
     }
     // The volume shows the plugin's health also to a token that cannot read plugins.
@@ -24,9 +22,7 @@ pub(super) fn plugin_findings(facts: &VolumeFacts<'_>) -> Vec<Finding> {
     };
     let is_required = facts
         .known_plugin()
-        .map_or(facts.volume.controller_required, |known| {
-            known.summary.controller_required
-        });
+        .map_or(facts.volume.controller_required, |known| known.summary.controller_required);
     let mut findings = vec![];
     if is_required && controllers.healthy == 0 {
         let verdict = format!(
@@ -51,10 +47,7 @@ fn counted(facts: &VolumeFacts<'_>, count: HealthCount, what: &str) -> Evidence 
     };
     let plugin = &facts.volume.plugin_id;
     let HealthCount { healthy, expected } = count;
-    Evidence::new(
-        source,
-        format!("plugin `{plugin}` has {healthy} of {expected} healthy {what}"),
-    )
+    Evidence::new(source, format!("plugin `{plugin}` has {healthy} of {expected} healthy {what}"))
 }
 
 fn finding(facts: &VolumeFacts<'_>, rule: Rule, verdict: String, evidence: Evidence) -> Finding {
@@ -67,13 +60,7 @@ fn finding(facts: &VolumeFacts<'_>, rule: Rule, verdict: String, evidence: Evide
     let status = plugin_status(facts);
     let mut remedies = vec![status, start];
     remedies.dedup_by(|b, a| a.command == b.command);
-    Finding {
-        rule,
-        verdict,
-        confidence: Confidence::Known,
-        evidence: vec![evidence],
-        remedies,
-    }
+    Finding { rule, verdict, confidence: Confidence::Known, evidence: vec![evidence], remedies }
 }
 
 #[cfg(test)]
@@ -92,10 +79,7 @@ mod tests {
 
     #[test]
     fn a_missing_plugin_is_found_and_an_unreadable_one_is_not() {
-        assert_eq!(
-            unhealthy(|facts| facts.plugin = PluginState::Missing),
-            [Rule::PluginMissing]
-        );
+        assert_eq!(unhealthy(|facts| facts.plugin = PluginState::Missing), [Rule::PluginMissing]);
         assert_eq!(unhealthy(|facts| facts.plugin = PluginState::Unknown), []);
     }
 
@@ -114,10 +98,7 @@ mod tests {
 
     #[test]
     fn no_healthy_node_is_found_from_the_plugin_or_else_from_the_volume() {
-        let none = HealthCount {
-            healthy: 0,
-            expected: 2,
-        };
+        let none = HealthCount { healthy: 0, expected: 2 };
         assert_eq!(
             unhealthy(|facts| facts.plugin_mut().summary.nodes = none),
             [Rule::NodesUnhealthy]

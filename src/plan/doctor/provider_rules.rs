@@ -61,10 +61,8 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
     for other in facts.sharing.unwrap_or_default() {
         claimed.extend(nodes_of_claims(other)?);
     }
-    let expected: BTreeSet<&ExternalNodeId> = claimed
-        .iter()
-        .filter_map(|node| facts.external_node(node))
-        .collect();
+    let expected: BTreeSet<&ExternalNodeId> =
+        claimed.iter().filter_map(|node| facts.external_node(node)).collect();
     // A claim on a node whose ID at the provider is unknown may explain any attachment.
     if expected.len() < claimed.len() {
         return None;
@@ -80,10 +78,8 @@ fn attached_elsewhere(facts: &VolumeFacts<'_>, listed: &ExternalVolume) -> Optio
         || format!("`{}`", one_line(first.as_str())),
         |(node, _)| format!("`{}`", facts.node_name(node)),
     );
-    let names: Vec<String> = others
-        .iter()
-        .map(|node| format!("`{}`", one_line(node.as_str())))
-        .collect();
+    let names: Vec<String> =
+        others.iter().map(|node| format!("`{}`", one_line(node.as_str()))).collect();
     // The server releases claims, and there is none. Detaching under a writer loses what it writes.
     let writers = facts.unclaimed;
     let remedies = match writers {
@@ -130,9 +126,7 @@ fn claiming_nodes<'a>(facts: &VolumeFacts<'a>) -> Option<BTreeSet<&'a NodeId>> {
 fn nodes_of_claims(volume: &Volume) -> Option<BTreeSet<&NodeId>> {
     let node_of = |id: &AllocId| {
         let mut allocs = volume.allocs.iter();
-        allocs
-            .find(|alloc| alloc.id == *id)
-            .map(|alloc| &alloc.node_id)
+        allocs.find(|alloc| alloc.id == *id).map(|alloc| &alloc.node_id)
     };
     volume.claiming_allocs().map(node_of).collect()
 }
@@ -141,10 +135,7 @@ fn nodes_of_claims(volume: &Volume) -> Option<BTreeSet<&NodeId>> {
 pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
     let is_for_one = |volume: &Volume| {
         volume.access_mode.is_some_and(|mode| {
-            matches!(
-                mode,
-                AccessMode::SingleNodeWriter | AccessMode::MultiNodeSingleWriter
-            )
+            matches!(mode, AccessMode::SingleNodeWriter | AccessMode::MultiNodeSingleWriter)
         })
     };
     let own = facts.volume;
@@ -163,15 +154,8 @@ pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
         let without_claim = unclaimed.iter().filter(|_| volume.key() == own.key());
         let without_claim = without_claim.map(|alloc| &alloc.id);
         let ids: BTreeSet<&AllocId> = volume.write_allocs.iter().chain(without_claim).collect();
-        let ids: Vec<_> = ids
-            .iter()
-            .map(|id| format!("`{}`", one_line(id.as_str())))
-            .collect();
-        format!(
-            "volume {} is written by {}",
-            volume.key().quoted(),
-            ids.join(", ")
-        )
+        let ids: Vec<_> = ids.iter().map(|id| format!("`{}`", one_line(id.as_str()))).collect();
+        format!("volume {} is written by {}", volume.key().quoted(), ids.join(", "))
     };
     let status = |volume: &Volume| {
         run(
@@ -195,10 +179,7 @@ pub(super) fn written_twice(facts: &VolumeFacts<'_>) -> Option<Finding> {
             status(first),
             run(
                 "then remove the other registrations; the data stays",
-                format!(
-                    "nomad-csi volume deregister {}",
-                    first.key().command_words()
-                ),
+                format!("nomad-csi volume deregister {}", first.key().command_words()),
             ),
         ],
     })

@@ -11,31 +11,19 @@ use nomad_csi_model::{
 
 /// Returns a remedy with a command for a person.
 pub(super) fn run(action: impl Into<String>, command: String) -> Remedy {
-    Remedy {
-        action: action.into(),
-        command: Some(command),
-        fix: None,
-    }
+    Remedy { action: action.into(), command: Some(command), fix: None }
 }
 
 /// Returns a remedy outside of this program.
 pub(super) fn act(action: impl Into<String>) -> Remedy {
-    Remedy {
-        action: action.into(),
-        command: None,
-        fix: None,
-    }
+    Remedy { action: action.into(), command: None, fix: None }
 }
 
 fn volume_command(volume: &Volume, words: &str) -> String {
     let id = shell_quoted(volume.id.as_str());
     let namespace = shell_quoted(volume.namespace.as_str());
     let (verb, rest) = words.split_once(' ').unwrap_or((words, ""));
-    let rest = if rest.is_empty() {
-        String::new()
-    } else {
-        format!(" {rest}")
-    };
+    let rest = if rest.is_empty() { String::new() } else { format!(" {rest}") };
     format!("nomad-csi volume {verb} {id}{rest} --namespace {namespace}")
 }
 
@@ -88,11 +76,7 @@ pub(super) fn stop_waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
         return vec![act(text)];
     }
     let stop = |job: &&str| {
-        stop_job(
-            facts,
-            job,
-            "which waits for the volume and may get it at any moment",
-        )
+        stop_job(facts, job, "which waits for the volume and may get it at any moment")
     };
     jobs.iter().map(stop).collect()
 }
@@ -102,28 +86,20 @@ pub(super) fn stop_job(facts: &VolumeFacts<'_>, job: &str, why: &str) -> Remedy 
     let namespace = shell_quoted(facts.volume.namespace.as_str());
     run(
         format!("stop job `{}`, {why}", one_line(job)),
-        format!(
-            "nomad job stop -namespace {namespace} {}",
-            shell_quoted(job)
-        ),
+        format!("nomad job stop -namespace {namespace} {}", shell_quoted(job)),
     )
 }
 
 /// Returns whether the scheduler's reason is about the volume: `CSI volume ID …`.
 pub(super) fn names_volume(reason: &str, id: &str) -> bool {
-    let rest = reason
-        .strip_prefix("CSI volume ")
-        .and_then(|rest| rest.strip_prefix(id));
+    let rest = reason.strip_prefix("CSI volume ").and_then(|rest| rest.strip_prefix(id));
     rest.is_some_and(|rest| rest.starts_with(' '))
 }
 
 /// Drops the claims from the server's record, and keeps the data. `None` if that would be refused, because an
 /// allocation may still write.
 pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
-    let mut drops = ClaimDrops {
-        nodes: facts.nodes.clone(),
-        ..ClaimDrops::default()
-    };
+    let mut drops = ClaimDrops { nodes: facts.nodes.clone(), ..ClaimDrops::default() };
     let unapproved = drops.unapproved(facts.volume);
     let approved = unapproved.iter().map(|claim| claim.id.clone());
     drops.cut_off = approved.collect();
@@ -146,10 +122,7 @@ pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
 
 /// Waits until nothing claims the volume.
 pub(super) fn wait_unclaimed(facts: &VolumeFacts<'_>) -> Remedy {
-    run(
-        "wait until the volume is unclaimed",
-        volume_command(facts.volume, "wait --for unclaimed"),
-    )
+    run("wait until the volume is unclaimed", volume_command(facts.volume, "wait --for unclaimed"))
 }
 
 /// Waits until an allocation that uses the volume can be placed.
@@ -162,10 +135,7 @@ pub(super) fn wait_schedulable(facts: &VolumeFacts<'_>) -> Remedy {
 
 /// Looks at the claims.
 pub(super) fn show_claims(facts: &VolumeFacts<'_>) -> Remedy {
-    run(
-        "watch the claims and their next attempts",
-        volume_command(facts.volume, "claims"),
-    )
+    run("watch the claims and their next attempts", volume_command(facts.volume, "claims"))
 }
 
 /// Gives the volume back.
@@ -180,10 +150,7 @@ pub(super) fn release(facts: &VolumeFacts<'_>, alloc: &AllocId) -> Remedy {
 /// Looks at the plugin.
 pub(super) fn plugin_status(facts: &VolumeFacts<'_>) -> Remedy {
     let plugin = shell_quoted(facts.volume.plugin_id.as_str());
-    run(
-        "check the plugin",
-        format!("nomad-csi plugin status {plugin}"),
-    )
+    run("check the plugin", format!("nomad-csi plugin status {plugin}"))
 }
 
 /// Which service of a plugin is away.
@@ -210,9 +177,7 @@ pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Rem
         Service::Nodes => format!("plugin `{plugin}` on the nodes"),
         Service::All => format!("plugin `{plugin}`"),
     };
-    let job = facts
-        .known_plugin()
-        .and_then(|known| job_of(known, service));
+    let job = facts.known_plugin().and_then(|known| job_of(known, service));
     match job {
         Some(job) => run(
             format!("start job `{}` again, which runs {what}", one_line(job)),
@@ -236,12 +201,6 @@ fn job_of<'p>(plugin: &'p Plugin, service: Service<'_>) -> Option<&'p str> {
         Service::Nodes => is_instance(&plugin.nodes, alloc),
         Service::All => true,
     };
-    let named = plugin
-        .allocs
-        .iter()
-        .filter(|alloc| !alloc.job_id.is_empty());
-    named
-        .filter(is_meant)
-        .map(|alloc| alloc.job_id.as_str())
-        .next()
+    let named = plugin.allocs.iter().filter(|alloc| !alloc.job_id.is_empty());
+    named.filter(is_meant).map(|alloc| alloc.job_id.as_str()).next()
 }

@@ -15,10 +15,7 @@ use nomad_csi_model::{
 };
 use nomad_csi_testing::alloc_samples::alloc;
 
-const ONE: HealthCount = HealthCount {
-    healthy: 1,
-    expected: 1,
-};
+const ONE: HealthCount = HealthCount { healthy: 1, expected: 1 };
 pub(super) const NOW: i64 = 1_000_000_000_000;
 
 /// Facts that a test changes.
@@ -90,10 +87,7 @@ impl Facts {
 
 /// Returns all findings.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
-    let nodes = facts
-        .nodes
-        .clone()
-        .map_or_else(SeenNodes::default, SeenNodes::Read);
+    let nodes = facts.nodes.clone().map_or_else(SeenNodes::default, SeenNodes::Read);
     diagnose(&VolumeFacts {
         volume: &facts.volume,
         claims: facts.claims.as_deref(),
@@ -174,10 +168,7 @@ fn external_volume() -> ExternalVolume {
 fn instance(alloc: &str, external_node: &str) -> PluginInstance {
     PluginInstance {
         alloc_id: AllocId::new(alloc),
-        health: Health {
-            healthy: true,
-            description: "healthy".to_owned(),
-        },
+        health: Health { healthy: true, description: "healthy".to_owned() },
         updated_at: 0,
         provider: "csi.example".to_owned(),
         provider_version: "1".to_owned(),

@@ -26,10 +26,7 @@ fn ledger(field: &Field, file: &UnresolvedRequest, hash: Form) -> LedgerSet {
     };
     applied.remove(field.key);
     applied.extend(form.map(|hash| (field.key.to_owned(), hash)));
-    let ownership = Ownership {
-        applied,
-        ..Ownership::default()
-    };
+    let ownership = Ownership { applied, ..Ownership::default() };
     set.own(file.key(), ownership);
     set
 }
@@ -85,9 +82,8 @@ fn is_same(one: Form, other: Form) -> bool {
 fn what_a_plan_of_unchanged_files_would_change_is_drift() {
     let mut changes = 0;
     for field in fields() {
-        for (file_form, hash) in WRITTEN
-            .into_iter()
-            .flat_map(|form| WRITTEN.map(|hash| (form, hash)))
+        for (file_form, hash) in
+            WRITTEN.into_iter().flat_map(|form| WRITTEN.map(|hash| (form, hash)))
         {
             // Every file gives a capability, and every apply records it.
             let is_required = field.key == "capability";
@@ -98,9 +94,8 @@ fn what_a_plan_of_unchanged_files_would_change_is_drift() {
             (field.write)(&mut file, file_form);
             let set = ledger(&field, &file, hash);
             for rules in rules() {
-                for (shown, has_topology) in SHOWN
-                    .into_iter()
-                    .flat_map(|form| [(form, false), (form, true)])
+                for (shown, has_topology) in
+                    SHOWN.into_iter().flat_map(|form| [(form, false), (form, true)])
                 {
                     let mut volume = bare();
                     if !has_topology {

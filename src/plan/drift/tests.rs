@@ -49,10 +49,7 @@ impl Case {
     }
 
     fn all(&self) -> Vec<VolumeDrift> {
-        let volumes = self
-            .found
-            .iter()
-            .map(|volume| (volume.key(), volume.clone()));
+        let volumes = self.found.iter().map(|volume| (volume.key(), volume.clone()));
         detect_drift(&DriftInputs {
             desired: &self.desired,
             set: self.set.as_ref(),
@@ -86,10 +83,7 @@ fn size(count: u64) -> FieldValue {
 #[test]
 fn an_unchanged_volume_has_not_drifted() {
     let found = Case::new().one();
-    assert_eq!(
-        (found.state, found.baseline),
-        (DriftState::Unchanged, Baseline::Applied)
-    );
+    assert_eq!((found.state, found.baseline), (DriftState::Unchanged, Baseline::Applied));
     assert!(found.pending.is_empty() && found.not_comparable.is_empty());
 }
 
@@ -149,11 +143,7 @@ fn ignored_drift_is_not_reported() {
 #[test]
 fn a_missing_volume_is_gone_only_if_it_was_applied() {
     let gone = |set| {
-        let case = Case {
-            set,
-            found: None,
-            ..Case::new()
-        };
+        let case = Case { set, found: None, ..Case::new() };
         case.one().state
     };
     assert_eq!(gone(Some(applied(&desired()))), DriftState::Gone);
@@ -221,11 +211,7 @@ fn redacted_flags_drift_only_by_presence() {
         case.desired = vec![spec(request)];
         let found = case.one();
         assert_eq!(found.has_drifted(), drifted, "{before:?} {now:?}");
-        assert_eq!(
-            found.not_comparable.contains(&SEEN),
-            hidden,
-            "{before:?} {now:?}"
-        );
+        assert_eq!(found.not_comparable.contains(&SEEN), hidden, "{before:?} {now:?}");
         assert!(!format!("{found:?}").contains("\"ro\""), "flags are hidden");
     }
 }
@@ -244,10 +230,7 @@ fn secrets_and_unreported_fields_cannot_be_compared() {
     case.rules.unreported.sizes = true;
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
-    assert_eq!(
-        found.not_comparable,
-        ["secrets", "capacity_min", "capacity_max", "capability"]
-    );
+    assert_eq!(found.not_comparable, ["secrets", "capacity_min", "capacity_max", "capability"]);
 }
 
 /// A value marked `unknown` is neither pending nor drift.
@@ -260,10 +243,7 @@ fn an_unknown_value_is_not_a_difference() {
         case.set = set;
         let found = case.one();
         assert_eq!(found.state, DriftState::Unchanged);
-        assert_eq!(
-            found.not_comparable,
-            ["secrets", "mount_options.mount_flags"]
-        );
+        assert_eq!(found.not_comparable, ["secrets", "mount_options.mount_flags"]);
         assert!(!found.pending.contains(&"mount_options.mount_flags"));
     }
 }
@@ -288,9 +268,7 @@ fn data_that_its_provider_does_not_list_is_gone() {
         };
         assert_eq!(found.state, expected, "{list:?}");
         assert_eq!(found.has_drifted(), is_gone);
-        let found = case
-            .found(|volume| volume.requested_capacity.max = bytes(5000))
-            .one();
+        let found = case.found(|volume| volume.requested_capacity.max = bytes(5000)).one();
         let fields = match &found.state {
             DriftState::DataGone(fields) if is_gone => fields,
             DriftState::Changed(fields) if !is_gone => fields,
@@ -304,10 +282,7 @@ fn data_that_its_provider_does_not_list_is_gone() {
 /// file is no change of the file.
 #[test]
 fn hidden_flags_of_an_adopted_volume_are_not_comparable() {
-    let with_flags = UnresolvedRequest {
-        mount_options: Some(flags(&["noatime"])),
-        ..desired()
-    };
+    let with_flags = UnresolvedRequest { mount_options: Some(flags(&["noatime"])), ..desired() };
     let mut case = Case::new().found(|volume| {
         volume.mount_options = Some(flags(&[MountOptions::REDACTED]));
     });
@@ -318,8 +293,5 @@ fn hidden_flags_of_an_adopted_volume_are_not_comparable() {
     case.set = Some(set);
     let found = case.one();
     assert_eq!(found.state, DriftState::Unchanged);
-    assert_eq!(
-        (found.pending, found.not_comparable),
-        (vec![], vec![MOUNT_FLAGS])
-    );
+    assert_eq!((found.pending, found.not_comparable), (vec![], vec![MOUNT_FLAGS]));
 }

@@ -39,17 +39,11 @@ fn plan(
 }
 
 fn secrets(given: RecordedValue) -> OwnedVolume {
-    OwnedVolume {
-        secrets: given,
-        ..OwnedVolume::default()
-    }
+    OwnedVolume { secrets: given, ..OwnedVolume::default() }
 }
 
 fn flags(given: RecordedValue) -> OwnedVolume {
-    OwnedVolume {
-        mount_flags: given,
-        ..OwnedVolume::default()
-    }
+    OwnedVolume { mount_flags: given, ..OwnedVolume::default() }
 }
 
 fn summary(planned: &PlannedVolume) -> String {
@@ -77,58 +71,27 @@ fn secrets_in_the_file_and_in_the_ledger() {
         (None, DiffersFromFile, "unchanged", "plan/hidden-value"),
         (none(), Unknown, "unchanged", "update capacity_max"),
         (none(), Empty, "unchanged", "update capacity_max"),
-        (
-            none(),
-            DiffersFromFile,
-            "update secrets",
-            "update capacity_max secrets",
-        ),
+        (none(), DiffersFromFile, "update secrets", "update capacity_max secrets"),
         (some(), Unknown, "unchanged", "update capacity_max"),
-        (
-            some(),
-            Empty,
-            "update secrets",
-            "update capacity_max secrets",
-        ),
+        (some(), Empty, "update secrets", "update capacity_max secrets"),
         (some(), MatchesFile, "unchanged", "update capacity_max"),
-        (
-            some(),
-            DiffersFromFile,
-            "update secrets",
-            "update capacity_max secrets",
-        ),
+        (some(), DiffersFromFile, "update secrets", "update capacity_max secrets"),
     ] {
         let mut request = desired();
         request.secrets = in_file;
         let nomad = |request: &UnresolvedRequest| {
-            plan(
-                request.clone(),
-                &existing(),
-                MergeRules::NOMAD,
-                secrets(recorded),
-                None,
-            )
+            plan(request.clone(), &existing(), MergeRules::NOMAD, secrets(recorded), None)
         };
         assert_eq!(summary(&nomad(&request)), alone, "{recorded:?}");
         request.capacity.max = bytes(3000);
         let planned = nomad(&request);
         let mut seen = summary(&planned);
-        if planned
-            .warnings
-            .iter()
-            .any(|one| one.code == Code::PlanErasesSecrets)
-        {
+        if planned.warnings.iter().any(|one| one.code == Code::PlanErasesSecrets) {
             seen.push_str(", warned");
         }
         assert_eq!(seen, with_another, "{recorded:?}");
         // The agent keeps omitted secrets, so it never clears them (W20).
-        let agent = plan(
-            request,
-            &existing(),
-            MergeRules::AGENT,
-            secrets(recorded),
-            None,
-        );
+        let agent = plan(request, &existing(), MergeRules::AGENT, secrets(recorded), None);
         assert!(matches!(agent.action, Action::Update(_)), "{agent:?}");
         assert_eq!(agent.warnings, []);
     }
@@ -150,16 +113,8 @@ fn mount_flags_in_the_file_and_in_the_ledger() {
     for (in_file, recorded, expected) in [
         (options("ext4", &["ro"]), Unknown, "unchanged"),
         (options("ext4", &["ro"]), MatchesFile, "unchanged"),
-        (
-            options("ext4", &["ro"]),
-            DiffersFromFile,
-            "update mount_options.mount_flags",
-        ),
-        (
-            options("xfs", &["ro"]),
-            Unknown,
-            "update mount_options.fs_type",
-        ),
+        (options("ext4", &["ro"]), DiffersFromFile, "update mount_options.mount_flags"),
+        (options("xfs", &["ro"]), Unknown, "update mount_options.fs_type"),
         (options("ext4", &[]), DiffersFromFile, "unchanged"),
         (options("xfs", &[]), DiffersFromFile, "plan/hidden-value"),
         (None, DiffersFromFile, "plan/hidden-value"),
@@ -185,16 +140,8 @@ fn an_accepted_loss_is_reported_and_does_not_block() {
     request.capacity.max = bytes(3000);
     let accepted = Some(HiddenField::Secrets);
     let other = RecordedValue::DiffersFromFile;
-    let planned = plan(
-        request,
-        &existing(),
-        MergeRules::NOMAD,
-        secrets(other),
-        accepted,
-    );
-    let Action::Update(update) = &planned.action else {
-        panic!("{planned:?}")
-    };
+    let planned = plan(request, &existing(), MergeRules::NOMAD, secrets(other), accepted);
+    let Action::Update(update) = &planned.action else { panic!("{planned:?}") };
     assert_eq!(update.cleared_fields, [HiddenField::Secrets]);
 
     let mut stored = existing();
@@ -216,17 +163,8 @@ fn a_hidden_value_is_reported_beside_server_refusals() {
     let mut request = desired();
     request.name = Some("other".into());
     let other = RecordedValue::DiffersFromFile;
-    let planned = plan(
-        request,
-        &existing(),
-        MergeRules::NOMAD,
-        secrets(other),
-        None,
-    );
-    assert_eq!(
-        codes(&planned),
-        ["volume/immutable-field", "plan/hidden-value"]
-    );
+    let planned = plan(request, &existing(), MergeRules::NOMAD, secrets(other), None);
+    assert_eq!(codes(&planned), ["volume/immutable-field", "plan/hidden-value"]);
 }
 
 /// An `unknown` value is not a difference. It blocks every update that would clear it, and the
@@ -241,19 +179,12 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
         volume
     };
     let mut request = desired();
-    request.mount_options = Some(MountOptions {
-        fs_type: "ext4".into(),
-        mount_flags: vec![],
-    });
+    request.mount_options = Some(MountOptions { fs_type: "ext4".into(), mount_flags: vec![] });
     let both = [HiddenField::Secrets, HiddenField::MountFlags];
     for (unknown, rules, expected) in [
         (&both[..1], MergeRules::NOMAD, "plan/hidden-value"),
         (&both[1..], MergeRules::NOMAD, "plan/hidden-value"),
-        (
-            &both,
-            MergeRules::NOMAD,
-            "plan/hidden-value plan/hidden-value",
-        ),
+        (&both, MergeRules::NOMAD, "plan/hidden-value plan/hidden-value"),
         // The agent keeps omitted secrets, but replaces flags.
         (&both, MergeRules::AGENT, "plan/hidden-value"),
     ] {
@@ -267,10 +198,8 @@ fn an_unknown_value_blocks_every_update_that_would_clear_it() {
             let mut spec = spec(request.clone());
             spec.unknown = unknown.iter().copied().collect();
             let accept_loss = accepted.iter().map(|field| (*field, volume.key()));
-            let options = PlanOptions {
-                accept_loss: accept_loss.collect(),
-                ..PlanOptions::default()
-            };
+            let options =
+                PlanOptions { accept_loss: accept_loss.collect(), ..PlanOptions::default() };
             let observed = observed(Some(volume.clone()), plugin(|_| {}));
             let plan = build_plan(PlanInputs {
                 desired: vec![spec],

@@ -16,9 +16,7 @@ fn written(volume: &Volume, syntax: Syntax) -> Vec<VolumeSpec> {
     let defaults = Defaults::default();
     let specs = parse(&mut sources, source, syntax, &defaults, &mut diagnostics);
     validate(&specs, Purpose::ByExternalId, &mut diagnostics);
-    let wrong = diagnostics
-        .iter()
-        .filter(|one| one.severity == Severity::Error);
+    let wrong = diagnostics.iter().filter(|one| one.severity == Severity::Error);
     assert_eq!(wrong.count(), 0, "{text}");
     specs
 }
@@ -59,9 +57,7 @@ fn a_plan_after_an_import_is_empty() {
     let versions = ["1.3.0", "1.4.3", "1.7.7", "2.0.5"];
     let versions = versions.map(|version| version.parse::<ServerVersion>().unwrap());
     let nomad = versions.iter().map(MergeRules::of_nomad);
-    let rules: Vec<_> = nomad
-        .chain([MergeRules::AGENT, MergeRules::STRICTEST])
-        .collect();
+    let rules: Vec<_> = nomad.chain([MergeRules::AGENT, MergeRules::STRICTEST]).collect();
     for volume in volumes {
         for syntax in Syntax::ALL {
             for rules in &rules {
@@ -74,10 +70,7 @@ fn a_plan_after_an_import_is_empty() {
                     options: &PlanOptions::default(),
                 });
                 let action = &plan.volumes[0].action;
-                assert!(
-                    matches!(action, Action::Unchanged),
-                    "{action:?} of {volume:?}"
-                );
+                assert!(matches!(action, Action::Unchanged), "{action:?} of {volume:?}");
             }
         }
     }
@@ -127,8 +120,5 @@ fn problems_are_reported() {
         ImportIssue::NoCapability,
     ];
     assert_eq!(issues, expected);
-    assert_eq!(
-        import_volume(&existing(), &ImportContext::default()).issues,
-        []
-    );
+    assert_eq!(import_volume(&existing(), &ImportContext::default()).issues, []);
 }

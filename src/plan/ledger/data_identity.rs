@@ -22,20 +22,14 @@ pub struct DataIdentity {
 impl DataIdentity {
     /// The data of a registered volume.
     pub fn of(volume: &Volume) -> Self {
-        Self {
-            plugin_id: volume.plugin_id.clone(),
-            external_id: volume.remote_id(),
-        }
+        Self { plugin_id: volume.plugin_id.clone(), external_id: volume.remote_id() }
     }
 
     /// The data of a volume in a list.
     pub fn of_listed(volume: &VolumeSummary) -> Self {
         let external = volume.external_id.as_ref();
         let external = external.map_or(volume.id.as_str(), ExternalId::as_str);
-        Self {
-            plugin_id: volume.plugin_id.clone(),
-            external_id: ExternalId::new(external),
-        }
+        Self { plugin_id: volume.plugin_id.clone(), external_id: ExternalId::new(external) }
     }
 
     /// The data that a request to register a volume names; `None` if the request names none, so that
@@ -51,11 +45,7 @@ impl DataIdentity {
 impl std::fmt::Display for DataIdentity {
     /// `external ID vol-1 at plugin ebs`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "external ID {} at plugin {}",
-            self.external_id, self.plugin_id
-        )
+        write!(f, "external ID {} at plugin {}", self.external_id, self.plugin_id)
     }
 }
 

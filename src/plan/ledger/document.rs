@@ -38,10 +38,7 @@ pub(super) struct HeadDocument {
 
 impl HeadDocument {
     pub(super) fn history(&self) -> SetHistory {
-        SetHistory {
-            plans: self.plans.clone(),
-            released: self.released.clone(),
-        }
+        SetHistory { plans: self.plans.clone(), released: self.released.clone() }
     }
 }
 
@@ -59,11 +56,7 @@ impl<R: Serialize> ShardDocument<R> {
     /// Returns the text of a shard with these volumes.
     pub(super) fn text(sequence: u64, volumes: Vec<R>) -> String {
         let format = FORMAT;
-        write(&Self {
-            format,
-            sequence,
-            volumes,
-        })
+        write(&Self { format, sequence, volumes })
     }
 }
 
@@ -98,17 +91,11 @@ impl<'e> LedgerVolume<'e> {
     }
 
     pub(super) fn key(&self) -> NamespacedId {
-        NamespacedId::new(
-            self.namespace.clone().into_owned(),
-            self.id.clone().into_owned(),
-        )
+        NamespacedId::new(self.namespace.clone().into_owned(), self.id.clone().into_owned())
     }
 
     pub(super) fn into_entry(self) -> Entry {
-        Entry {
-            owned: self.owned.map(Cow::into_owned),
-            intent: self.intent.map(Cow::into_owned),
-        }
+        Entry { owned: self.owned.map(Cow::into_owned), intent: self.intent.map(Cow::into_owned) }
     }
 }
 
@@ -139,16 +126,11 @@ pub(super) fn read<T: Versioned>(shard: ShardName, text: &str) -> Result<T, Ledg
     let parsed = serde_json::from_str::<T>(text);
     let format = match &parsed {
         Ok(document) => Some(document.format()),
-        Err(_) => serde_json::from_str(text)
-            .ok()
-            .map(|Version { format }| format),
+        Err(_) => serde_json::from_str(text).ok().map(|Version { format }| format),
     };
     match format.filter(|format| *format > FORMAT) {
         Some(format) => Err(LedgerProblem::TooNew { shard, format }),
-        None => parsed.map_err(|error| LedgerProblem::Damaged {
-            shard,
-            why: error.to_string(),
-        }),
+        None => parsed.map_err(|error| LedgerProblem::Damaged { shard, why: error.to_string() }),
     }
 }
 

@@ -29,9 +29,8 @@ impl Entries {
         let is_kept = |(volume, _): &(&NamespacedId, &Entry)| !self.changed.contains_key(*volume);
         let mut kept = self.stored.iter().filter(is_kept).peekable();
         let changed = self.changed.iter();
-        let mut changed = changed
-            .filter_map(|(volume, entry)| Some((volume, entry.as_ref()?)))
-            .peekable();
+        let mut changed =
+            changed.filter_map(|(volume, entry)| Some((volume, entry.as_ref()?))).peekable();
         std::iter::from_fn(move || match (kept.peek(), changed.peek()) {
             (Some((one, _)), Some((other, _))) if one > other => changed.next(),
             (None, _) => changed.next(),

@@ -28,11 +28,7 @@ pub struct Ownership {
     #[serde(default, skip_serializing_if = "RecordedData::is_unrecorded")]
     pub data: RecordedData,
     /// When the volume was last verified to be as it was applied.
-    #[serde(
-        rename = "seen_equal",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "seen_equal", default, skip_serializing_if = "Option::is_none")]
     pub last_verified: Option<LastVerified>,
 }
 
@@ -65,10 +61,7 @@ impl LastVerified {
             let age = self.at.checked_sub(earlier.at);
             age.is_some_and(|age| (0..Self::RENEWED_AFTER).contains(&age))
         };
-        earlier
-            .filter(says_the_same)
-            .filter(is_recent)
-            .unwrap_or(self)
+        earlier.filter(says_the_same).filter(is_recent).unwrap_or(self)
     }
 }
 
@@ -96,18 +89,12 @@ impl Entry {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

@@ -233,14 +233,8 @@ impl VisibleFields {
             ("capacity_min", size(request.capacity.min)),
             ("capacity_max", size(request.capacity.max)),
             ("capability", Some(value(&capabilities))),
-            (
-                "mount_options.fs_type",
-                request.mount_options.as_ref().map(|o| value(&o.fs_type)),
-            ),
-            (
-                "topology_request.required",
-                topology.map(|topology| topologies(&topology.required)),
-            ),
+            ("mount_options.fs_type", request.mount_options.as_ref().map(|o| value(&o.fs_type))),
+            ("topology_request.required", topology.map(|topology| topologies(&topology.required))),
             (
                 "topology_request.preferred",
                 topology.map(|topology| topologies(&topology.preferred)),
@@ -265,19 +259,10 @@ impl VisibleFields {
             ("external_id", value(&external)),
             ("snapshot_id", text(volume.snapshot_id.as_ref())),
             ("clone_id", text(volume.clone_id.as_ref())),
-            (
-                "capacity_min",
-                value(&volume.requested_capacity.min.to_wire()),
-            ),
-            (
-                "capacity_max",
-                value(&volume.requested_capacity.max.to_wire()),
-            ),
+            ("capacity_min", value(&volume.requested_capacity.min.to_wire())),
+            ("capacity_max", value(&volume.requested_capacity.max.to_wire())),
             ("capability", value(&capabilities)),
-            (
-                "mount_options.fs_type",
-                text(options.map(|options| &options.fs_type)),
-            ),
+            ("mount_options.fs_type", text(options.map(|options| &options.fs_type))),
             (
                 "topology_request.required",
                 topologies(topology.map_or(&[], |topology| &topology.required)),

@@ -23,12 +23,7 @@ pub struct Actor {
 impl std::fmt::Display for Actor {
     /// `ada on build-7 (process 4711, apply)`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            user,
-            host,
-            process,
-            command,
-        } = self;
+        let Self { user, host, process, command } = self;
         write!(f, "{user} on {host} (process {process}, {command})")
     }
 }

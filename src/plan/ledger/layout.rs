@@ -70,10 +70,8 @@ impl SetLayout {
             return Ok(vec![]);
         }
         self.sequence += 1;
-        let paths: BTreeSet<ShardPath> = changed
-            .into_iter()
-            .map(|volume| self.measure(set, volume))
-            .collect();
+        let paths: BTreeSet<ShardPath> =
+            changed.into_iter().map(|volume| self.measure(set, volume)).collect();
         let outdated: BTreeSet<VolumeShard> =
             paths.into_iter().map(|path| self.outdated(path)).collect();
         let mut changes = vec![set.head_change(stored, self.sequence, save)];
@@ -154,8 +152,7 @@ impl SetLayout {
             self.shards.remove(name);
         }
         if taken.iter().any(|name| *name != shard) {
-            self.split
-                .retain(|name, _| *name != shard && !name.is_below(shard));
+            self.split.retain(|name, _| *name != shard && !name.is_below(shard));
         }
         taken
     }

@@ -163,9 +163,7 @@ impl LedgerSet {
 
     /// Returns the owned volumes.
     pub fn owned(&self) -> impl Iterator<Item = (&NamespacedId, &Ownership)> {
-        self.entries
-            .all()
-            .filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
+        self.entries.all().filter_map(|(key, entry)| Some((key, entry.owned.as_ref()?)))
     }
 
     /// Returns whether the set notes of any volume that a plan left it unchanged; see [`crate::CachedVolumes`].
@@ -216,10 +214,7 @@ impl LedgerSet {
     /// Records that a volume is as its file wants it: the set owns it. Hashes of hidden values do not
     /// change.
     pub fn record_found(&mut self, desired: &UnresolvedRequest, found: &Volume) {
-        let without = UnresolvedRequest {
-            secrets: None,
-            ..desired.clone()
-        };
+        let without = UnresolvedRequest { secrets: None, ..desired.clone() };
         let Ok(request) = without.resolve(|_, _| Err::<Secret, ()>(())) else {
             return;
         };
@@ -302,9 +297,7 @@ impl LedgerSet {
 
     /// Returns the open intents, by volume.
     pub fn intents(&self) -> impl Iterator<Item = (&NamespacedId, &Intent)> {
-        self.entries
-            .all()
-            .filter_map(|(key, entry)| Some((key, entry.intent.as_ref()?)))
+        self.entries.all().filter_map(|(key, entry)| Some((key, entry.intent.as_ref()?)))
     }
 
     /// Returns the open intent of a volume.
@@ -338,11 +331,7 @@ impl LedgerSet {
         volume: &'s NamespacedId,
         owned: &'s Ownership,
     ) -> AppliedValues<'s> {
-        AppliedValues {
-            key: &self.key,
-            volume,
-            hashes: &owned.applied,
-        }
+        AppliedValues { key: &self.key, volume, hashes: &owned.applied }
     }
 
     fn take(&mut self, volume: &NamespacedId, what: impl FnOnce(&mut Entry) -> bool) -> bool {

@@ -110,19 +110,13 @@ pub(super) fn assign_to_shards<'e>(
     entries: impl Iterator<Item = (&'e NamespacedId, &'e Entry)>,
     present: &BTreeMap<VolumeShard, ShardDocument>,
 ) -> Result<BTreeMap<VolumeShard, Vec<LedgerVolume<'e>>>, LedgerProblem> {
-    let mut paths: Vec<(ShardPath, &NamespacedId, &Entry)> = entries
-        .map(|(key, entry)| (ShardPath::of(key), key, entry))
-        .collect();
+    let mut paths: Vec<(ShardPath, &NamespacedId, &Entry)> =
+        entries.map(|(key, entry)| (ShardPath::of(key), key, entry)).collect();
     paths.sort_by_key(|(path, ..)| *path);
     let placed = paths.into_iter().map(|(path, key, entry)| {
         let record = LedgerVolume::new(key, entry);
         let size = size_in_shard(&record.text());
-        PlacedVolume {
-            path,
-            key,
-            record,
-            size,
-        }
+        PlacedVolume { path, key, record, size }
     });
     let placed: Vec<PlacedVolume<'_, _>> = placed.collect();
     let is_split = |shard: VolumeShard| present.keys().any(|other| other.is_below(shard));

@@ -57,11 +57,7 @@ pub struct ShardChange {
 impl ShardChange {
     /// Returns the write of a shard that replaces the stored one.
     pub(super) fn of(stored: &StoredSet, shard: ShardName, text: Option<String>) -> Self {
-        Self {
-            shard,
-            expected: stored.shards.get(&shard).map(|stored| stored.revision),
-            text,
-        }
+        Self { shard, expected: stored.shards.get(&shard).map(|stored| stored.revision), text }
     }
 }
 

@@ -41,10 +41,7 @@ fn request(id: &str) -> VolumeRequest {
             access_mode: AccessMode::SingleNodeWriter,
             attachment_mode: AttachmentMode::FileSystem,
         }],
-        capacity: CapacityRange {
-            min: Bytes::new(1 << 30).unwrap(),
-            max: Bytes::ZERO,
-        },
+        capacity: CapacityRange { min: Bytes::new(1 << 30).unwrap(), max: Bytes::ZERO },
         topology_request: None,
         clone_id: None,
         snapshot_id: None,
@@ -104,12 +101,7 @@ fn read(stored: &StoredSet) -> LedgerSet {
 
 fn save(set: &LedgerSet, stored: &mut StoredSet) -> Vec<ShardChange> {
     let changes = set.changes(stored, "a-save").unwrap();
-    let mut revision = stored
-        .shards
-        .values()
-        .map(|s| s.revision)
-        .max()
-        .unwrap_or(0);
+    let mut revision = stored.shards.values().map(|s| s.revision).max().unwrap_or(0);
     write(stored, &changes, &mut revision);
     changes
 }
@@ -149,10 +141,7 @@ fn no_shard_contains_a_secret_or_mount_flag() {
         }
     }
     let shown = format!("{:?}", read(&stored));
-    assert!(
-        !shown.contains("0707") && !shown.contains(SECRET),
-        "{shown}"
-    );
+    assert!(!shown.contains("0707") && !shown.contains(SECRET), "{shown}");
 }
 
 #[test]
@@ -180,11 +169,8 @@ fn applied_hidden_values_are_recognised() {
     let turned = ["noatime".to_owned(), FLAG.to_owned(), FLAG.to_owned()];
     assert_eq!(applied.are_mount_flags(&turned), Some(true));
     assert_eq!(applied.are_mount_flags(&[]), Some(false));
-    let without = VolumeRequest {
-        secrets: Some(Secrets::default()),
-        mount_options: None,
-        ..request("db")
-    };
+    let without =
+        VolumeRequest { secrets: Some(Secrets::default()), mount_options: None, ..request("db") };
     set.record_applied(&without);
     assert_eq!(values(&set), (StoredValue::Empty, StoredValue::Given));
     set.record_cleared(&db, HiddenField::MountFlags);
@@ -297,10 +283,7 @@ fn damaged_and_newer_documents_are_refused() {
     for (text, later) in [
         (r#"{"format":5,"sequence":9,"volumes":[]}"#, true),
         (r#"{"format":1,"sequence":9,"volumes":[],"more":1}"#, false),
-        (
-            r#"{"format":1,"sequence":9,"volumes":[{"namespace":"a","id":"b","more":1}]}"#,
-            false,
-        ),
+        (r#"{"format":1,"sequence":9,"volumes":[{"namespace":"a","id":"b","more":1}]}"#, false),
         ("", false),
     ] {
         let shard = stored.shards.get_mut(&root).unwrap();
@@ -312,10 +295,7 @@ fn damaged_and_newer_documents_are_refused() {
 }
 
 fn data(id: &str) -> DataIdentity {
-    DataIdentity {
-        plugin_id: "hostpath".into(),
-        external_id: id.into(),
-    }
+    DataIdentity { plugin_id: "hostpath".into(), external_id: id.into() }
 }
 
 /// A ledger of an earlier program does not record the data of its volumes. It is read, and the next
@@ -323,18 +303,11 @@ fn data(id: &str) -> DataIdentity {
 #[test]
 fn a_ledger_of_format_1_is_read_and_written_as_format_4() {
     let old = r#"{"format":1,"sequence":3,"volumes":[{"namespace":"default","id":"db","owned":{"protect":true}}]}"#;
-    let head = format!(
-        r#"{{"format":1,"sequence":3,"save":"1","key":"{}"}}"#,
-        "07".repeat(32)
-    );
-    let shard = |text: &str| StoredShard {
-        revision: 1,
-        text: text.to_owned(),
-    };
+    let head = format!(r#"{{"format":1,"sequence":3,"save":"1","key":"{}"}}"#, "07".repeat(32));
+    let shard = |text: &str| StoredShard { revision: 1, text: text.to_owned() };
     let root = ShardName::parse("v").unwrap();
-    let mut stored = StoredSet {
-        shards: [(ShardName::Head, shard(&head)), (root, shard(old))].into(),
-    };
+    let mut stored =
+        StoredSet { shards: [(ShardName::Head, shard(&head)), (root, shard(old))].into() };
     let mut set = read(&stored);
     let owned = set.ownership(&volume("db")).unwrap();
     assert!(owned.protect);
@@ -353,10 +326,7 @@ fn a_ledger_of_format_1_is_read_and_written_as_format_4() {
 #[test]
 fn the_data_of_a_volume_is_stored_under_these_names() {
     let json = |data: &RecordedData| {
-        let owned = Ownership {
-            data: data.clone(),
-            ..Ownership::default()
-        };
+        let owned = Ownership { data: data.clone(), ..Ownership::default() };
         let text = serde_json::to_string(&owned).unwrap();
         assert_eq!(serde_json::from_str::<Ownership>(&text).unwrap(), owned);
         text
@@ -365,10 +335,7 @@ fn the_data_of_a_volume_is_stored_under_these_names() {
     for (data, expected) in [
         (RecordedData::Unrecorded, "{}"),
         (RecordedData::Removed, r#"{"data":"removed"}"#),
-        (
-            stored,
-            r#"{"data":{"stored":{"plugin_id":"hostpath","external_id":"vol-1"}}}"#,
-        ),
+        (stored, r#"{"data":{"stored":{"plugin_id":"hostpath","external_id":"vol-1"}}}"#),
     ] {
         assert_eq!(json(&data), expected);
     }
@@ -481,11 +448,8 @@ fn arriving(changes: &[ShardChange], bits: u64) -> Vec<ShardChange> {
 fn apply_step(set: &mut LedgerSet, step: &Step, applied: &FieldHashes) {
     match step {
         Step::Own(id, protect) => {
-            let owned = Ownership {
-                protect: *protect,
-                applied: applied.clone(),
-                ..Ownership::default()
-            };
+            let owned =
+                Ownership { protect: *protect, applied: applied.clone(), ..Ownership::default() };
             set.own(long_name(*id), owned);
         }
         Step::Forget(id) => drop(set.forget(&long_name(*id))),
@@ -510,11 +474,7 @@ fn check_saves(steps: &[Step]) -> Result<(), TestCaseError> {
         let (Step::Save | Step::CrashedSave(_)) = step else {
             continue;
         };
-        let before = if stored.is_empty() {
-            self::set()
-        } else {
-            read(&stored)
-        };
+        let before = if stored.is_empty() { self::set() } else { read(&stored) };
         let changes = set.changes(&stored, "a-save").unwrap();
         let arriving = match step {
             Step::CrashedSave(bits) => arriving(&changes, *bits),
@@ -537,10 +497,7 @@ fn check_saves(steps: &[Step]) -> Result<(), TestCaseError> {
         };
         for key in all(&before).union(&all(&set)).chain(&all(&after)) {
             let now = after.ownership(key);
-            prop_assert!(
-                now == before.ownership(key) || now == set.ownership(key),
-                "{key}"
-            );
+            prop_assert!(now == before.ownership(key) || now == set.ownership(key), "{key}");
         }
         set = after;
     }
@@ -585,19 +542,13 @@ proptest! {
 fn removals_never_uncover_what_an_earlier_crash_left() {
     let key = volume("db");
     let shards: Vec<VolumeShard> = VolumeShard::all_of(ShardPath::of(&key)).take(4).collect();
-    let owning = |generation: u32| Ownership {
-        generation,
-        ..Ownership::default()
-    };
+    let owning = |generation: u32| Ownership { generation, ..Ownership::default() };
     for order in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [3, 1, 4, 2_u32]] {
         let mut stored = StoredSet::default();
         let mut revision = 0;
         save(&set(), &mut stored);
         for (shard, sequence) in shards.iter().zip(order) {
-            let entry = Entry {
-                owned: Some(owning(sequence)),
-                intent: None,
-            };
+            let entry = Entry { owned: Some(owning(sequence)), intent: None };
             let record = LedgerVolume::new(&key, &entry);
             let text = ShardDocument::text(u64::from(sequence), vec![record]);
             let change = ShardChange::of(&stored, ShardName::Volumes(*shard), Some(text));

@@ -20,10 +20,7 @@ const READERS: Capability = Capability {
 };
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(key, value)| ((*key).into(), (*value).into()))
-        .collect()
+    pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
 fn bytes(bytes: u64) -> Bytes {
@@ -31,24 +28,16 @@ fn bytes(bytes: u64) -> Bytes {
 }
 
 fn range(min: u64, max: u64) -> CapacityRange {
-    CapacityRange {
-        min: bytes(min),
-        max: bytes(max),
-    }
+    CapacityRange { min: bytes(min), max: bytes(max) }
 }
 
 fn zone(name: &str) -> Topology {
-    Topology {
-        segments: map(&[("zone", name)]),
-    }
+    Topology { segments: map(&[("zone", name)]) }
 }
 
 fn topology_request(required: &[&str], preferred: &[&str]) -> TopologyRequest {
     let zones = |names: &[&str]| names.iter().map(|name| zone(name)).collect();
-    TopologyRequest {
-        required: zones(required),
-        preferred: zones(preferred),
-    }
+    TopologyRequest { required: zones(required), preferred: zones(preferred) }
 }
 
 fn mount_options(fs_type: &str, flags: &[&str]) -> MountOptions {
@@ -128,11 +117,7 @@ fn again(volume: &Volume) -> UnresolvedRequest {
 }
 
 fn texts(outcome: Result<Merged, Vec<Refusal>>) -> Vec<String> {
-    outcome
-        .expect_err("the update is refused")
-        .into_iter()
-        .map(|refusal| refusal.text)
-        .collect()
+    outcome.expect_err("the update is refused").into_iter().map(|refusal| refusal.text).collect()
 }
 
 #[test]
@@ -221,11 +206,7 @@ fn omitted_or_empty_immutable_fields_keep_their_values() {
     };
     for (server, rules) in BOTH {
         for update in [&omitted, &empty] {
-            assert_eq!(
-                merge(&stored(), update, rules).unwrap().volume,
-                stored(),
-                "{server}"
-            );
+            assert_eq!(merge(&stored(), update, rules).unwrap().volume, stored(), "{server}");
         }
     }
 }
@@ -257,10 +238,7 @@ fn an_update_cannot_add_an_external_id_or_a_name() {
 fn other_parameters_are_refused() {
     for (server, rules) in BOTH {
         for parameters in [map(&[("type", "io2")]), map(&[("type", "gp3"), ("a", "b")])] {
-            let update = UnresolvedRequest {
-                parameters: Some(parameters),
-                ..again(&stored())
-            };
+            let update = UnresolvedRequest { parameters: Some(parameters), ..again(&stored()) };
             assert_eq!(
                 texts(merge(&stored(), &update, rules)),
                 ["volume parameters cannot be updated"],
@@ -274,10 +252,7 @@ fn other_parameters_are_refused() {
 #[test]
 fn the_capability_in_force_must_stay() {
     for (server, rules) in BOTH {
-        let half = Volume {
-            attachment_mode: None,
-            ..claimed()
-        };
+        let half = Volume { attachment_mode: None, ..claimed() };
         for (volume, desired, accepted) in [
             (claimed(), vec![READERS, WRITER], true),
             (claimed(), vec![READERS, READERS], true),
@@ -285,10 +260,7 @@ fn the_capability_in_force_must_stay() {
             (half, vec![READERS], false),
             (stored(), vec![READERS], true),
         ] {
-            let update = UnresolvedRequest {
-                capabilities: desired.clone(),
-                ..again(&volume)
-            };
+            let update = UnresolvedRequest { capabilities: desired.clone(), ..again(&volume) };
             match merge(&volume, &update, rules) {
                 Ok(merged) => {
                     assert!(accepted, "{server} {desired:?}");
@@ -311,20 +283,8 @@ fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
     let stored_request = Some(topology_request(&["a", "b"], &["a"]));
     for (case, stored_request, desired, nomad, agent) in [
         ("same", &stored_request, stored_request.clone(), true, true),
-        (
-            "reordered",
-            &stored_request,
-            Some(topology_request(&["b", "a"], &["a"])),
-            false,
-            true,
-        ),
-        (
-            "added",
-            &stored_request,
-            Some(topology_request(&["a", "b", "c"], &["a"])),
-            false,
-            false,
-        ),
+        ("reordered", &stored_request, Some(topology_request(&["b", "a"], &["a"])), false, true),
+        ("added", &stored_request, Some(topology_request(&["a", "b", "c"], &["a"])), false, false),
         (
             "preferred removed",
             &stored_request,
@@ -334,37 +294,16 @@ fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
         ),
         ("left out", &stored_request, None, false, false),
         ("absent twice", &None, None, true, true),
-        (
-            "absent, then empty",
-            &None,
-            Some(topology_request(&[], &[])),
-            false,
-            true,
-        ),
-        (
-            "absent, then given",
-            &None,
-            Some(topology_request(&["a"], &[])),
-            false,
-            false,
-        ),
+        ("absent, then empty", &None, Some(topology_request(&[], &[])), false, true),
+        ("absent, then given", &None, Some(topology_request(&["a"], &[])), false, false),
     ] {
-        let volume = Volume {
-            topology_request: stored_request.clone(),
-            ..stored()
-        };
-        let update = UnresolvedRequest {
-            topology_request: desired,
-            ..again(&volume)
-        };
+        let volume = Volume { topology_request: stored_request.clone(), ..stored() };
+        let update = UnresolvedRequest { topology_request: desired, ..again(&volume) };
         for ((server, rules), accepted) in BOTH.into_iter().zip([nomad, agent]) {
             let outcome = merge(&volume, &update, rules);
             assert_eq!(outcome.is_ok(), accepted, "{server}: {case}");
             if let Ok(merged) = outcome {
-                assert_eq!(
-                    &merged.volume.topology_request, stored_request,
-                    "{server}: {case}"
-                );
+                assert_eq!(&merged.volume.topology_request, stored_request, "{server}: {case}");
             }
         }
     }
@@ -373,24 +312,15 @@ fn the_topology_request_of_a_volume_with_topologies_cannot_change() {
 /// For a volume without topologies, Nomad drops the new request and the agent stores it (W21).
 #[test]
 fn the_agent_stores_a_topology_request_of_a_volume_without_topologies() {
-    let volume = Volume {
-        topologies: vec![],
-        ..stored()
-    };
-    let (old, new) = (
-        volume.topology_request.clone(),
-        Some(topology_request(&["c"], &[])),
-    );
+    let volume = Volume { topologies: vec![], ..stored() };
+    let (old, new) = (volume.topology_request.clone(), Some(topology_request(&["c"], &[])));
     for (server, rules, desired, expected) in [
         ("nomad", MergeRules::NOMAD, &new, &old),
         ("agent", MergeRules::AGENT, &new, &new),
         ("nomad", MergeRules::NOMAD, &None, &old),
         ("agent", MergeRules::AGENT, &None, &old),
     ] {
-        let update = UnresolvedRequest {
-            topology_request: desired.clone(),
-            ..again(&volume)
-        };
+        let update = UnresolvedRequest { topology_request: desired.clone(), ..again(&volume) };
         let merged = merge(&volume, &update, rules).unwrap().volume;
         assert_eq!(&merged.topology_request, expected, "{server}");
     }
@@ -400,15 +330,10 @@ fn the_agent_stores_a_topology_request_of_a_volume_without_topologies() {
 /// (W19).
 #[test]
 fn mount_options_change_only_while_the_volume_is_unclaimed() {
-    let (ext4, turned) = (
-        Some(mount_options("ext4", &["a", "b"])),
-        Some(mount_options("ext4", &["b", "a"])),
-    );
-    let (xfs, empty, absent) = (
-        Some(mount_options("xfs", &[])),
-        Some(mount_options("", &[])),
-        None,
-    );
+    let (ext4, turned) =
+        (Some(mount_options("ext4", &["a", "b"])), Some(mount_options("ext4", &["b", "a"])));
+    let (xfs, empty, absent) =
+        (Some(mount_options("xfs", &[])), Some(mount_options("", &[])), None);
     for (case, stored_options, desired, nomad, agent) in [
         ("same", &ext4, &ext4, true, true),
         ("flags in other order", &ext4, &turned, true, true),
@@ -422,14 +347,8 @@ fn mount_options_change_only_while_the_volume_is_unclaimed() {
     ] {
         for ((server, rules), accepted) in BOTH.into_iter().zip([nomad, agent]) {
             let outcome = |volume: Volume| {
-                let volume = Volume {
-                    mount_options: stored_options.clone(),
-                    ..volume
-                };
-                let update = UnresolvedRequest {
-                    mount_options: desired.clone(),
-                    ..again(&volume)
-                };
+                let volume = Volume { mount_options: stored_options.clone(), ..volume };
+                let update = UnresolvedRequest { mount_options: desired.clone(), ..again(&volume) };
                 merge(&volume, &update, rules).map(|merged| merged.volume.mount_options)
             };
             let expected = if accepted {
@@ -455,15 +374,8 @@ fn hidden_flags_are_compared_by_presence() {
         (mount_options("ext4", &[]), false),
         (mount_options("xfs", &["anything"]), false),
     ] {
-        let update = UnresolvedRequest {
-            mount_options: Some(desired.clone()),
-            ..again(&volume)
-        };
-        assert_eq!(
-            merge(&volume, &update, MergeRules::NOMAD).is_ok(),
-            accepted,
-            "{desired:?}"
-        );
+        let update = UnresolvedRequest { mount_options: Some(desired.clone()), ..again(&volume) };
+        assert_eq!(merge(&volume, &update, MergeRules::NOMAD).is_ok(), accepted, "{desired:?}");
     }
 }
 
@@ -473,23 +385,12 @@ fn omitted_secrets_follow_the_rule() {
     let secrets = SecretRefs::from(&Secrets::from_iter([("token", "t")]));
     for (desired, nomad, agent) in [
         (None, SecretsChange::Clear, SecretsChange::Keep),
-        (
-            Some(SecretRefs::default()),
-            SecretsChange::Clear,
-            SecretsChange::Clear,
-        ),
-        (
-            Some(secrets),
-            SecretsChange::Replace,
-            SecretsChange::Replace,
-        ),
+        (Some(SecretRefs::default()), SecretsChange::Clear, SecretsChange::Clear),
+        (Some(secrets), SecretsChange::Replace, SecretsChange::Replace),
     ] {
         for ((server, rules), expected) in BOTH.into_iter().zip([nomad, agent]) {
             for volume in [stored(), claimed()] {
-                let update = UnresolvedRequest {
-                    secrets: desired.clone(),
-                    ..again(&volume)
-                };
+                let update = UnresolvedRequest { secrets: desired.clone(), ..again(&volume) };
                 let merged = merge(&volume, &update, rules).unwrap();
                 assert_eq!(merged.secrets, expected, "{server} {desired:?}");
             }
@@ -500,10 +401,7 @@ fn omitted_secrets_follow_the_rule() {
 /// B21: an omitted context keeps its value. Older servers clear it (GH-24922).
 #[test]
 fn a_context_is_replaced_and_an_omitted_one_follows_the_rule() {
-    let wiping = MergeRules {
-        omitted_context: OmittedMap::Clear,
-        ..MergeRules::NOMAD
-    };
+    let wiping = MergeRules { omitted_context: OmittedMap::Clear, ..MergeRules::NOMAD };
     let new = map(&[("n", "1")]);
     for (rules, desired, expected) in [
         (MergeRules::NOMAD, Some(new.clone()), new.clone()),
@@ -512,35 +410,19 @@ fn a_context_is_replaced_and_an_omitted_one_follows_the_rule() {
         (MergeRules::AGENT, Some(BTreeMap::new()), stored().context),
         (wiping, None, BTreeMap::new()),
     ] {
-        let update = UnresolvedRequest {
-            context: desired,
-            ..again(&stored())
-        };
-        assert_eq!(
-            merge(&stored(), &update, rules).unwrap().volume.context,
-            expected
-        );
+        let update = UnresolvedRequest { context: desired, ..again(&stored()) };
+        assert_eq!(merge(&stored(), &update, rules).unwrap().volume.context, expected);
     }
 }
 
 #[test]
 fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
-    let needed = |min, max| {
-        Ok(Expansion::Needed {
-            to: range(min, max),
-        })
-    };
+    let needed = |min, max| Ok(Expansion::Needed { to: range(min, max) });
     for ((min, max), expected) in [
         ((0, 0), Ok(Expansion::None)),
         ((1000, 2000), Ok(Expansion::None)),
-        (
-            (2, 1),
-            Err("max requested capacity (1 B) less than or equal to min (2 B)"),
-        ),
-        (
-            (0, 999),
-            Err("max requested capacity (999 B) less than or equal to current (1.0 kB)"),
-        ),
+        ((2, 1), Err("max requested capacity (1 B) less than or equal to min (2 B)")),
+        ((0, 999), Err("max requested capacity (999 B) less than or equal to current (1.0 kB)")),
         ((500, 2000), Ok(Expansion::Record)),
         ((500, 5000), Ok(Expansion::Record)),
         ((1000, 1000), Ok(Expansion::Record)),
@@ -550,10 +432,7 @@ fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
         ((1500, 1500), needed(1500, 1500)),
     ] {
         for (server, rules) in BOTH {
-            let update = UnresolvedRequest {
-                capacity: range(min, max),
-                ..again(&stored())
-            };
+            let update = UnresolvedRequest { capacity: range(min, max), ..again(&stored()) };
             match (merge(&stored(), &update, rules), expected) {
                 (Ok(merged), Ok(expansion)) => {
                     assert_eq!(merged.expansion, expansion, "{server} {min} {max}");
@@ -579,19 +458,11 @@ fn a_capacity_is_ignored_recorded_refused_or_needs_expansion() {
 /// A registered volume has capacity 0, so every positive minimum expands it.
 #[test]
 fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
-    let registered = Volume {
-        capacity: Bytes::ZERO,
-        requested_capacity: CapacityRange::default(),
-        ..stored()
-    };
-    let update = UnresolvedRequest {
-        capacity: range(1, 0),
-        ..again(&registered)
-    };
+    let registered =
+        Volume { capacity: Bytes::ZERO, requested_capacity: CapacityRange::default(), ..stored() };
+    let update = UnresolvedRequest { capacity: range(1, 0), ..again(&registered) };
     assert_eq!(
-        merge(&registered, &update, MergeRules::AGENT)
-            .unwrap()
-            .expansion,
+        merge(&registered, &update, MergeRules::AGENT).unwrap().expansion,
         Expansion::Needed { to: range(1, 0) }
     );
 }
@@ -600,25 +471,14 @@ fn a_registered_volume_of_unknown_size_needs_expansion_for_any_new_minimum() {
 /// expands it only if the minimum grows.
 #[test]
 fn on_the_agent_a_volume_of_unknown_size_has_its_requested_minimum() {
-    let created = Volume {
-        capacity: Bytes::ZERO,
-        ..stored()
-    };
+    let created = Volume { capacity: Bytes::ZERO, ..stored() };
     for ((min, max), on_agent) in [
         ((1000, 5000), Expansion::Record),
         ((1000, 1000), Expansion::Record),
         ((500, 2000), Expansion::Record),
-        (
-            (1001, 5000),
-            Expansion::Needed {
-                to: range(1001, 5000),
-            },
-        ),
+        ((1001, 5000), Expansion::Needed { to: range(1001, 5000) }),
     ] {
-        let update = UnresolvedRequest {
-            capacity: range(min, max),
-            ..again(&created)
-        };
+        let update = UnresolvedRequest { capacity: range(min, max), ..again(&created) };
         let expansion = |rules| merge(&created, &update, rules).unwrap().expansion;
         assert_eq!(expansion(MergeRules::AGENT), on_agent, "{min} {max}");
         let to = range(min, max);

@@ -20,10 +20,7 @@ use nomad_csi_spec::Purpose;
 const OLD: &str = "vol-1";
 
 fn data(id: &str) -> DataIdentity {
-    DataIdentity {
-        plugin_id: PluginId::new("hostpath"),
-        external_id: ExternalId::new(id),
-    }
+    DataIdentity { plugin_id: PluginId::new("hostpath"), external_id: ExternalId::new(id) }
 }
 
 fn listed(id: &str) -> ProviderList {
@@ -53,19 +50,13 @@ fn case() -> Case {
         desired: desired(),
         there: None,
         list: Some(listed(OLD)),
-        owned: OwnedVolume {
-            data: RecordedData::Stored(data(OLD)),
-            ..OwnedVolume::default()
-        },
+        owned: OwnedVolume { data: RecordedData::Stored(data(OLD)), ..OwnedVolume::default() },
         options: PlanOptions::default(),
     }
 }
 
 fn replacing() -> PlanOptions {
-    PlanOptions {
-        replace: [existing().key()].into(),
-        ..PlanOptions::default()
-    }
+    PlanOptions { replace: [existing().key()].into(), ..PlanOptions::default() }
 }
 
 impl Case {
@@ -93,17 +84,11 @@ impl Case {
 }
 
 fn registers(id: &str) -> UnresolvedRequest {
-    UnresolvedRequest {
-        external_id: Some(ExternalId::new(id)),
-        ..desired()
-    }
+    UnresolvedRequest { external_id: Some(ExternalId::new(id)), ..desired() }
 }
 
 fn is_approved(planned: &PlannedVolume, approvals: &Approvals) -> bool {
-    let plan = Plan {
-        volumes: vec![planned.clone()],
-        remarks: vec![],
-    };
+    let plan = Plan { volumes: vec![planned.clone()], remarks: vec![] };
     approvals.missing(&plan).is_empty()
 }
 
@@ -131,11 +116,7 @@ fn an_owned_volume_that_is_gone_is_never_an_ordinary_create() {
                         data: recorded.clone(),
                         ..OwnedVolume::default()
                     },
-                    options: if replace {
-                        replacing()
-                    } else {
-                        PlanOptions::default()
-                    },
+                    options: if replace { replacing() } else { PlanOptions::default() },
                     ..case()
                 };
                 let planned = planned.planned();
@@ -146,10 +127,7 @@ fn an_owned_volume_that_is_gone_is_never_an_ordinary_create() {
                 };
                 let at = format!("{recorded:?} {list:?} {protect} {replace}");
                 assert_eq!(planned.action.as_str(), expected, "{at}");
-                assert_eq!(
-                    planned.action.requires_own_approval(),
-                    expected == "recreate"
-                );
+                assert_eq!(planned.action.requires_own_approval(), expected == "recreate");
                 if expected == "blocked" {
                     assert_eq!(codes(&planned), [Code::PlanProtected.as_str()]);
                 }
@@ -165,11 +143,7 @@ fn data_that_the_provider_lists_is_registered_again_with_its_context() {
     assert_eq!(request.external_id, Some(ExternalId::new(OLD)));
     let context = [("path".to_owned(), "/data".to_owned())].into();
     assert_eq!(request.context, Some(context));
-    let of_file = UnresolvedRequest {
-        external_id: None,
-        context: None,
-        ..request.clone()
-    };
+    let of_file = UnresolvedRequest { external_id: None, context: None, ..request.clone() };
     assert_eq!(of_file, desired());
     assert_eq!(planned.impact.as_ref().unwrap().risk, Risk::Reversible);
     assert!(is_approved(&planned, &Approvals::default()));
@@ -177,27 +151,18 @@ fn data_that_the_provider_lists_is_registered_again_with_its_context() {
 
 #[test]
 fn an_empty_volume_needs_an_approval_of_its_own_and_names_what_is_lost() {
-    let planned = Case {
-        list: Some(listed("vol-2")),
-        ..case()
-    };
+    let planned = Case { list: Some(listed("vol-2")), ..case() };
     let planned = planned.planned();
     let impact = planned.impact.clone().unwrap();
     assert_eq!(impact.risk, Risk::DestroysData);
-    assert_eq!(
-        impact.recovery,
-        Recovery::RegisterAgain(ExternalId::new(OLD))
-    );
+    assert_eq!(impact.recovery, Recovery::RegisterAgain(ExternalId::new(OLD)));
     assert_eq!(impact.loss.unwrap().external_id, Some(ExternalId::new(OLD)));
     let [warning] = &planned.warnings[..] else {
         panic!("{:?}", planned.warnings);
     };
     assert_eq!(warning.code, Code::PlanDataUnconfirmed);
     assert!(format!("{warning:?}").contains("external ID vol-1 at plugin hostpath"));
-    let general = Approvals {
-        max_risk: Some(Risk::DestroysData),
-        ..Approvals::default()
-    };
+    let general = Approvals { max_risk: Some(Risk::DestroysData), ..Approvals::default() };
     assert!(!is_approved(&planned, &general));
     let own = Approvals {
         approved: [(Risk::DestroysData, planned.key.clone())].into(),
@@ -209,10 +174,7 @@ fn an_empty_volume_needs_an_approval_of_its_own_and_names_what_is_lost() {
 /// The file gives no context, and the plugin may need the one that it returned from the create.
 #[test]
 fn a_file_that_names_the_data_is_sent_with_the_context_from_the_list() {
-    let planned = Case {
-        desired: registers(OLD),
-        ..case()
-    };
+    let planned = Case { desired: registers(OLD), ..case() };
     let planned = planned.planned();
     let context = [("path".to_owned(), "/data".to_owned())].into();
     assert_eq!(sent(&planned).context, Some(context));
@@ -221,18 +183,12 @@ fn a_file_that_names_the_data_is_sent_with_the_context_from_the_list() {
 /// A replacement that was interrupted between its two steps, and a create whose reply is lost.
 #[test]
 fn a_volume_that_the_set_itself_was_replacing_is_created() {
-    let with = |data: RecordedData, open_step| OwnedVolume {
-        data,
-        open_step,
-        ..OwnedVolume::default()
-    };
+    let with =
+        |data: RecordedData, open_step| OwnedVolume { data, open_step, ..OwnedVolume::default() };
     let old = || RecordedData::Stored(data(OLD));
     for (owned, expected) in [
         (with(RecordedData::Removed, None), "create"),
-        (
-            with(RecordedData::Removed, Some(IntentStep::Create)),
-            "create",
-        ),
+        (with(RecordedData::Removed, Some(IntentStep::Create)), "create"),
         (with(old(), Some(IntentStep::Create)), "create"),
         (with(old(), Some(IntentStep::Delete)), "create"),
         (with(old(), Some(IntentStep::Register)), "recreate"),
@@ -240,42 +196,25 @@ fn a_volume_that_the_set_itself_was_replacing_is_created() {
         (with(old(), Some(IntentStep::Expand)), "recreate"),
         (with(old(), None), "recreate"),
     ] {
-        let planned = Case {
-            list: None,
-            owned: owned.clone(),
-            ..case()
-        };
+        let planned = Case { list: None, owned: owned.clone(), ..case() };
         assert_eq!(planned.planned().action.as_str(), expected, "{owned:?}");
     }
 }
 
 #[test]
 fn a_file_that_names_the_data_registers_it_again_unless_other_data_is_recorded() {
-    let recorded = |data| OwnedVolume {
-        data,
-        ..OwnedVolume::default()
-    };
+    let recorded = |data| OwnedVolume { data, ..OwnedVolume::default() };
     let old = || recorded(RecordedData::Stored(data(OLD)));
     let (none, replace) = (PlanOptions::default, replacing);
     for (named, owned, options, expected) in [
         (OLD, old(), none(), "register-again"),
-        (
-            OLD,
-            recorded(RecordedData::Unrecorded),
-            none(),
-            "register-again",
-        ),
+        (OLD, recorded(RecordedData::Unrecorded), none(), "register-again"),
         (OLD, recorded(RecordedData::Removed), none(), "register"),
         ("vol-2", old(), none(), "blocked"),
         ("vol-2", old(), replace(), "register-again"),
     ] {
-        let planned = Case {
-            desired: registers(named),
-            list: None,
-            owned: owned.clone(),
-            options,
-            ..case()
-        };
+        let planned =
+            Case { desired: registers(named), list: None, owned: owned.clone(), options, ..case() };
         let planned = planned.planned();
         assert_eq!(planned.action.as_str(), expected, "{named} {owned:?}");
         assert!(!planned.action.requires_own_approval());
@@ -283,30 +222,14 @@ fn a_file_that_names_the_data_registers_it_again_unless_other_data_is_recorded()
 }
 
 fn other() -> Volume {
-    Volume {
-        external_id: Some(ExternalId::new("vol-2")),
-        ..existing()
-    }
+    Volume { external_id: Some(ExternalId::new("vol-2")), ..existing() }
 }
 
 #[test]
 fn other_data_under_the_name_is_refused_with_both_external_ids() {
-    let unlisted = Case {
-        there: Some(other()),
-        list: Some(listed("vol-2")),
-        ..case()
-    };
-    let named = Case {
-        desired: registers("vol-2"),
-        there: Some(other()),
-        ..case()
-    };
-    let replaced = Case {
-        there: Some(other()),
-        list: None,
-        options: replacing(),
-        ..case()
-    };
+    let unlisted = Case { there: Some(other()), list: Some(listed("vol-2")), ..case() };
+    let named = Case { desired: registers("vol-2"), there: Some(other()), ..case() };
+    let replaced = Case { there: Some(other()), list: None, options: replacing(), ..case() };
     for case in [unlisted, named, replaced] {
         let planned = case.planned();
         assert_eq!(codes(&planned), [Code::PlanDataChanged.as_str()]);
@@ -319,26 +242,17 @@ fn other_data_under_the_name_is_refused_with_both_external_ids() {
 
 #[test]
 fn recorded_data_takes_its_name_back_only_with_an_approval_of_its_own() {
-    let planned = Case {
-        there: Some(other()),
-        ..case()
-    };
+    let planned = Case { there: Some(other()), ..case() };
     let planned = planned.planned();
     let Action::RegisterAgain(again) = &planned.action else {
         panic!("{:?}", planned.action);
     };
     assert_eq!(again.replaces, Some(data("vol-2")));
     assert_eq!(planned.impact.as_ref().unwrap().risk, Risk::NeedsDowntime);
-    let general = Approvals {
-        max_risk: Some(Risk::DestroysData),
-        ..Approvals::default()
-    };
+    let general = Approvals { max_risk: Some(Risk::DestroysData), ..Approvals::default() };
     assert!(!is_approved(&planned, &general));
     let claimed = Case {
-        there: Some(Volume {
-            write_allocs: [AllocId::new("a1")].into(),
-            ..other()
-        }),
+        there: Some(Volume { write_allocs: [AllocId::new("a1")].into(), ..other() }),
         ..case()
     };
     assert_eq!(claimed.planned().action.as_str(), "wait");
@@ -363,10 +277,7 @@ fn data_of_an_interrupted_create_is_not_other_data() {
 fn a_file_that_names_another_plugin_does_not_register_the_data() {
     let mut request = desired();
     request.plugin_id = PluginId::new("other");
-    let planned = Case {
-        desired: request,
-        ..case()
-    };
+    let planned = Case { desired: request, ..case() };
     let planned = planned.planned();
     assert!(matches!(
         &planned.action,

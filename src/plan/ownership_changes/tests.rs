@@ -30,35 +30,19 @@ fn unchanged(spec: Option<VolumeSpec>) -> Plan {
 
 #[test]
 fn changes_are_differences_from_the_ledger() {
-    let protecting = |protect| {
-        Some(VolumeSpec {
-            protect,
-            ..spec(desired())
-        })
-    };
+    let protecting = |protect| Some(VolumeSpec { protect, ..spec(desired()) });
     for (spec, owned, expected) in [
         (protecting(None), None, vec![OwnershipChange::Adopted]),
-        (
-            protecting(Some(true)),
-            None,
-            vec![OwnershipChange::Adopted, OwnershipChange::Protected],
-        ),
+        (protecting(Some(true)), None, vec![OwnershipChange::Adopted, OwnershipChange::Protected]),
         (protecting(Some(true)), Some(true), vec![]),
         (protecting(None), Some(true), vec![]),
-        (
-            protecting(Some(false)),
-            Some(true),
-            vec![OwnershipChange::Unprotected],
-        ),
+        (protecting(Some(false)), Some(true), vec![OwnershipChange::Unprotected]),
         (None, Some(false), vec![OwnershipChange::Gone]),
         (None, None, vec![]),
     ] {
         let mut set = set();
         if let Some(protect) = owned {
-            let ownership = Ownership {
-                protect,
-                ..Ownership::default()
-            };
+            let ownership = Ownership { protect, ..Ownership::default() };
             set.own(existing().key(), ownership);
         }
         let found = ownership_changes(&unchanged(spec.clone()), &set);
@@ -68,12 +52,8 @@ fn changes_are_differences_from_the_ledger() {
 }
 
 fn intent(step: IntentStep) -> Intent {
-    let by = Actor {
-        user: "ada".into(),
-        host: "build-7".into(),
-        process: 7,
-        command: "apply".into(),
-    };
+    let by =
+        Actor { user: "ada".into(), host: "build-7".into(), process: 7, command: "apply".into() };
     Intent { step, since: 5, by }
 }
 
@@ -81,24 +61,16 @@ fn intent(step: IntentStep) -> Intent {
 #[test]
 fn the_intent_of_an_unplanned_volume_is_closed_without_ownership() {
     let key = existing().key();
-    for (step, secrets) in [
-        (IntentStep::Register, StoredValue::Unknown),
-        (IntentStep::Deregister, StoredValue::Empty),
-    ] {
+    for (step, secrets) in
+        [(IntentStep::Register, StoredValue::Unknown), (IntentStep::Deregister, StoredValue::Empty)]
+    {
         let mut set = set();
         set.own(key.clone(), Ownership::default());
         set.record_cleared(&key, nomad_csi_model::HiddenField::Secrets);
         set.record_intent(key.clone(), intent(step));
         let observed = ObservedState::default();
         assert_eq!(interrupted_step_warnings(&set, &observed).len(), 1);
-        record_observations(
-            &mut set,
-            &Plan::default(),
-            &observed,
-            &BTreeMap::new(),
-            9,
-            None,
-        );
+        record_observations(&mut set, &Plan::default(), &observed, &BTreeMap::new(), 9, None);
         assert_eq!(set.intents().count(), 0);
         let owned = set.ownership(&key).unwrap();
         let recorded = set.applied_values(&key, owned).secrets();
@@ -111,10 +83,7 @@ fn secrets(value: &str) -> Secrets {
 }
 
 fn file_with(secrets: &Secrets) -> VolumeSpec {
-    spec(UnresolvedRequest {
-        secrets: Some(SecretRefs::from(secrets)),
-        ..desired()
-    })
+    spec(UnresolvedRequest { secrets: Some(SecretRefs::from(secrets)), ..desired() })
 }
 
 /// Plans the file for the set.
@@ -143,21 +112,15 @@ fn apply_unchanged(set: &mut LedgerSet, value: &str) {
 fn changes_of_update(plan: &Plan) -> Vec<&'static str> {
     let update = plan.volumes[0].action.update();
     let changes = update.map(|update: &Update| update.changes.iter());
-    changes
-        .into_iter()
-        .flatten()
-        .map(|change| change.field)
-        .collect()
+    changes.into_iter().flatten().map(|change| change.field).collect()
 }
 
 /// The interrupted step may have written the secrets that the file had then.
 #[test]
 fn after_an_interrupted_write_the_secrets_of_the_file_are_written_again() {
-    for (is_owned, step) in [
-        (false, IntentStep::Create),
-        (false, IntentStep::Register),
-        (true, IntentStep::Register),
-    ] {
+    for (is_owned, step) in
+        [(false, IntentStep::Create), (false, IntentStep::Register), (true, IntentStep::Register)]
+    {
         let mut set = set();
         if is_owned {
             set.own(existing().key(), Ownership::default());
@@ -203,10 +166,7 @@ fn an_unchanged_volume_is_recorded_once_a_day() {
     let plan = unchanged(Some(spec(desired())));
     let mut set = set();
     let mut record = |at, spec_index| {
-        let volume = Volume {
-            spec_index,
-            ..existing()
-        };
+        let volume = Volume { spec_index, ..existing() };
         let observed = observed(Some(volume), plugin(|_| {}));
         record_observations(&mut set, &plan, &observed, &BTreeMap::new(), at, None);
         set.ownership(&key).unwrap().last_verified.unwrap().at
@@ -232,14 +192,9 @@ fn interrupted_steps_of_one_run_are_one_warning() {
         set.record_intent(volume(at), intent(IntentStep::Create));
     }
     set.record_intent(volume(20), intent(IntentStep::Delete));
-    let exists = Volume {
-        id: volume(3).id,
-        ..existing()
-    };
-    let observed = ObservedState {
-        volumes: [(exists.key(), exists)].into(),
-        ..ObservedState::default()
-    };
+    let exists = Volume { id: volume(3).id, ..existing() };
+    let observed =
+        ObservedState { volumes: [(exists.key(), exists)].into(), ..ObservedState::default() };
     let warnings = interrupted_step_warnings(&set, &observed);
     let messages: Vec<&str> = warnings.iter().map(|one| one.message.as_str()).collect();
     assert_eq!(
@@ -251,9 +206,6 @@ fn interrupted_steps_of_one_run_are_one_warning() {
     );
     assert_eq!(warnings[0].notes[1], "these exist: v03");
     let gone = &warnings[0].notes[2];
-    assert!(
-        gone.starts_with("these do not exist: v00, v01, v02, v04"),
-        "{gone}"
-    );
+    assert!(gone.starts_with("these do not exist: v00, v01, v02, v04"), "{gone}");
     assert!(gone.ends_with("v10 and 1 more"), "{gone}");
 }

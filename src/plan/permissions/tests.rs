@@ -22,22 +22,10 @@ fn list(needs: &RequiredPermissions) -> Vec<String> {
 #[test]
 fn each_operation_requires_what_the_server_checks() {
     for (step, expected) in [
-        (
-            AclOperation::List,
-            &["csi-list-volume in namespace prod"][..],
-        ),
-        (
-            AclOperation::Observe,
-            &["csi-read-volume in namespace prod", "plugin read"],
-        ),
-        (
-            AclOperation::Write,
-            &["csi-write-volume in namespace prod", "plugin read"],
-        ),
-        (
-            AclOperation::Deregister,
-            &["csi-write-volume in namespace prod"],
-        ),
+        (AclOperation::List, &["csi-list-volume in namespace prod"][..]),
+        (AclOperation::Observe, &["csi-read-volume in namespace prod", "plugin read"]),
+        (AclOperation::Write, &["csi-write-volume in namespace prod", "plugin read"]),
+        (AclOperation::Deregister, &["csi-write-volume in namespace prod"]),
         (
             AclOperation::Delete,
             &[
@@ -47,14 +35,8 @@ fn each_operation_requires_what_the_server_checks() {
                 "node read",
             ],
         ),
-        (
-            AclOperation::Snapshot,
-            &["csi-write-volume in namespace prod", "plugin read"],
-        ),
-        (
-            AclOperation::Detach,
-            &["csi-mount-volume in namespace prod", "plugin read"],
-        ),
+        (AclOperation::Snapshot, &["csi-write-volume in namespace prod", "plugin read"]),
+        (AclOperation::Detach, &["csi-mount-volume in namespace prod", "plugin read"]),
     ] {
         assert_eq!(list(&of(&[(step, "prod")])), expected, "{step:?}");
     }
@@ -71,10 +53,8 @@ fn missing_permissions_are_reported_with_the_smallest_policy() {
         namespace: Namespace::default(),
         set: SetName::parse("web").unwrap(),
     });
-    let some = grants(&[
-        "namespace \"prod\" { policy = \"read\" }",
-        "plugin { policy = \"read\" }",
-    ]);
+    let some =
+        grants(&["namespace \"prod\" { policy = \"read\" }", "plugin { policy = \"read\" }"]);
     let missing = needs.missing(&some);
     assert_eq!(
         list(&missing),
@@ -94,10 +74,7 @@ fn missing_permissions_are_reported_with_the_smallest_policy() {
     );
     assert!(needs.missing(&grants(&[&policy])).is_empty());
     assert!(needs.missing(&Grants::Everything).is_empty());
-    assert!(
-        needs.missing(&Grants::Unknown).is_empty(),
-        "nothing is guessed"
-    );
+    assert!(needs.missing(&Grants::Unknown).is_empty(), "nothing is guessed");
     assert_eq!(needs.missing(&grants(&[])), needs);
 }
 
@@ -113,10 +90,7 @@ fn policies_and_capabilities_grant_what_nomad_documents() {
         ("capabilities = [\"list-jobs\"]", &[List]),
         ("capabilities = [\"read-job\"]", &[Read, ReadJobs]),
         ("capabilities = [\"csi-read-volume\"]", &[List, Read]),
-        (
-            "capabilities = [\"csi-mount-volume\"]",
-            &[List, Read, Mount],
-        ),
+        ("capabilities = [\"csi-mount-volume\"]", &[List, Read, Mount]),
         ("capabilities = [\"csi-write-volume\"]", &[Write]),
         ("policy = \"write\"\ncapabilities = [\"deny\"]", &[]),
         ("capabilities = [\"submit-job\"]", &[]),
@@ -166,10 +140,7 @@ fn variables_have_their_own_rules() {
     for (rules, expected) in [
         (rule("*", "\"read\""), &["list", "read"][..]),
         (rule("nomad-csi/*", "\"write\""), &["write"]),
-        (
-            rule("nomad-csi/sets/web/*", "\"list\", \"destroy\""),
-            &["destroy", "list"],
-        ),
+        (rule("nomad-csi/sets/web/*", "\"list\", \"destroy\""), &["destroy", "list"]),
         (rule("nomad-csi/*", "\"read\", \"deny\""), &[]),
         (rule("other/*", "\"read\""), &[]),
         ("namespace \"*\" { policy = \"write\" }".to_owned(), &[]),
@@ -177,11 +148,7 @@ fn variables_have_their_own_rules() {
         let grants = grants(&[&rules]);
         let may = |capability| {
             let path = "nomad-csi/sets/web/*".to_owned();
-            grants.allows(&Permission::Variables(
-                Namespace::default(),
-                path,
-                capability,
-            ))
+            grants.allows(&Permission::Variables(Namespace::default(), path, capability))
         };
         let has = ["destroy", "list", "read", "write"];
         let has = has.into_iter().filter(|one| may(one) == Some(true));
@@ -199,16 +166,8 @@ fn plugins_need_a_read_policy() {
         ("deny", false, false),
     ] {
         let grants = grants(&[&format!("plugin {{ policy = \"{word}\" }}")]);
-        assert_eq!(
-            grants.allows(&Permission::ListPlugins),
-            Some(list),
-            "{word}"
-        );
-        assert_eq!(
-            grants.allows(&Permission::ReadPlugins),
-            Some(read),
-            "{word}"
-        );
+        assert_eq!(grants.allows(&Permission::ListPlugins), Some(list), "{word}");
+        assert_eq!(grants.allows(&Permission::ReadPlugins), Some(read), "{word}");
         assert_eq!(grants.allows(&Permission::ReadAgent), Some(false), "{word}");
     }
 }
@@ -223,14 +182,8 @@ fn every_namespace_is_listed_only_by_an_unrevoked_rule_for_all() {
         (closer("policy = \"read\""), true),
         (closer("policy = \"deny\""), false),
         (closer("capabilities = [\"csi-write-volume\"]"), false),
-        (
-            "namespace \"*\" { capabilities = [\"submit-job\"] }".to_owned(),
-            false,
-        ),
-        (
-            "namespace \"default\" { policy = \"write\" }".to_owned(),
-            false,
-        ),
+        ("namespace \"*\" { capabilities = [\"submit-job\"] }".to_owned(), false),
+        ("namespace \"default\" { policy = \"write\" }".to_owned(), false),
         (String::new(), false),
     ] {
         let policy = acl_policy(&rules).expect("the rules can be read");
@@ -252,10 +205,7 @@ fn allocations_of_every_namespace_are_read_only_with_the_right_in_each() {
             "namespace \"*\" { capabilities = [\"csi-list-volume\", \"csi-read-volume\"] }\nnamespace \"ops\" { policy = \"write\" }",
             false,
         ),
-        (
-            "namespace \"*\" { policy = \"read\" }\nnamespace \"ops\" { policy = \"deny\" }",
-            false,
-        ),
+        ("namespace \"*\" { policy = \"read\" }\nnamespace \"ops\" { policy = \"deny\" }", false),
         ("namespace \"default\" { policy = \"write\" }", false),
         ("", false),
     ] {
@@ -288,34 +238,13 @@ fn every_set_is_readable_only_if_no_rule_hides_one() {
         (&[("nomad-csi/sets/*", "\"write\", \"read\"")], true),
         (&[("nomad-csi/sets/*", "\"list\"")], false),
         (&[("nomad-csi/sets/web/*", "\"read\", \"list\"")], false),
-        (
-            &[
-                ("nomad-csi/sets/*", "\"read\""),
-                ("nomad-csi/sets/db/*", "\"deny\""),
-            ],
-            false,
-        ),
-        (
-            &[
-                ("nomad-csi/sets/*", "\"read\""),
-                ("nomad-csi/sets/db/*", "\"list\""),
-            ],
-            false,
-        ),
-        (
-            &[
-                ("nomad-csi/sets/*", "\"read\""),
-                ("nomad-csi/sets/db/*", "\"read\""),
-            ],
-            true,
-        ),
+        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"deny\"")], false),
+        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"list\"")], false),
+        (&[("nomad-csi/sets/*", "\"read\""), ("nomad-csi/sets/db/*", "\"read\"")], true),
         (&[], false),
     ] {
         assert_eq!(on(paths), Some(expected), "{paths:?}");
     }
-    assert_eq!(
-        Grants::Everything.reads_every_set(&Namespace::default()),
-        Some(true)
-    );
+    assert_eq!(Grants::Everything.reads_every_set(&Namespace::default()), Some(true));
     assert_eq!(Grants::Unknown.reads_every_set(&Namespace::default()), None);
 }

@@ -30,16 +30,11 @@ fn larger() -> UnresolvedRequest {
 #[test]
 fn a_volume_whose_data_is_gone_is_reported_and_not_updated() {
     for (ids, is_gone) in [(&["vol-1"][..], false), (&["vol-2"], true), (&[], true)] {
-        let observed = ObservedState {
-            provided: lists(ids),
-            ..observed(Some(existing()), plugin(|_| {}))
-        };
+        let observed =
+            ObservedState { provided: lists(ids), ..observed(Some(existing()), plugin(|_| {})) };
         let unchanged = plan(vec![desired()], &observed).remove(0);
         assert_eq!(unchanged.action, Action::Unchanged);
-        let gone = unchanged
-            .warnings
-            .iter()
-            .any(|one| one.code == Code::PlanDataGone);
+        let gone = unchanged.warnings.iter().any(|one| one.code == Code::PlanDataGone);
         assert_eq!(gone, is_gone, "{ids:?}");
         let updated = plan(vec![larger()], &observed).remove(0);
         if is_gone {
@@ -56,32 +51,16 @@ fn a_provider_that_was_not_asked_blocks_nothing() {
     let observed = observed(Some(existing()), plugin(|_| {}));
     let updated = plan(vec![larger()], &observed).remove(0);
     assert_eq!(updated.action.as_str(), "update");
-    assert_eq!(
-        updated
-            .warnings
-            .iter()
-            .filter(|one| one.code == Code::PlanDataGone)
-            .count(),
-        0
-    );
+    assert_eq!(updated.warnings.iter().filter(|one| one.code == Code::PlanDataGone).count(), 0);
 }
 
 #[test]
 fn a_volume_whose_data_is_gone_can_be_replaced() {
-    let observed = ObservedState {
-        provided: lists(&[]),
-        ..observed(Some(existing()), plugin(|_| {}))
-    };
-    let options = PlanOptions {
-        replace: [existing().key()].into(),
-        ..PlanOptions::default()
-    };
-    let mut inputs = inputs(
-        vec![spec(desired())],
-        &observed,
-        MergeRules::NOMAD,
-        Purpose::ByExternalId,
-    );
+    let observed =
+        ObservedState { provided: lists(&[]), ..observed(Some(existing()), plugin(|_| {})) };
+    let options = PlanOptions { replace: [existing().key()].into(), ..PlanOptions::default() };
+    let mut inputs =
+        inputs(vec![spec(desired())], &observed, MergeRules::NOMAD, Purpose::ByExternalId);
     inputs.options = &options;
     assert_eq!(build_plan(inputs).volumes[0].action.as_str(), "replace");
 }

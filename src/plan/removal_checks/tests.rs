@@ -48,10 +48,7 @@ fn problems(volume: &Volume, removal: Removal, others: &[VolumeSummary]) -> Vec<
 
 #[test]
 fn a_claimed_volume_is_not_removed_and_its_allocations_are_reported() {
-    let claimed = volume(
-        &["a1"],
-        vec![alloc("a1", DesiredStatus::Run, ClientStatus::Running)],
-    );
+    let claimed = volume(&["a1"], vec![alloc("a1", DesiredStatus::Run, ClientStatus::Running)]);
     for removal in [DEREGISTER, Removal::Delete] {
         let found = problems(&claimed, removal, &[]);
         assert_eq!(found.len(), 1, "{removal:?}");
@@ -96,17 +93,10 @@ fn data_that_another_plugin_of_the_provider_serves_is_not_deleted() {
         ("", "ebs.csi", true),
         ("ebs.csi", "ceph.csi", false),
     ] {
-        let volume = Volume {
-            provider: own.to_owned(),
-            ..volume(&[], vec![])
-        };
+        let volume = Volume { provider: own.to_owned(), ..volume(&[], vec![]) };
         let found = problems(&volume, Removal::Delete, &[of(its)]);
         let codes: Vec<_> = found.iter().map(|problem| problem.code).collect();
-        let expected: &[Code] = if is_refused {
-            &[Code::VolumeShared]
-        } else {
-            &[]
-        };
+        let expected: &[Code] = if is_refused { &[Code::VolumeShared] } else { &[] };
         assert_eq!(codes, expected, "{own} {its}");
         assert_eq!(problems(&volume, DEREGISTER, &[of(its)]), []);
     }

@@ -22,15 +22,8 @@ fn key() -> NamespacedId {
 }
 
 fn owned(protect: bool) -> Option<OwnedSet> {
-    let entry = OwnedVolume {
-        protect,
-        ..OwnedVolume::default()
-    };
-    Some(OwnedSet {
-        set: "prod".into(),
-        volumes: [(key(), entry)].into(),
-        ..OwnedSet::default()
-    })
+    let entry = OwnedVolume { protect, ..OwnedVolume::default() };
+    Some(OwnedSet { set: "prod".into(), volumes: [(key(), entry)].into(), ..OwnedSet::default() })
 }
 
 fn case() -> Case {
@@ -63,10 +56,7 @@ impl Case {
 }
 
 fn claimed_volume() -> Volume {
-    Volume {
-        write_allocs: [AllocId::new("a1")].into(),
-        ..existing()
-    }
+    Volume { write_allocs: [AllocId::new("a1")].into(), ..existing() }
 }
 
 fn risk(planned: &PlannedVolume) -> Risk {
@@ -76,104 +66,46 @@ fn risk(planned: &PlannedVolume) -> Risk {
 /// `--prune` removes only owned volumes that no file names, and keeps their data.
 #[test]
 fn only_owned_volumes_that_no_file_names_are_pruned() {
-    let prune = PlanOptions {
-        prune: true,
-        ..PlanOptions::default()
-    };
-    let pruned = Case {
-        owned: owned(false),
-        options: prune.clone(),
-        ..case()
-    };
+    let prune = PlanOptions { prune: true, ..PlanOptions::default() };
+    let pruned = Case { owned: owned(false), options: prune.clone(), ..case() };
     let pruned = pruned.only();
     assert_eq!(pruned.action, Action::Deregister);
     assert_eq!(risk(&pruned), Risk::NeedsDowntime);
     let impact = pruned.impact.expect("the volume changes");
     assert!(!impact.loss.expect("a registration is lost").destroys_data);
-    assert_eq!(
-        impact.recovery,
-        Recovery::RegisterAgain(ExternalId::new("vol-1"))
-    );
+    assert_eq!(impact.recovery, Recovery::RegisterAgain(ExternalId::new("vol-1")));
     for (name, owned, options, desired) in [
-        (
-            "not requested",
-            owned(false),
-            PlanOptions::default(),
-            vec![],
-        ),
+        ("not requested", owned(false), PlanOptions::default(), vec![]),
         ("no ledger", None, prune.clone(), vec![]),
-        (
-            "not owned",
-            Some(OwnedSet::default()),
-            prune.clone(),
-            vec![],
-        ),
+        ("not owned", Some(OwnedSet::default()), prune.clone(), vec![]),
     ] {
-        let kept = Case {
-            owned,
-            options,
-            desired,
-            ..case()
-        };
+        let kept = Case { owned, options, desired, ..case() };
         assert_eq!(kept.plan(), [], "{name}");
     }
-    let named = Case {
-        owned: owned(false),
-        options: prune,
-        desired: vec![desired()],
-        ..case()
-    };
+    let named = Case { owned: owned(false), options: prune, desired: vec![desired()], ..case() };
     assert_eq!(named.only().action, Action::Unchanged);
 }
 
 /// A repeated run succeeds: a volume that is already gone needs no change.
 #[test]
 fn a_volume_that_is_already_gone_is_unchanged() {
-    let options = PlanOptions {
-        prune: true,
-        delete_data: [key()].into(),
-        ..PlanOptions::default()
-    };
-    let gone = Case {
-        observed: observed(None, plugin(|_| {})),
-        owned: owned(true),
-        options,
-        ..case()
-    };
+    let options =
+        PlanOptions { prune: true, delete_data: [key()].into(), ..PlanOptions::default() };
+    let gone =
+        Case { observed: observed(None, plugin(|_| {})), owned: owned(true), options, ..case() };
     let gone = gone.only();
     assert_eq!(gone.warnings[0].code, Code::VolumeNotFound);
-    assert_eq!(
-        (gone.action, gone.expected_version),
-        (Action::Unchanged, VolumeVersion::Absent)
-    );
+    assert_eq!((gone.action, gone.expected_version), (Action::Unchanged, VolumeVersion::Absent));
     assert_eq!(gone.impact, None);
 }
 
 #[test]
 fn a_protected_volume_is_not_pruned_deleted_or_replaced() {
-    let prune = PlanOptions {
-        prune: true,
-        ..PlanOptions::default()
-    };
-    let delete = PlanOptions {
-        delete_data: [key()].into(),
-        ..PlanOptions::default()
-    };
-    let replace = PlanOptions {
-        replace: [key()].into(),
-        ..PlanOptions::default()
-    };
-    for (options, desired) in [
-        (prune, vec![]),
-        (delete, vec![]),
-        (replace, vec![desired()]),
-    ] {
-        let kept = Case {
-            owned: owned(true),
-            options,
-            desired,
-            ..case()
-        };
+    let prune = PlanOptions { prune: true, ..PlanOptions::default() };
+    let delete = PlanOptions { delete_data: [key()].into(), ..PlanOptions::default() };
+    let replace = PlanOptions { replace: [key()].into(), ..PlanOptions::default() };
+    for (options, desired) in [(prune, vec![]), (delete, vec![]), (replace, vec![desired()])] {
+        let kept = Case { owned: owned(true), options, desired, ..case() };
         let kept = kept.only();
         assert_eq!(codes(&kept), [Code::PlanProtected.as_str()]);
         assert_eq!(kept.impact, None);
@@ -182,14 +114,8 @@ fn a_protected_volume_is_not_pruned_deleted_or_replaced() {
 
 #[test]
 fn a_removal_waits_for_claims() {
-    let delete = PlanOptions {
-        delete_data: [key()].into(),
-        ..PlanOptions::default()
-    };
-    let replace = PlanOptions {
-        replace: [key()].into(),
-        ..PlanOptions::default()
-    };
+    let delete = PlanOptions { delete_data: [key()].into(), ..PlanOptions::default() };
+    let replace = PlanOptions { replace: [key()].into(), ..PlanOptions::default() };
     for (options, desired) in [(delete, vec![]), (replace, vec![desired()])] {
         let waits = Case {
             observed: observed(Some(claimed_volume()), plugin(|_| {})),
@@ -217,10 +143,7 @@ fn shared_data_is_not_deleted() {
     there.registered = vec![alias];
     let shared = Case {
         observed: there,
-        options: PlanOptions {
-            delete_data: [key()].into(),
-            ..PlanOptions::default()
-        },
+        options: PlanOptions { delete_data: [key()].into(), ..PlanOptions::default() },
         ..case()
     };
     assert_eq!(codes(&shared.only()), [Code::VolumeShared.as_str()]);
@@ -229,34 +152,21 @@ fn shared_data_is_not_deleted() {
 #[test]
 fn data_of_a_declared_volume_is_not_deleted() {
     let contradiction = Case {
-        options: PlanOptions {
-            delete_data: [key()].into(),
-            ..PlanOptions::default()
-        },
+        options: PlanOptions { delete_data: [key()].into(), ..PlanOptions::default() },
         desired: vec![desired()],
         ..case()
     };
-    assert_eq!(
-        codes(&contradiction.only()),
-        [Code::PlanStillWanted.as_str()]
-    );
+    assert_eq!(codes(&contradiction.only()), [Code::PlanStillWanted.as_str()]);
 }
 
 /// A mistyped name must not result in an empty plan without a warning.
 #[test]
 fn deleting_a_missing_volume_warns_with_a_suggestion() {
     let typed = |namespace: &str, id: &str| {
-        NamespacedId::new(
-            nomad_csi_model::Namespace::new(namespace),
-            VolumeId::new(id),
-        )
+        NamespacedId::new(nomad_csi_model::Namespace::new(namespace), VolumeId::new(id))
     };
     for (requested, registered, help) in [
-        (
-            typed("default", "dbb"),
-            "default",
-            "did you mean volume `db`?",
-        ),
+        (typed("default", "dbb"), "default", "did you mean volume `db`?"),
         (typed("prod", "db"), "default", "`--delete-data default/db`"),
         (typed("default", "web"), "default", "deleted before"),
     ] {
@@ -270,10 +180,7 @@ fn deleting_a_missing_volume_warns_with_a_suggestion() {
         there.registered = vec![volume];
         let missing = Case {
             observed: there,
-            options: PlanOptions {
-                delete_data: [requested].into(),
-                ..PlanOptions::default()
-            },
+            options: PlanOptions { delete_data: [requested].into(), ..PlanOptions::default() },
             ..case()
         };
         let missing = missing.only();
@@ -323,28 +230,19 @@ fn missing_abilities_of_the_old_plugin_block_the_replacement() {
                 snapshot_first,
                 ..PlanOptions::default()
             },
-            desired: vec![UnresolvedRequest {
-                plugin_id: new,
-                ..desired()
-            }],
+            desired: vec![UnresolvedRequest { plugin_id: new, ..desired() }],
             ..case()
         };
         let replaced = replaced.only();
         let expected: Vec<_> = expected.iter().map(|code| code.as_str()).collect();
         if expected.is_empty() {
-            assert!(
-                matches!(replaced.action, Action::Replace(_)),
-                "{replaced:?}"
-            );
+            assert!(matches!(replaced.action, Action::Replace(_)), "{replaced:?}");
         } else {
             assert_eq!(codes(&replaced), expected);
         }
         let deleted = Case {
             observed: there,
-            options: PlanOptions {
-                delete_data: [key()].into(),
-                ..PlanOptions::default()
-            },
+            options: PlanOptions { delete_data: [key()].into(), ..PlanOptions::default() },
             ..case()
         };
         let deleted = deleted.only();
@@ -359,10 +257,7 @@ fn missing_abilities_of_the_old_plugin_block_the_replacement() {
 #[test]
 fn a_replacement_has_two_steps_and_reports_the_loss() {
     let mut there = observed(Some(existing()), plugin(|_| {}));
-    let snapshot = LastSnapshot::Taken {
-        id: "snap-1".into(),
-        at: 7,
-    };
+    let snapshot = LastSnapshot::Taken { id: "snap-1".into(), at: 7 };
     there.snapshots = [(key(), snapshot.clone())].into();
     let created = Case {
         observed: there.clone(),
@@ -375,9 +270,7 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
         ..case()
     };
     let planned = created.only();
-    let Action::Replace(replace) = &planned.action else {
-        panic!("{planned:?}")
-    };
+    let Action::Replace(replace) = &planned.action else { panic!("{planned:?}") };
     assert_eq!(replace.steps, ReplaceSteps::DeleteThenCreate);
     assert!(replace.snapshot_first);
     assert_eq!(risk(&planned), Risk::DestroysData);
@@ -390,10 +283,7 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
 
     let registered = Case {
         observed: there,
-        options: PlanOptions {
-            replace: [key()].into(),
-            ..PlanOptions::default()
-        },
+        options: PlanOptions { replace: [key()].into(), ..PlanOptions::default() },
         desired: vec![UnresolvedRequest {
             external_id: Some(ExternalId::new("vol-2")),
             ..desired()
@@ -401,9 +291,7 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
         ..case()
     };
     let planned = registered.only();
-    let Action::Replace(replace) = &planned.action else {
-        panic!("{planned:?}")
-    };
+    let Action::Replace(replace) = &planned.action else { panic!("{planned:?}") };
     assert_eq!(replace.steps, ReplaceSteps::DeregisterThenRegister);
     assert_eq!(risk(&planned), Risk::NeedsDowntime);
 }
@@ -431,10 +319,7 @@ fn copies_are_created_after_their_source_and_before_its_removal() {
     assert_eq!(plan[1].depends_on, [0_usize; 0]);
 
     let goes = Case {
-        options: PlanOptions {
-            delete_data: [key()].into(),
-            ..PlanOptions::default()
-        },
+        options: PlanOptions { delete_data: [key()].into(), ..PlanOptions::default() },
         desired: vec![copy],
         ..case()
     };

@@ -58,10 +58,7 @@ fn each_version_has_its_rules() {
 
 #[test]
 fn an_unknown_version_has_the_strictest_rules_and_causes_a_warning() {
-    let oldest = MergeRules {
-        creates: CreateRule::MaybeWithMaximum,
-        ..of("1.3.0")
-    };
+    let oldest = MergeRules { creates: CreateRule::MaybeWithMaximum, ..of("1.3.0") };
     assert_eq!(MergeRules::STRICTEST, oldest);
     let remark = server_version_warning(None).expect("the version causes a warning");
     assert_eq!(remark.code, Code::PlanUnknownVersion);
@@ -78,10 +75,7 @@ fn texts(volume: &Volume, update: &UnresolvedRequest, rules: MergeRules) -> Vec<
 }
 
 fn claimed() -> Volume {
-    Volume {
-        write_allocs: [AllocId::new("a1")].into(),
-        ..existing()
-    }
+    Volume { write_allocs: [AllocId::new("a1")].into(), ..existing() }
 }
 
 /// Returns an update with the stored topology request in its order, to exclude other refusals.
@@ -89,10 +83,7 @@ fn again() -> UnresolvedRequest {
     UnresolvedRequest {
         topology_request: existing().topology_request,
         mount_options: Some(MountOptions::default()),
-        capacity: CapacityRange {
-            min: bytes(1000),
-            max: bytes(2000),
-        },
+        capacity: CapacityRange { min: bytes(1000), max: bytes(2000) },
         ..desired()
     }
 }
@@ -102,10 +93,7 @@ fn again() -> UnresolvedRequest {
 fn before_1_6_3_nothing_in_use_changes_and_sizes_enclose_what_there_is() {
     let rules = of("1.6.2");
     let range = |min, max| UnresolvedRequest {
-        capacity: CapacityRange {
-            min: bytes(min),
-            max: bytes(max),
-        },
+        capacity: CapacityRange { min: bytes(min), max: bytes(max) },
         ..again()
     };
     let enclose = "volume requested capacity update was not compatible with existing capacity";
@@ -124,10 +112,7 @@ fn before_1_6_3_nothing_in_use_changes_and_sizes_enclose_what_there_is() {
     }
     let in_use = texts(&claimed(), &again(), rules);
     assert_eq!(in_use, ["volume cannot be updated while in use"]);
-    let unsized_volume = Volume {
-        capacity: Bytes::default(),
-        ..existing()
-    };
+    let unsized_volume = Volume { capacity: Bytes::default(), ..existing() };
     let merged = merge(&unsized_volume, &range(7, 9), rules).expect("it is merged");
     let recorded = merged.volume.requested_capacity;
     assert_eq!(recorded, unsized_volume.requested_capacity);
@@ -138,10 +123,7 @@ fn before_1_6_3_nothing_in_use_changes_and_sizes_enclose_what_there_is() {
 /// only if there is no other reason.
 #[test]
 fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
-    let other_options = Some(MountOptions {
-        fs_type: "xfs".into(),
-        mount_flags: vec![],
-    });
+    let other_options = Some(MountOptions { fs_type: "xfs".into(), mount_flags: vec![] });
     let several = UnresolvedRequest {
         name: Some("other".into()),
         capacity: CapacityRange::default(),
@@ -150,10 +132,7 @@ fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
         parameters: Some([("type".to_owned(), "other".to_owned())].into()),
         ..again()
     };
-    let remounted = UnresolvedRequest {
-        mount_options: other_options,
-        ..again()
-    };
+    let remounted = UnresolvedRequest { mount_options: other_options, ..again() };
     let all = [
         "volume name cannot be updated",
         "volume requested capacity update was not compatible with existing capacity",
@@ -164,16 +143,9 @@ fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
     for (release, text) in [
         ("1.3.0", "volume cannot be updated while in use"),
         ("1.6.2", "volume cannot be updated while in use"),
-        (
-            "1.6.3",
-            "can not update mount options while volume is in use",
-        ),
+        ("1.6.3", "can not update mount options while volume is in use"),
     ] {
-        assert_eq!(
-            texts(&claimed(), &remounted, of(release)),
-            [text],
-            "{release}"
-        );
+        assert_eq!(texts(&claimed(), &remounted, of(release)), [text], "{release}");
     }
 }
 
@@ -181,27 +153,16 @@ fn before_1_6_3_reasons_stand_in_the_order_of_that_time() {
 #[test]
 fn before_1_3_an_update_takes_the_volumes_place() {
     let rules = of("1.2.16");
-    let same = UnresolvedRequest {
-        external_id: existing().external_id,
-        ..again()
-    };
+    let same = UnresolvedRequest { external_id: existing().external_id, ..again() };
     for (volume, update) in [
         (existing(), again()),
         (claimed(), same.clone()),
-        (
-            existing(),
-            UnresolvedRequest {
-                plugin_id: PluginId::new("other"),
-                ..same.clone()
-            },
-        ),
+        (existing(), UnresolvedRequest { plugin_id: PluginId::new("other"), ..same.clone() }),
     ] {
         assert_eq!(texts(&volume, &update, rules), ["volume exists: db"]);
     }
-    let stored = Volume {
-        parameters: [("type".to_owned(), "gp3".to_owned())].into(),
-        ..existing()
-    };
+    let stored =
+        Volume { parameters: [("type".to_owned(), "gp3".to_owned())].into(), ..existing() };
     let merged = merge(&stored, &same, rules).expect("it is merged");
     assert!(merged.volume.parameters.is_empty());
     assert!(!stored.capacity.is_zero() && merged.volume.capacity.is_zero());
@@ -216,9 +177,7 @@ fn before_1_3_a_change_of_the_record_only_causes_a_warning() {
     request.parameters = Some([("type".to_owned(), "io2".to_owned())].into());
     request.capacity.min = bytes(1500);
     let planned = against(request, existing(), of("1.2.16"));
-    let Action::Update(update) = &planned.action else {
-        panic!("{planned:?}")
-    };
+    let Action::Update(update) = &planned.action else { panic!("{planned:?}") };
     let fields: Vec<_> = update.changes.iter().map(|change| change.field).collect();
     assert_eq!(fields, ["name", "capacity_min", "parameters"]);
     let warning = &planned.warnings[0];
@@ -235,10 +194,7 @@ fn before_1_3_a_change_of_the_record_only_causes_a_warning() {
 #[test]
 fn before_1_6_3_nothing_is_created_without_a_largest_size() {
     let range = |min, max| UnresolvedRequest {
-        capacity: CapacityRange {
-            min: bytes(min),
-            max: bytes(max),
-        },
+        capacity: CapacityRange { min: bytes(min), max: bytes(max) },
         ..desired()
     };
     let empty = observed(None, plugin(|_| {}));
@@ -254,31 +210,20 @@ fn before_1_6_3_nothing_is_created_without_a_largest_size() {
     ] {
         let planned = one(range(min, max), &empty, rules, Purpose::Create);
         if refused {
-            assert_eq!(
-                codes(&planned),
-                ["volume/capacity"],
-                "{rules:?} {min} {max}"
-            );
+            assert_eq!(codes(&planned), ["volume/capacity"], "{rules:?} {min} {max}");
         } else {
             let is_create = matches!(planned.action, Action::Create(_));
             assert!(is_create, "{rules:?} {min} {max}: {planned:?}");
         }
     }
     let there = observed(Some(existing()), plugin(|_| {}));
-    let options = PlanOptions {
-        replace: [existing().key()].into(),
-        ..PlanOptions::default()
-    };
-    for (rules, refused) in [
-        (of("1.6.2"), true),
-        (of("1.6.3"), false),
-        (MergeRules::STRICTEST, true),
-    ] {
+    let options = PlanOptions { replace: [existing().key()].into(), ..PlanOptions::default() };
+    for (rules, refused) in
+        [(of("1.6.2"), true), (of("1.6.3"), false), (MergeRules::STRICTEST, true)]
+    {
         let desired = vec![spec(range(1000, 0))];
-        let inputs = PlanInputs {
-            options: &options,
-            ..inputs(desired, &there, rules, Purpose::Create)
-        };
+        let inputs =
+            PlanInputs { options: &options, ..inputs(desired, &there, rules, Purpose::Create) };
         let planned = build_plan(inputs).volumes.remove(0);
         let is_blocked = matches!(planned.action, Action::Blocked(_));
         assert_eq!(is_blocked, refused, "{rules:?}: {planned:?}");
@@ -291,14 +236,11 @@ fn the_help_for_a_refused_size_matches_the_version() {
     let mut request = desired();
     request.capacity.max = bytes(500);
     request.capacity.min = Bytes::default();
-    for (release, help) in [
-        ("1.6.2", "enclose the current size"),
-        ("1.6.3", "raise `capacity_max`"),
-    ] {
+    for (release, help) in
+        [("1.6.2", "enclose the current size"), ("1.6.3", "raise `capacity_max`")]
+    {
         let planned = against(request.clone(), existing(), of(release));
-        let Action::Blocked(reasons) = &planned.action else {
-            panic!("{release}: {planned:?}")
-        };
+        let Action::Blocked(reasons) = &planned.action else { panic!("{release}: {planned:?}") };
         assert!(reasons[0].help[0].contains(help), "{release}: {reasons:?}");
     }
 }
@@ -312,24 +254,17 @@ fn fields_that_an_old_server_would_clear_are_resent() {
         ..existing()
     };
     let mut request = desired();
-    request.mount_options = Some(MountOptions {
-        fs_type: "xfs".into(),
-        mount_flags: vec![],
-    });
-    for (release, again) in [
-        ("1.2.16", vec!["context", "parameters"]),
-        ("1.9.5", vec!["context"]),
-        ("1.9.6", vec![]),
-    ] {
+    request.mount_options = Some(MountOptions { fs_type: "xfs".into(), mount_flags: vec![] });
+    for (release, again) in
+        [("1.2.16", vec!["context", "parameters"]), ("1.9.5", vec!["context"]), ("1.9.6", vec![])]
+    {
         let mut request = request.clone();
         if release == "1.2.16" {
             // Mount options are not shown there, so another field must differ.
             request.capabilities = vec![request.capabilities[0]];
         }
         let planned = against(request, stored.clone(), of(release));
-        let Action::Update(update) = &planned.action else {
-            panic!("{release}: {planned:?}")
-        };
+        let Action::Update(update) = &planned.action else { panic!("{release}: {planned:?}") };
         assert_eq!(update.resent_fields, again, "{release}");
         let is_sent = sent(&planned).context == Some(context());
         assert_eq!(is_sent, again.contains(&"context"), "{release}");
@@ -354,10 +289,7 @@ fn a_volume_in_use_waits_on_an_old_server() {
     let mut request = desired();
     request.capabilities = vec![request.capabilities[0]];
     let planned = against(request.clone(), claimed(), of("1.6.2"));
-    assert!(
-        matches!(planned.action, Action::WaitingForClaims(_)),
-        "{planned:?}"
-    );
+    assert!(matches!(planned.action, Action::WaitingForClaims(_)), "{planned:?}");
     request.name = Some("other".into());
     let planned = against(request, claimed(), of("1.6.2"));
     assert_eq!(codes(&planned), ["volume/immutable-field"]);
@@ -365,10 +297,7 @@ fn a_volume_in_use_waits_on_an_old_server() {
 
 fn sizes() -> impl Strategy<Value = CapacityRange> {
     let size = || select(vec![0, 500, 1000, 1500, 3000]);
-    (size(), size()).prop_map(|(min, max)| CapacityRange {
-        min: bytes(min),
-        max: bytes(max),
-    })
+    (size(), size()).prop_map(|(min, max)| CapacityRange { min: bytes(min), max: bytes(max) })
 }
 
 fn options() -> impl Strategy<Value = Option<MountOptions>> {
@@ -378,12 +307,7 @@ fn options() -> impl Strategy<Value = Option<MountOptions>> {
             mount_flags: flags.iter().map(ToString::to_string).collect(),
         })
     };
-    select(vec![
-        None,
-        of("", &[]),
-        of("ext4", &[]),
-        of("ext4", &["ro"]),
-    ])
+    select(vec![None, of("", &[]), of("ext4", &[]), of("ext4", &["ro"])])
 }
 
 fn maps() -> impl Strategy<Value = Option<BTreeMap<String, String>>> {
@@ -393,13 +317,7 @@ fn maps() -> impl Strategy<Value = Option<BTreeMap<String, String>>> {
 
 fn topologies() -> impl Strategy<Value = Option<TopologyRequest>> {
     let nothing = Some(TopologyRequest::default());
-    select(vec![
-        None,
-        nothing,
-        places(&["a", "b"]),
-        places(&["b", "a"]),
-        places(&["c"]),
-    ])
+    select(vec![None, nothing, places(&["a", "b"]), places(&["b", "a"]), places(&["c"])])
 }
 
 prop_compose! {

@@ -46,37 +46,16 @@ fn there(volume: Option<Volume>) -> ObservedState {
 fn changed_entries_are_blocked_with_their_differences() {
     let before = there(Some(existing()));
     let saved = saved(larger(), &before);
-    let moved = Volume {
-        spec_index: 10,
-        ..existing()
-    };
+    let moved = Volume { spec_index: 10, ..existing() };
     let mut other = larger();
     other.capacity.max = bytes(4000);
-    let newer = observed(
-        Some(existing()),
-        plugin(|plugin| plugin.version = "2".into()),
-    );
+    let newer = observed(Some(existing()), plugin(|plugin| plugin.version = "2".into()));
     for (name, request, now, why) in [
         ("nothing", larger(), there(Some(existing())), None),
-        (
-            "spec",
-            other,
-            there(Some(existing())),
-            Some("its specification has changed"),
-        ),
-        (
-            "index",
-            larger(),
-            there(Some(moved)),
-            Some("it was at index 9 and is now at index 10"),
-        ),
+        ("spec", other, there(Some(existing())), Some("its specification has changed")),
+        ("index", larger(), there(Some(moved)), Some("it was at index 9 and is now at index 10")),
         ("gone", larger(), there(None), Some("it no longer exists")),
-        (
-            "plugin",
-            larger(),
-            newer,
-            Some("its plugin's version was 1 and is now 2"),
-        ),
+        ("plugin", larger(), newer, Some("its plugin's version was 1 and is now 2")),
     ] {
         let mut plan = plan(request, &now, &PlanOptions::default());
         saved.block_changed_entries(&mut plan, &now);
@@ -147,13 +126,7 @@ fn a_saved_plan_is_read_back() {
     };
     let observed = there(Some(existing()));
     let made = plan(larger(), &observed, &options);
-    let saved = SavedPlan::of(
-        PlanOrigin::default(),
-        &made,
-        &observed,
-        &options,
-        &approvals,
-    );
+    let saved = SavedPlan::of(PlanOrigin::default(), &made, &observed, &options, &approvals);
     let read = SavedPlan::read(&saved.write()).expect("it is a plan");
     assert_eq!(read, saved);
     assert_eq!(read.options(), Ok(options));
@@ -164,10 +137,8 @@ fn a_saved_plan_is_read_back() {
 #[test]
 fn the_earlier_name_of_a_waiting_volume_is_read() {
     let mut plan = plan(larger(), &there(Some(existing())), &PlanOptions::default());
-    plan.volumes[0].action = Action::WaitingForClaims(ClaimWait {
-        reasons: vec![],
-        claims: vec![],
-    });
+    plan.volumes[0].action =
+        Action::WaitingForClaims(ClaimWait { reasons: vec![], claims: vec![] });
     let observed = there(Some(existing()));
     let origin = PlanOrigin::default();
     let (options, approvals) = (PlanOptions::default(), Approvals::default());
@@ -186,10 +157,7 @@ fn invalid_and_newer_files_are_refused() {
     let strange = text.replace("\"deny\": []", "\"deny\": [\"everything\"]");
     for damaged in ["", "{}", "[]", &text[..text.len() / 2], &strange] {
         let refused = SavedPlan::read(damaged);
-        assert!(
-            matches!(refused, Err(SavedPlanProblem::Damaged(_))),
-            "{damaged}"
-        );
+        assert!(matches!(refused, Err(SavedPlanProblem::Damaged(_))), "{damaged}");
     }
 }
 

@@ -47,14 +47,8 @@ fn planned(
     share: &[NamespacedId],
     rules: MergeRules,
 ) -> Vec<PlannedVolume> {
-    let observed = ObservedState {
-        registered: others,
-        ..observed(None, plugin(|_| {}))
-    };
-    let options = PlanOptions {
-        share: share.iter().cloned().collect(),
-        ..PlanOptions::default()
-    };
+    let observed = ObservedState { registered: others, ..observed(None, plugin(|_| {})) };
+    let options = PlanOptions { share: share.iter().cloned().collect(), ..PlanOptions::default() };
     let plan = build_plan(PlanInputs {
         desired,
         purpose: Purpose::ByExternalId,
@@ -93,20 +87,11 @@ fn refused(
 fn data_of_another_registration_is_not_registered_again() {
     for rules in [MergeRules::NOMAD, MergeRules::AGENT] {
         for (other, is_refused) in [
-            (
-                registered("default", "old", Some("vol-1"), "hostpath"),
-                true,
-            ),
+            (registered("default", "old", Some("vol-1"), "hostpath"), true),
             (registered("prod", "db", Some("vol-1"), "hostpath"), true),
             (registered("default", "vol-1", None, "hostpath"), true),
-            (
-                registered("default", "db", Some("vol-1"), "hostpath"),
-                false,
-            ),
-            (
-                registered("default", "old", Some("vol-2"), "hostpath"),
-                false,
-            ),
+            (registered("default", "db", Some("vol-1"), "hostpath"), false),
+            (registered("default", "old", Some("vol-2"), "hostpath"), false),
             (registered("default", "old", Some("vol-1"), "other"), true),
             (of_provider("csi.example", "other"), true),
             (of_provider("other.csi", "other"), false),
@@ -124,12 +109,7 @@ fn data_of_another_registration_is_not_registered_again() {
 fn an_approval_of_another_volume_shares_nothing() {
     let other = || vec![registered("prod", "old", Some("vol-1"), "hostpath")];
     for share in [key("prod", "old"), key("prod", "db"), key("default", "old")] {
-        let found = refused(
-            &["db"],
-            other(),
-            std::slice::from_ref(&share),
-            MergeRules::NOMAD,
-        );
+        let found = refused(&["db"], other(), std::slice::from_ref(&share), MergeRules::NOMAD);
         let notes = found[0].as_ref().expect("it is refused");
         assert_eq!(
             notes[0],
@@ -152,11 +132,7 @@ fn of_two_specifications_of_the_same_data_one_is_registered() {
 
 /// A volume of this ID that the provider creates.
 fn created(id: &str, name: Option<&str>) -> VolumeSpec {
-    spec(UnresolvedRequest {
-        id: VolumeId::new(id),
-        name: name.map(str::to_owned),
-        ..desired()
-    })
+    spec(UnresolvedRequest { id: VolumeId::new(id), name: name.map(str::to_owned), ..desired() })
 }
 
 /// For each creation, the reason of its refusal.
@@ -183,41 +159,13 @@ fn nothing_is_created_under_the_name_of_another_volume() {
         ..registered(namespace, id, Some("vol-7"), plugin)
     };
     for (other, desired, is_refused) in [
-        (
-            named("prod", "db", "db", "hostpath"),
-            created("db", Some("db")),
-            true,
-        ),
-        (
-            named("prod", "db", "db", "hostpath"),
-            created("db", None),
-            true,
-        ),
-        (
-            named("default", "old", "db", "hostpath"),
-            created("db", None),
-            true,
-        ),
-        (
-            named("default", "db", "db", "hostpath"),
-            created("db", None),
-            false,
-        ),
-        (
-            named("prod", "db", "prod-db", "hostpath"),
-            created("db", None),
-            false,
-        ),
-        (
-            named("prod", "db", "db", "hostpath"),
-            created("db", Some("default-db")),
-            false,
-        ),
-        (
-            named("prod", "db", "", "hostpath"),
-            created("db", Some("")),
-            false,
-        ),
+        (named("prod", "db", "db", "hostpath"), created("db", Some("db")), true),
+        (named("prod", "db", "db", "hostpath"), created("db", None), true),
+        (named("default", "old", "db", "hostpath"), created("db", None), true),
+        (named("default", "db", "db", "hostpath"), created("db", None), false),
+        (named("prod", "db", "prod-db", "hostpath"), created("db", None), false),
+        (named("prod", "db", "db", "hostpath"), created("db", Some("default-db")), false),
+        (named("prod", "db", "", "hostpath"), created("db", Some("")), false),
     ] {
         let found = |rules, share: &[NamespacedId]| {
             refused_creations(vec![desired.clone()], vec![other.clone()], share, rules).remove(0)
@@ -234,13 +182,7 @@ fn nothing_is_created_under_the_name_of_another_volume() {
         assert_eq!(found(MergeRules::NOMAD, &[key("default", "db")]), None);
         assert_eq!(found(MergeRules::AGENT, &[]), None, "the agent makes names");
     }
-    let two = || {
-        vec![
-            created("a", Some("db")),
-            created("b", Some("db")),
-            created("c", None),
-        ]
-    };
+    let two = || vec![created("a", Some("db")), created("b", Some("db")), created("c", None)];
     let reasons = refused_creations(two(), vec![], &[], MergeRules::NOMAD);
     let blocked: Vec<bool> = reasons.iter().map(Option::is_some).collect();
     assert_eq!(blocked, [false, true, false]);

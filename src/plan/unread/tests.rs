@@ -142,16 +142,10 @@ fn resolved(request: &UnresolvedRequest) -> VolumeRequest {
 fn set_of(stories: &[Story]) -> LedgerSet {
     let name = SetName::parse("web").unwrap();
     let mut set = LedgerSet::new(name, LedgerKey::new([7; 32]));
-    for (at, story) in stories
-        .iter()
-        .enumerate()
-        .filter(|(_, story)| story.is_owned)
-    {
+    for (at, story) in stories.iter().enumerate().filter(|(_, story)| story.is_owned) {
         let file = file_of(at, story).request;
-        let applied = UnresolvedRequest {
-            secrets: story.recorded_secrets.map(secret_refs),
-            ..file
-        };
+        let applied =
+            UnresolvedRequest { secrets: story.recorded_secrets.map(secret_refs), ..file };
         set.record_applied(&resolved(&applied));
         let data = RecordedData::Stored(DataIdentity::of(&volume_of(at, story)));
         set.replace_data(&applied.key(), data);
@@ -171,9 +165,7 @@ struct Situation {
 
 impl Situation {
     fn owned(&self) -> OwnedSet {
-        OwnedSet::of(&self.set, &self.files, |spec| {
-            resolved(&spec.request).secrets
-        })
+        OwnedSet::of(&self.set, &self.files, |spec| resolved(&spec.request).secrets)
     }
 
     fn plan(&self, unread: &CachedVolumes) -> (Plan, ObservedState) {
@@ -203,13 +195,8 @@ impl Situation {
     }
 
     fn unread(&self) -> CachedVolumes {
-        let cached = cached_volumes(
-            &self.files,
-            &self.set,
-            &self.owned(),
-            self.rules,
-            &self.options,
-        );
+        let cached =
+            cached_volumes(&self.files, &self.set, &self.owned(), self.rules, &self.options);
         let listed: Vec<VolumeSummary> = self.volumes.values().map(summary).collect();
         unread_volumes(&cached, &listed)
     }
@@ -347,16 +334,9 @@ fn unread_after(story: Story) -> usize {
 #[test]
 fn an_unchanged_volume_is_not_read() {
     assert_eq!(unread_after(quiet()), 1);
-    let with_secrets = Story {
-        secrets: Some("a"),
-        recorded_secrets: Some("a"),
-        ..quiet()
-    };
+    let with_secrets = Story { secrets: Some("a"), recorded_secrets: Some("a"), ..quiet() };
     assert_eq!(unread_after(with_secrets), 1);
-    let protected = Story {
-        change_of_file: FileChange::Protect,
-        ..quiet()
-    };
+    let protected = Story { change_of_file: FileChange::Protect, ..quiet() };
     assert_eq!(unread_after(protected), 1);
 }
 
@@ -374,11 +354,7 @@ fn whatever_may_change_the_plan_is_read() {
         |story| story.is_owned = false,
     ];
     for (at, change) in changes.into_iter().enumerate() {
-        let mut story = Story {
-            secrets: Some("a"),
-            recorded_secrets: Some("a"),
-            ..quiet()
-        };
+        let mut story = Story { secrets: Some("a"), recorded_secrets: Some("a"), ..quiet() };
         change(&mut story);
         // A plan adopts a volume that the set does not own, and notes it.
         let expected = usize::from(!story.is_owned);

@@ -122,11 +122,7 @@ impl Expected {
                 let conflict = CommitError::ClaimsConflict { volume };
                 is_due.then_some(()).ok_or(conflict)
             }
-            Self::LastClaim {
-                volume,
-                alloc,
-                is_last,
-            } => {
+            Self::LastClaim { volume, alloc, is_last } => {
                 let is_so = state.has_one_claim(alloc) == *is_last;
                 let volume = volume.clone();
                 let conflict = CommitError::ClaimsConflict { volume };
@@ -145,9 +141,7 @@ impl Expected {
             }
             Self::NamespaceOf(user) => match state.namespace(user.namespace()) {
                 Some(_) => Ok(()),
-                None => Err(CommitError::NoNamespace {
-                    user: Box::new(user.clone()),
-                }),
+                None => Err(CommitError::NoNamespace { user: Box::new(user.clone()) }),
             },
             Self::VariableAt(key, index) => {
                 let found = state.variable(key).map(|record| record.modify_index);
@@ -274,9 +268,7 @@ pub(super) fn decide(
     let expected = commit.expected.iter();
     let expected = expected.flat_map(|expected| expected.subjects(overlay));
     let of_event = |event: &Event| overlay.subjects_of(&event.kind);
-    let subjects: HashSet<_> = expected
-        .chain(commit.events.iter().flat_map(of_event))
-        .collect();
+    let subjects: HashSet<_> = expected.chain(commit.events.iter().flat_map(of_event)).collect();
     overlay.attempt(subjects, |state| {
         for expected in &commit.expected {
             expected.check(state)?;

@@ -17,11 +17,6 @@ pub struct CellOptions {
 
 impl Default for CellOptions {
     fn default() -> Self {
-        Self {
-            queue: 1024,
-            batch: 256,
-            snapshot_every: 4096,
-            limits: StateLimits::default(),
-        }
+        Self { queue: 1024, batch: 256, snapshot_every: 4096, limits: StateLimits::default() }
     }
 }

@@ -116,11 +116,7 @@ impl StateCell {
     ) -> Vec<Result<u64, CommitError>> {
         let with_reply = |(expected, events)| {
             let (reply, answered) = oneshot::channel();
-            let commit = Commit {
-                expected,
-                events,
-                reply,
-            };
+            let commit = Commit { expected, events, reply };
             (commit, answered)
         };
         let (commits, answers): (Vec<_>, Vec<_>) = commits.into_iter().map(with_reply).unzip();

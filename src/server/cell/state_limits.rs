@@ -64,9 +64,7 @@ pub(super) type StateLimitField = LimitField<StateLimits>;
 
 /// All limits, in the order of the documentation.
 pub const STATE_LIMITS: &[StateLimitField] = &[
-    StateLimitField::number("variables", "variables", (1, 1 << 30), |limits| {
-        &mut limits.variables
-    }),
+    StateLimitField::number("variables", "variables", (1, 1 << 30), |limits| &mut limits.variables),
     StateLimitField::size(
         "variable-bytes",
         "all variables, sealed",
@@ -100,15 +98,10 @@ pub const STATE_LIMITS: &[StateLimitField] = &[
         (1, 1 << 30),
         |limits| &mut limits.allocations,
     ),
-    StateLimitField::number("volumes", "volumes", (1, 1 << 30), |limits| {
-        &mut limits.volumes
+    StateLimitField::number("volumes", "volumes", (1, 1 << 30), |limits| &mut limits.volumes),
+    StateLimitField::size("volume-bytes", "all volumes", (1 << 10, 1 << 36), |limits| {
+        &mut limits.volume_bytes
     }),
-    StateLimitField::size(
-        "volume-bytes",
-        "all volumes",
-        (1 << 10, 1 << 36),
-        |limits| &mut limits.volume_bytes,
-    ),
 ];
 
 impl StateLimits {
@@ -123,19 +116,17 @@ impl StateLimits {
     fn of(&self, table: Table) -> Option<TableLimits> {
         let limits = |count, bytes| Some(TableLimits { count, bytes });
         match table {
-            Table::Variables => limits(
-                ("variables", self.variables),
-                Some(("variable-bytes", self.variable_bytes)),
-            ),
+            Table::Variables => {
+                limits(("variables", self.variables), Some(("variable-bytes", self.variable_bytes)))
+            }
             Table::Namespaces => limits(
                 ("namespaces", self.namespaces),
                 Some(("namespace-bytes", self.namespace_bytes)),
             ),
             Table::Jobs => limits(("jobs", self.jobs), Some(("job-bytes", self.job_bytes))),
-            Table::Volumes => limits(
-                ("volumes", self.volumes),
-                Some(("volume-bytes", self.volume_bytes)),
-            ),
+            Table::Volumes => {
+                limits(("volumes", self.volumes), Some(("volume-bytes", self.volume_bytes)))
+            }
             Table::Allocs => limits(("allocations", self.allocations), None),
             Table::Claims | Table::Nodes | Table::Plugins => None,
         }

@@ -54,10 +54,7 @@ async fn a_commit_is_visible_at_its_index_and_after_a_restart() {
     let committed = cell.commit(absent, event(registered(&db, "ext-1"))).await;
     assert_eq!(committed.unwrap(), 3);
     assert_eq!(cell.index(), 3);
-    assert_eq!(
-        cell.read(|state| state.record(&db).unwrap().modify_index),
-        3
-    );
+    assert_eq!(cell.read(|state| state.record(&db).unwrap().modify_index), 3);
     let again = cell_on(&journal, CellOptions::default()).await;
     assert_eq!(again.read(State::clone), cell.read(State::clone));
 }
@@ -138,10 +135,7 @@ async fn a_journal_failure_fails_the_whole_write_and_changes_nothing() {
     journal.fail_next([AppendFault::NotWritten(JournalErrorKind::DiskFull)]);
     let volumes: Vec<_> = (0..3).map(|n| key("default", &format!("v{n}"))).collect();
     let register = |key| {
-        cell.commit(
-            Expected::VolumeAbsent(NamespacedId::clone(key)),
-            event(registered(key, "ext")),
-        )
+        cell.commit(Expected::VolumeAbsent(NamespacedId::clone(key)), event(registered(key, "ext")))
     };
     let results = join_all(volumes.iter().map(register)).await;
     for result in &results {
@@ -192,20 +186,15 @@ async fn a_woken_reader_sees_the_change() {
         watch.changed().await.unwrap();
         cell.read(State::index)
     };
-    let (seen, committed) = tokio::join!(
-        wait,
-        cell.commit(Expected::Any, event(registered(&db, "ext")))
-    );
+    let (seen, committed) =
+        tokio::join!(wait, cell.commit(Expected::Any, event(registered(&db, "ext"))));
     assert_eq!((seen, committed.unwrap()), (3, 3));
 }
 
 #[tokio::test]
 async fn snapshots_limit_the_replay_of_a_restart() {
     let journal = MemoryJournal::default();
-    let options = CellOptions {
-        snapshot_every: 4,
-        ..CellOptions::default()
-    };
+    let options = CellOptions { snapshot_every: 4, ..CellOptions::default() };
     let cell = cell_on(&journal, options).await;
     cell.commit(Expected::Any, event(started())).await.unwrap();
     for number in 0..30 {
@@ -232,10 +221,7 @@ async fn snapshots_limit_the_replay_of_a_restart() {
 #[tokio::test]
 async fn a_snapshot_contains_what_changed_since_the_last_one() {
     let journal = MemoryJournal::default();
-    let options = CellOptions {
-        snapshot_every: 10,
-        ..CellOptions::default()
-    };
+    let options = CellOptions { snapshot_every: 10, ..CellOptions::default() };
     let cell = cell_on(&journal, options).await;
     cell.commit(Expected::Any, event(started())).await.unwrap();
     let register = |number| registered(&key("default", &format!("v{number}")), "ext");
@@ -271,8 +257,5 @@ async fn an_inconsistent_journal_does_not_open() {
     let refused = StateCell::open(Arc::new(journal), CellOptions::default()).await;
     let error = refused.err().unwrap();
     assert_eq!(error.kind, JournalErrorKind::Damaged);
-    assert_eq!(
-        error.source.to_string(),
-        "event 3 contradicts earlier events"
-    );
+    assert_eq!(error.source.to_string(), "event 3 contradicts earlier events");
 }

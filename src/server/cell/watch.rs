@@ -81,12 +81,7 @@ impl Watches {
         if readers.is_closed {
             woken.notify_one();
         }
-        Watch {
-            readers: self.clone(),
-            id,
-            topics,
-            woken,
-        }
+        Watch { readers: self.clone(), id, topics, woken }
     }
 
     /// Wakes the readers of these objects.

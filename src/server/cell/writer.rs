@@ -56,9 +56,7 @@ impl Writer {
             let batch = self.batch(first);
             // On a full disk, what may be refused must not take what is recorded in any case with it.
             let (growing, others) = match self.journal.is_full() {
-                true => batch
-                    .into_iter()
-                    .partition(|commit| is_growth(&commit.events)),
+                true => batch.into_iter().partition(|commit| is_growth(&commit.events)),
                 false => (vec![], batch),
             };
             self.write(others).await;
@@ -95,12 +93,7 @@ impl Writer {
     }
 
     async fn write(&mut self, batch: Vec<Commit>) {
-        let DecidedBatch {
-            first,
-            events,
-            changed,
-            commits,
-        } = self.decide_batch(batch);
+        let DecidedBatch { first, events, changed, commits } = self.decide_batch(batch);
         if !events.is_empty() {
             let events: Arc<[Event]> = events.into();
             if let Err(error) = self.journal.append(first, events.clone()).await {
@@ -136,12 +129,7 @@ impl Writer {
             (commit, result)
         };
         let commits = batch.into_iter().map(decide).collect();
-        DecidedBatch {
-            first: state.index() + 1,
-            events,
-            changed,
-            commits,
-        }
+        DecidedBatch { first: state.index() + 1, events, changed, commits }
     }
 
     /// Answers the commits of a failed write.

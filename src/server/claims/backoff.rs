@@ -130,10 +130,7 @@ impl Backoff {
         let nanoseconds = |delay: Duration| i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
         let next_at = delay.map(|delay| now.saturating_add(nanoseconds(delay)));
         let pause = Pause {
-            attempts: StepAttempts {
-                failed,
-                next_at: next_at.unwrap_or_default(),
-            },
+            attempts: StepAttempts { failed, next_at: next_at.unwrap_or_default() },
             until: delay.map(|delay| Instant::now() + delay),
             cause,
             is_reported: false,
@@ -187,9 +184,7 @@ impl Backoff {
     pub(super) fn earliest_after(&self, now: Instant) -> Option<Instant> {
         let pauses = self.lock();
         let ends = pauses.values().flat_map(HashMap::values);
-        ends.filter_map(|pause| pause.until)
-            .filter(|until| *until > now)
-            .min()
+        ends.filter_map(|pause| pause.until).filter(|until| *until > now).min()
     }
 
     /// Returns the volumes with an attempt whose pause has ended since the last call. Each end is reported
@@ -198,9 +193,8 @@ impl Backoff {
         let mut pauses = self.lock();
         let mut due = vec![];
         for (volume, attempts) in &mut *pauses {
-            let ended = attempts
-                .values_mut()
-                .filter(|pause| pause.until.is_some_and(|until| until <= now));
+            let ended =
+                attempts.values_mut().filter(|pause| pause.until.is_some_and(|until| until <= now));
             let reported = ended.map(|pause| std::mem::replace(&mut pause.is_reported, true));
             if reported.filter(|was_reported| !was_reported).count() > 0 {
                 due.push(volume.clone());
@@ -217,33 +211,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn attempts_are_counted_until_the_step_succeeds() {
-        let volume = RemoteVolume {
-            plugin_id: PluginId::new("p"),
-            external_id: ExternalId::new("v"),
-        };
+        let volume =
+            RemoteVolume { plugin_id: PluginId::new("p"), external_id: ExternalId::new("v") };
         let step = Step::NodeStage(NodeId::new("n1"));
         let backoff = Backoff::default();
         let reader = backoff.clone();
         let attempt = Attempt::Step(step.clone());
         let cause = || PauseCause::Unknown;
-        backoff.failed(
-            &volume,
-            &attempt,
-            cause(),
-            Some(Duration::from_secs(1)),
-            100,
-        );
-        backoff.failed(
-            &volume,
-            &attempt,
-            cause(),
-            Some(Duration::from_secs(2)),
-            100,
-        );
-        let expected = StepAttempts {
-            failed: 2,
-            next_at: 2_000_000_100,
-        };
+        backoff.failed(&volume, &attempt, cause(), Some(Duration::from_secs(1)), 100);
+        backoff.failed(&volume, &attempt, cause(), Some(Duration::from_secs(2)), 100);
+        let expected = StepAttempts { failed: 2, next_at: 2_000_000_100 };
         assert_eq!(reader.waiting(&volume), [(step.clone(), expected)]);
         let now = Instant::now();
         assert!(backoff.take_due(now).is_empty());

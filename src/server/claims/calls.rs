@@ -90,12 +90,7 @@ impl StepCalls {
         controllers: Arc<dyn ControllerHost>,
         sealer: VolumeSealer,
     ) -> Self {
-        Self {
-            nodes,
-            controllers,
-            sealer,
-            last_order: AtomicU64::new(0),
-        }
+        Self { nodes, controllers, sealer, last_order: AtomicU64::new(0) }
     }
 
     /// Returns the host of a node.
@@ -106,11 +101,7 @@ impl StepCalls {
 
     /// Returns the place of the next request.
     pub(super) fn order(&self, session: HostSession, instance: AllocId) -> CallOrder {
-        CallOrder {
-            session,
-            index: self.last_order.fetch_add(1, Ordering::Relaxed) + 1,
-            instance,
-        }
+        CallOrder { session, index: self.last_order.fetch_add(1, Ordering::Relaxed) + 1, instance }
     }
 
     /// Sends the call and waits for its end.
@@ -134,8 +125,7 @@ impl StepCalls {
                 let request = context.stage(&self.sealer, node)?;
                 let request = request.ok_or(CallError::OutOfDate)?;
                 let host = self.node(node)?;
-                host.stage(self.order(host.session(), instance), request)
-                    .await?;
+                host.stage(self.order(host.session(), instance), request).await?;
                 none
             }
             Step::NodeUnstage(node) => {
@@ -155,8 +145,7 @@ impl StepCalls {
                 let request = context.expand(&self.sealer, node)?;
                 let request = request.ok_or(CallError::OutOfDate)?;
                 let host = self.node(node)?;
-                host.expand(self.order(host.session(), instance), request)
-                    .await?;
+                host.expand(self.order(host.session(), instance), request).await?;
                 none
             }
             Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => none,
@@ -189,10 +178,7 @@ impl StepCalls {
         let host = self.node(node_of(context, key)?)?;
         let order = self.order(host.session(), instance);
         let target = host.publish(order, request).await?;
-        Ok(StepAnswer {
-            target: Some(target.on_host().to_owned()),
-            ..StepAnswer::default()
-        })
+        Ok(StepAnswer { target: Some(target.on_host().to_owned()), ..StepAnswer::default() })
     }
 }
 

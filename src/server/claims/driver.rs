@@ -78,11 +78,7 @@ impl ClaimDriver {
         Self {
             runner: Arc::new(runner),
             watch,
-            work: Work {
-                backoff,
-                sweep_waits,
-                ..Work::default()
-            },
+            work: Work { backoff, sweep_waits, ..Work::default() },
         }
     }
 
@@ -238,13 +234,11 @@ impl ClaimDriver {
 impl Work {
     /// Notes the volumes that must be looked at. A forgotten allocation has no claims, so it needs no look.
     fn see_changes(&mut self, state: &State) {
-        self.changed
-            .extend(state.claims_changed_after(self.claims_seen));
+        self.changed.extend(state.claims_changed_after(self.claims_seen));
         self.claims_seen = state.claims_index();
         let allocs = state.allocs_changed_after(self.allocs_seen);
         let claims = allocs.flat_map(|alloc| state.claims_of(alloc));
-        self.changed
-            .extend(claims.map(|(_, volume)| volume.clone()));
+        self.changed.extend(claims.map(|(_, volume)| volume.clone()));
         self.allocs_seen = state.allocs_index();
         let hosts = [state.plugins_index(), state.nodes_index()];
         if self.hosts_seen == Some(hosts) {
@@ -258,10 +252,8 @@ impl Work {
     /// Returns what can be started now.
     fn due(&mut self, state: &State, now: Instant) -> Vec<Due> {
         let changed = std::mem::take(&mut self.changed);
-        let mut due: Vec<_> = changed
-            .into_iter()
-            .flat_map(|volume| self.due_for(state, &volume, now))
-            .collect();
+        let mut due: Vec<_> =
+            changed.into_iter().flat_map(|volume| self.due_for(state, &volume, now)).collect();
         due.extend(self.due_sweeps(state, now));
         due
     }

@@ -46,9 +46,8 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
         let effect = step.effect();
         effect.is_some_and(|effect| record.known(&effect) != Known::Maybe)
     };
-    let mut in_call_lock = steps
-        .into_iter()
-        .filter(|step| call_lock == self::call_lock(&record, step));
+    let mut in_call_lock =
+        steps.into_iter().filter(|step| call_lock == self::call_lock(&record, step));
     in_call_lock.find(|step| can_continue && is_untried(step))
 }
 
@@ -117,33 +116,21 @@ pub(super) fn release_events(
     volume: &RemoteVolume,
     key: &ClaimKey,
 ) -> (Vec<Expected>, Vec<EventKind>) {
-    let mut events = vec![claim_event(
-        volume,
-        ClaimEvent::Released { key: key.clone() },
-    )];
+    let mut events = vec![claim_event(volume, ClaimEvent::Released { key: key.clone() })];
     let alloc = &key.alloc;
     let is_of_claims = |record: &AllocRecord| record.placement.is_none();
     let is_last = state.has_one_claim(alloc);
     if state.alloc(alloc).is_some_and(is_of_claims) && is_last {
-        events.push(EventKind::AllocForgotten {
-            alloc: alloc.clone(),
-        });
+        events.push(EventKind::AllocForgotten { alloc: alloc.clone() });
     }
     let due = Expected::StepDue(volume.clone(), Step::Release(key.clone()));
-    let last = Expected::LastClaim {
-        volume: volume.clone(),
-        alloc: alloc.clone(),
-        is_last,
-    };
+    let last = Expected::LastClaim { volume: volume.clone(), alloc: alloc.clone(), is_last };
     (vec![due, last], events)
 }
 
 /// Returns an event about the claims of a volume.
 pub(super) fn claim_event(volume: &RemoteVolume, event: ClaimEvent) -> EventKind {
-    EventKind::Claim {
-        volume: volume.clone(),
-        event: Box::new(event),
-    }
+    EventKind::Claim { volume: volume.clone(), event: Box::new(event) }
 }
 
 #[cfg(test)]

@@ -54,18 +54,10 @@ mod tests {
             plugin_id: PluginId::new("hostpath"),
             external_id: ExternalId::new("ext-1"),
         };
-        let started_alloc = EventKind::AllocStarted {
-            alloc: claim_key.alloc.clone(),
-            node: claim.node.clone(),
-        };
-        let granted = ClaimEvent::Granted {
-            key: claim_key.clone(),
-            claim: Box::new(claim),
-        };
-        let granted = EventKind::Claim {
-            volume: volume.clone(),
-            event: Box::new(granted),
-        };
+        let started_alloc =
+            EventKind::AllocStarted { alloc: claim_key.alloc.clone(), node: claim.node.clone() };
+        let granted = ClaimEvent::Granted { key: claim_key.clone(), claim: Box::new(claim) };
+        let granted = EventKind::Claim { volume: volume.clone(), event: Box::new(granted) };
         let registered = registered(&key("default", "db"), "ext-1");
         let state = state_of([started(), registered, started_alloc, granted]);
         assert_eq!(releasable(&state, &volume), []);

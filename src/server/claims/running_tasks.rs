@@ -77,9 +77,7 @@ impl RunningTasks {
     /// Returns whether a step that calls the node's plugin runs.
     pub(super) fn is_busy(&self, node: &NodeId) -> bool {
         let call_lock = Some(CallLock::Node(node.clone()));
-        self.busy
-            .values()
-            .any(|call_locks| call_locks.contains(&call_lock))
+        self.busy.values().any(|call_locks| call_locks.contains(&call_lock))
     }
 
     /// Returns whether a sweep of the node runs.

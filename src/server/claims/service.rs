@@ -136,10 +136,7 @@ impl ClaimService {
     pub fn sweep_progress(&self, node: &NodeId) -> String {
         let wait = self.sweep_waits.of(node);
         let wait = wait.map(|wait| format!(": the sweep {wait}"));
-        format!(
-            "has returned, and is swept before it is used{}",
-            wait.unwrap_or_default()
-        )
+        format!("has returned, and is swept before it is used{}", wait.unwrap_or_default())
     }
 
     /// Returns the claims of the desired volumes, sorted by volume and key, and the index of the claims.
@@ -196,8 +193,7 @@ impl ClaimService {
         let deadline = Instant::now() + wait;
         let waiter = self.waiters.wait_for(key_of(request));
         let remote = self.grant(request).await?;
-        self.wait_until_published(request, &remote, &waiter, deadline)
-            .await
+        self.wait_until_published(request, &remote, &waiter, deadline).await
     }
 
     async fn grant(&self, request: &MountRequest) -> Result<RemoteVolume, ServerError> {
@@ -212,10 +208,7 @@ impl ClaimService {
                     error,
                 })?);
             }
-            let decided = self
-                .ports
-                .cell
-                .read(|state| self.decide(state, request, node))?;
+            let decided = self.ports.cell.read(|state| self.decide(state, request, node))?;
             if decided.admission == Admission::Held {
                 return Ok(decided.remote);
             }
@@ -287,12 +280,10 @@ impl ClaimService {
         let options = self.sealer.mount_options_of(&record.definition)?;
         let options = overridden(options.unwrap_or_default(), request.mount_options.as_ref());
         let flags = self.sealer.seal_flags(volume, &options.mount_flags);
-        let attaches = state
-            .plugin_steps(&record.definition.plugin_id)
-            .is_some_and(|steps| steps.attach);
-        let external_node = attaches
-            .then(|| state.external_node(&record.definition.plugin_id, &node))
-            .flatten();
+        let attaches =
+            state.plugin_steps(&record.definition.plugin_id).is_some_and(|steps| steps.attach);
+        let external_node =
+            attaches.then(|| state.external_node(&record.definition.plugin_id, &node)).flatten();
         Ok(ClaimRequest {
             key: key_of(request),
             volume: volume.clone(),
@@ -331,10 +322,7 @@ impl ClaimService {
             });
         }
         let node = claim.node.clone();
-        let granted = ClaimEvent::Granted {
-            key,
-            claim: Box::new(claim),
-        };
+        let granted = ClaimEvent::Granted { key, claim: Box::new(claim) };
         let place = self.node_places.clone().try_acquire_owned();
         let first = self.ports.cell.read(|state| {
             let is_sent_at_once = place.is_ok();
@@ -460,19 +448,15 @@ impl ClaimService {
             let (volume, writers) = (volume.clone(), held);
             return Err(ClaimError::StillRunning { volume, writers }.into());
         }
-        let is_cut_off = |key: &ClaimKey| {
-            held.iter()
-                .any(|writer: &ClaimWriter| writer.alloc == key.alloc)
-        };
+        let is_cut_off =
+            |key: &ClaimKey| held.iter().any(|writer: &ClaimWriter| writer.alloc == key.alloc);
         let (cut_off, unused): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(is_cut_off);
         for key in cut_off {
             self.record_cut_off(key).await?;
         }
-        self.request_release(&remote, &unused, "it was released")
-            .await?;
+        self.request_release(&remote, &unused, "it was released").await?;
         self.backoff.retry_now(&remote);
-        self.wait_until_gone(&remote, &keys, Instant::now() + wait)
-            .await
+        self.wait_until_gone(&remote, &keys, Instant::now() + wait).await
     }
 
     /// Releases the claims that ended allocations have on a node, and waits until these and those in
@@ -503,8 +487,7 @@ impl ClaimService {
                 claiming_allocs: users.into_iter().map(|user| user.alloc).collect(),
             });
         }
-        self.request_release(&remote, &keys, "an operator detached it")
-            .await?;
+        self.request_release(&remote, &keys, "an operator detached it").await?;
         self.backoff.retry_now(&remote);
         let deadline = Instant::now() + wait;
         match self.wait_until_gone(&remote, &keys, deadline).await? {
@@ -544,14 +527,9 @@ impl ClaimService {
         reason: &str,
     ) -> Result<(), ServerError> {
         for key in keys {
-            let event = ClaimEvent::ReleaseRequested {
-                key: key.clone(),
-                reason: reason.to_owned(),
-            };
-            let kind = EventKind::Claim {
-                volume: remote.clone(),
-                event: Box::new(event),
-            };
+            let event =
+                ClaimEvent::ReleaseRequested { key: key.clone(), reason: reason.to_owned() };
+            let kind = EventKind::Claim { volume: remote.clone(), event: Box::new(event) };
             let event = Event::new(self.ports.clock.now(), kind);
             match self.ports.cell.commit(Expected::Any, event).await {
                 // It is in release already, or gone.
@@ -565,10 +543,7 @@ impl ClaimService {
     async fn record_cut_off(&self, key: ClaimKey) -> Result<(), ServerError> {
         let ClaimKey { alloc, alias } = key;
         let event = AllocEvent::CutOff { alias };
-        let kind = EventKind::PlacedAlloc {
-            alloc,
-            event: Box::new(event),
-        };
+        let kind = EventKind::PlacedAlloc { alloc, event: Box::new(event) };
         let event = Event::new(self.ports.clock.now(), kind);
         match self.ports.cell.commit(Expected::Any, event).await {
             // It has ended in the meantime, which releases its claims.
@@ -591,9 +566,7 @@ impl ClaimService {
                     record.claims.claims.contains_key(*key)
                 };
                 let record = state.claims(remote);
-                record.map_or(0, |record| {
-                    keys.iter().filter(|key| has(record, key)).count()
-                })
+                record.map_or(0, |record| keys.iter().filter(|key| has(record, key)).count())
             });
             if left == 0 || Instant::now() >= deadline {
                 return Ok((left, self.ports.cell.index()));
@@ -722,11 +695,10 @@ fn node_of(state: &State, request: &MountRequest) -> Result<NodeId, ServerError>
     }
     let recorded = alloc.map(|alloc| &alloc.node);
     match (&request.node, recorded) {
-        (Some(node), Some(recorded)) if node != recorded => Err(ClaimError::OtherNode {
-            alloc: request.alloc.clone(),
-            node: recorded.clone(),
+        (Some(node), Some(recorded)) if node != recorded => {
+            Err(ClaimError::OtherNode { alloc: request.alloc.clone(), node: recorded.clone() }
+                .into())
         }
-        .into()),
         (Some(node), _) | (None, Some(node)) => match state.node(node) {
             Some(_) => Ok(node.clone()),
             None => Err(ClaimError::UnknownNode(node.clone()).into()),
@@ -774,11 +746,7 @@ fn overridden(volume: MountOptions, request: Option<&MountOptions>) -> MountOpti
     };
     let is_given = !request.fs_type.is_empty();
     MountOptions {
-        fs_type: if is_given {
-            request.fs_type.clone()
-        } else {
-            volume.fs_type
-        },
+        fs_type: if is_given { request.fs_type.clone() } else { volume.fs_type },
         mount_flags: if request.mount_flags.is_empty() {
             volume.mount_flags
         } else {

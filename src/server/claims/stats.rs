@@ -111,9 +111,7 @@ impl StatsReader {
         let on_nodes = self.cell.read(|state| {
             let volume = state.record(key).ok_or(ServerError::NoVolumeToRead)?;
             let plugin = &volume.definition.plugin_id;
-            let record = volume
-                .remote_volume()
-                .and_then(|volume| state.claims(&volume));
+            let record = volume.remote_volume().and_then(|volume| state.claims(&volume));
             let is_asked = record.filter(|_| reports_stats(state, plugin));
             Ok::<_, ServerError>(is_asked.map_or(vec![], |record| published(state, record)))
         })?;
@@ -151,9 +149,7 @@ impl StatsReader {
         let known = |(_, stats): &(Published, VolumeStats)| *stats != VolumeStats::default();
         for (one, stats) in sampled.into_iter().flatten().filter(known) {
             let names = one.names.into_iter();
-            sample
-                .stats
-                .extend(names.map(|name| ((name, one.node.clone()), stats.clone())));
+            sample.stats.extend(names.map(|name| ((name, one.node.clone()), stats.clone())));
         }
         sample.unknown = total - sample.stats.len();
         sample
@@ -179,9 +175,7 @@ impl StatsReader {
     async fn ask(&self, published: &Published) -> Result<VolumeStats, String> {
         let Some(instance) = &published.instance else {
             let plugin = &published.volume.plugin_id;
-            return Err(format!(
-                "no healthy instance of plugin `{plugin}` reports statistics"
-            ));
+            return Err(format!("no healthy instance of plugin `{plugin}` reports statistics"));
         };
         let host = self.nodes.of(&published.node);
         let host = host.ok_or("the agent has no connection to the node")?;
@@ -199,9 +193,7 @@ impl StatsReader {
 fn all_published(state: &State) -> Vec<Published> {
     let records = state.all_claims();
     let reporting = records.filter(|record| reports_stats(state, &record.volume.plugin_id));
-    reporting
-        .flat_map(|record| published(state, record))
-        .collect()
+    reporting.flat_map(|record| published(state, record)).collect()
 }
 
 #[cfg(test)]

@@ -37,9 +37,7 @@ pub(super) fn retry_command(state: &State, volume: &RemoteVolume, step: &Step) -
         Step::NodeUnpublish(key) => {
             let registration = claims.get(key)?.volume.command_words();
             let alloc = shell_quoted(&key.alloc);
-            Some(format!(
-                "nomad-csi volume release {registration} --alloc {alloc}"
-            ))
+            Some(format!("nomad-csi volume release {registration} --alloc {alloc}"))
         }
         Step::NodeUnstage(node) | Step::ControllerUnpublish(node) => {
             let mut claims = claims.values();
@@ -65,9 +63,7 @@ pub(super) fn retry_command(state: &State, volume: &RemoteVolume, step: &Step) -
 pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) -> Option<AllocId> {
     let plugin = &volume.plugin_id;
     let claims = &state.claims(volume)?.claims;
-    let is_open = step
-        .effect()
-        .is_some_and(|effect| claims.known(&effect) == Known::Maybe);
+    let is_open = step.effect().is_some_and(|effect| claims.known(&effect) == Known::Maybe);
     let bound = claims.call(step).filter(|_| is_open);
     let record = state.plugin_record(plugin)?;
     if let Some(call) = bound

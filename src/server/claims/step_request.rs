@@ -48,9 +48,8 @@ pub(super) fn setup_inputs(
     if !step.is_setup() {
         return None;
     }
-    let registration = claims
-        .registration(step)
-        .and_then(|name| live_registration(state, volume, name));
+    let registration =
+        claims.registration(step).and_then(|name| live_registration(state, volume, name));
     let mut inputs = SetupInputs {
         volume_context: registration
             .map(|record| record.provided.context.to_map())
@@ -59,9 +58,8 @@ pub(super) fn setup_inputs(
     };
     if let Step::ControllerPublish(node) = step {
         let plugin = &volume.plugin_id;
-        let controller = state
-            .controller_instance(plugin)
-            .and_then(|instance| instance.controller.as_ref());
+        let controller =
+            state.controller_instance(plugin).and_then(|instance| instance.controller.as_ref());
         inputs.attaches_read_only =
             controller.is_some_and(|controller| controller.capabilities.publish_readonly);
         inputs.external_node = state.external_node(plugin, node);
@@ -121,9 +119,8 @@ impl StepContext {
             })
         };
         let own = own.and_then(|name| live(name).or_else(|| gone(name)));
-        let registration = own
-            .or_else(|| names.clone().find_map(live))
-            .or_else(|| names.find_map(gone))?;
+        let registration =
+            own.or_else(|| names.clone().find_map(live)).or_else(|| names.find_map(gone))?;
         Some(Self {
             volume: volume.clone(),
             registration,
@@ -235,10 +232,7 @@ impl StepContext {
     }
 
     pub(super) fn unstage(&self) -> UnstageRequest {
-        UnstageRequest {
-            volume: self.volume.clone(),
-            name: self.name(),
-        }
+        UnstageRequest { volume: self.volume.clone(), name: self.name() }
     }
 
     pub(super) fn publish(
@@ -288,10 +282,7 @@ impl StepContext {
             volume: self.volume.clone(),
             name: claim.volume.clone(),
             usage: sealer.open_usage(&claim.volume, &claim.usage)?,
-            capacity: CapacityRange {
-                min: expansion.to,
-                max: Default::default(),
-            },
+            capacity: CapacityRange { min: expansion.to, max: Default::default() },
             target: Some((key.alloc.clone(), key.alias.clone())),
             secrets: self.secrets(sealer)?,
         }))

@@ -86,14 +86,7 @@ impl StepRunner {
     ) -> Self {
         let sealer = VolumeSealer::new(ports.sealer.clone());
         let calls = StepCalls::new(ports.nodes.clone(), ports.controllers.clone(), sealer);
-        Self {
-            ports,
-            calls,
-            waiters,
-            limits,
-            stop,
-            node_places,
-        }
+        Self { ports, calls, waiters, limits, stop, node_places }
     }
 
     /// Does a step and those that follow at once. Returns the last one with its end.
@@ -125,10 +118,8 @@ impl StepRunner {
     ) -> StepEnd {
         let mut end = StepEnd::Pause;
         for (key, reason) in claims {
-            let event = ClaimEvent::ReleaseRequested {
-                key: key.clone(),
-                reason: reason.to_owned(),
-            };
+            let event =
+                ClaimEvent::ReleaseRequested { key: key.clone(), reason: reason.to_owned() };
             let committed = self.commit(vec![], vec![claim_event(volume, event)]).await;
             match &committed {
                 Ok(index) => {
@@ -164,10 +155,7 @@ impl StepRunner {
         expected: Vec<Expected>,
         kinds: Vec<EventKind>,
     ) -> Result<u64, CommitError> {
-        self.ports
-            .cell
-            .commit_all(expected, self.events(kinds))
-            .await
+        self.ports.cell.commit_all(expected, self.events(kinds)).await
     }
 
     fn events(&self, kinds: Vec<EventKind>) -> Vec<Event> {
@@ -212,12 +200,7 @@ impl StepRunner {
             Err(error) => return Err(self.failed(volume, step, (error, None)).await),
         };
         match self.start(volume, step, &instance).await {
-            Ok(started) => Ok(RunningCall {
-                step: step.clone(),
-                started,
-                instance,
-                place,
-            }),
+            Ok(started) => Ok(RunningCall { step: step.clone(), started, instance, place }),
             Err(error) => {
                 debug!(volume.external_id = %volume.external_id, csi.rpc = step.name(),
                     error = error.detail(), "the start of a step was not recorded");
@@ -264,8 +247,7 @@ impl StepRunner {
             error => {
                 let failure = (error.to_string(), error.help());
                 let exhausted = call.step.is_setup() && error.is_exhausted();
-                self.record_failure(volume, &call.step, failure, exhausted)
-                    .await
+                self.record_failure(volume, &call.step, failure, exhausted).await
             }
         })
     }
@@ -308,9 +290,7 @@ impl StepRunner {
         let recorded = self.ports.cell.read(|state| {
             let claims = &state.claims(volume)?.claims;
             let call = claims.call(step)?;
-            let is_open = step
-                .effect()
-                .is_none_or(|effect| claims.known(&effect) == Known::Maybe);
+            let is_open = step.effect().is_none_or(|effect| claims.known(&effect) == Known::Maybe);
             let is_same = call.is_setup == step.is_setup() && call.instance == *instance;
             let is_due = state.claim_steps(volume).contains(step);
             (is_open && is_same && is_due).then_some(call.index)
@@ -325,8 +305,7 @@ impl StepRunner {
             step_started(state, volume, claims, step, instance)
         });
         let due = Expected::StepDue(volume.clone(), step.clone());
-        self.commit(vec![due], vec![claim_event(volume, event)])
-            .await
+        self.commit(vec![due], vec![claim_event(volume, event)]).await
     }
 
     /// Sends the call and waits for its end, however long it takes.
@@ -358,10 +337,8 @@ impl StepRunner {
             self.limits.patience.as_secs()
         );
         warn!(volume.external_id = %volume.external_id, error, "a step waits for its plugin");
-        let help = format!(
-            "wait for plugin `{}`, or restart it if it never answers",
-            volume.plugin_id
-        );
+        let help =
+            format!("wait for plugin `{}`, or restart it if it never answers", volume.plugin_id);
         self.failed(volume, &call.step, (error, Some(help))).await;
         answer.await
     }
@@ -373,11 +350,7 @@ impl StepRunner {
         call: &mut RunningCall,
         answer: StepAnswer,
     ) -> ControlFlow<StepEnd> {
-        let event = ClaimEvent::StepDone {
-            step: call.step.clone(),
-            started: call.started,
-            answer,
-        };
+        let event = ClaimEvent::StepDone { step: call.step.clone(), started: call.started, answer };
         let done = DoneStep {
             volume,
             step: &call.step,
@@ -436,15 +409,8 @@ impl StepRunner {
             warn!(volume.external_id = %volume.external_id, plugin.id = %volume.plugin_id,
                 csi.rpc = step.name(), error, "a step of a claim failed and is repeated");
             let step = step.clone();
-            let event = ClaimEvent::StepFailed {
-                step,
-                error,
-                help,
-                exhausted,
-            };
-            self.commit(vec![], vec![claim_event(volume, event)])
-                .await
-                .ok();
+            let event = ClaimEvent::StepFailed { step, error, help, exhausted };
+            self.commit(vec![], vec![claim_event(volume, event)]).await.ok();
         }
         StepEnd::Pause
     }
@@ -474,10 +440,7 @@ impl StepRunner {
     /// Releases the claims that wait for a step that can never succeed, and answers their requesters.
     async fn give_up(&self, volume: &RemoteVolume, step: &Step, error: &CallError) -> StepEnd {
         let error = error.to_string();
-        let keys = self
-            .ports
-            .cell
-            .read(|state| waiting_for(state, volume, step));
+        let keys = self.ports.cell.read(|state| waiting_for(state, volume, step));
         warn!(volume.external_id = %volume.external_id, plugin.id = %volume.plugin_id,
             csi.rpc = step.name(), error, "a claim can never be published and is released");
         let failed = ClaimEvent::StepFailed {

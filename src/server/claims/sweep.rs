@@ -61,9 +61,7 @@ pub(super) async fn sweep_node(
     let node = node.clone();
     let event = Event::new(runner.ports.clock.now(), EventKind::NodeSwept { node });
     let committed = runner.ports.cell.commit(Expected::Any, event).await;
-    committed
-        .err()
-        .map(|error| SweepWait::Node(error.to_string()))
+    committed.err().map(|error| SweepWait::Node(error.to_string()))
 }
 
 /// Returns a volume of which the record still has anything on the node.

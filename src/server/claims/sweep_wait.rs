@@ -41,20 +41,11 @@ impl fmt::Display for SweepWait {
             }
             Self::Calls => write!(f, "waits for calls that were sent before the node was lost"),
             Self::Plugin(plugin) => {
-                write!(
-                    f,
-                    "waits for plugin `{plugin}`, which has no healthy instance there"
-                )
+                write!(f, "waits for plugin `{plugin}`, which has no healthy instance there")
             }
             Self::Volume(volume) => {
-                let RemoteVolume {
-                    plugin_id,
-                    external_id,
-                } = volume;
-                write!(
-                    f,
-                    "undoes external volume `{external_id}` of plugin `{plugin_id}`"
-                )
+                let RemoteVolume { plugin_id, external_id } = volume;
+                write!(f, "undoes external volume `{external_id}` of plugin `{plugin_id}`")
             }
             Self::Failure { volume, error } => write!(
                 f,

@@ -78,8 +78,7 @@ fn attempts(
 ) -> Option<StepAttempts> {
     let waiting = backoff.waiting(&record.volume).into_iter();
     let own = waiting.filter(|(step, _)| affects(step, key, claim));
-    own.map(|(_, attempts)| attempts)
-        .min_by_key(|attempts| attempts.next_at)
+    own.map(|(_, attempts)| attempts).min_by_key(|attempts| attempts.next_at)
 }
 
 fn status(
@@ -89,9 +88,7 @@ fn status(
     key: &ClaimKey,
     claim: &Claim,
 ) -> ClaimStatus {
-    let placement = state
-        .alloc(&key.alloc)
-        .and_then(|alloc| alloc.placement.as_deref());
+    let placement = state.alloc(&key.alloc).and_then(|alloc| alloc.placement.as_deref());
     let is_cut_off = placement.is_some_and(|placement| placement.cut_off.contains(&key.alias));
     ClaimStatus {
         remote: record.volume.clone(),

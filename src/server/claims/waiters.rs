@@ -29,10 +29,7 @@ impl Waiters {
     /// Announces a request.
     pub(super) fn wait_for(&self, key: ClaimKey) -> Waiter {
         self.lock().entry(key.clone()).or_default().requests += 1;
-        Waiter {
-            waiters: self.clone(),
-            key,
-        }
+        Waiter { waiters: self.clone(), key }
     }
 
     /// Leaves the reason of a failure for the requests that wait. They hear of it when the claim is in

@@ -24,11 +24,7 @@ pub(crate) fn writers<'a>(
         let job = alloc.placement.as_ref().map(|placed| placed.job.key());
         let is_in_use = claim.is_held() || job.is_some();
         if is_in_use && found.iter().all(|known| known.alloc != key.alloc) {
-            found.push(ClaimWriter {
-                alloc: key.alloc.clone(),
-                node: claim.node.clone(),
-                job,
-            });
+            found.push(ClaimWriter { alloc: key.alloc.clone(), node: claim.node.clone(), job });
         }
     }
     found
@@ -63,6 +59,5 @@ pub(super) fn of_keys<'a>(
     keys: &'a [ClaimKey],
 ) -> impl Iterator<Item = (&'a ClaimKey, &'a Claim)> {
     let claims = claims.map(|claims| &claims.claims);
-    keys.iter()
-        .filter_map(move |key| claims?.get_key_value(key))
+    keys.iter().filter_map(move |key| claims?.get_key_value(key))
 }

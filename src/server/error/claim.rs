@@ -233,20 +233,13 @@ impl ClaimError {
             Self::Denied { volume, denied } => {
                 format!("cannot claim volume {}: {denied}", volume.quoted())
             }
-            Self::Failed {
-                volume,
-                alloc,
-                error,
-            } => format!(
+            Self::Failed { volume, alloc, error } => format!(
                 "cannot publish volume {} for allocation `{alloc}`: {error}",
                 volume.quoted()
             ),
             Self::NoVolume(volume) => format!("volume {} does not exist", volume.quoted()),
             Self::NoClaim { volume, alloc } => {
-                format!(
-                    "allocation `{alloc}` has no claim of volume {}",
-                    volume.quoted()
-                )
+                format!("allocation `{alloc}` has no claim of volume {}", volume.quoted())
             }
             Self::StillRunning { volume, .. } => format!(
                 "cannot release volume {}: tasks that use it may still run",
@@ -263,18 +256,13 @@ impl ClaimError {
                 key.alloc,
                 key.alias
             ),
-            Self::NoNodePlugin {
-                volume,
-                plugin,
-                node,
-            } => format!(
+            Self::NoNodePlugin { volume, plugin, node } => format!(
                 "cannot claim volume {}: plugin `{plugin}` is not healthy on node `{node}`",
                 volume.quoted()
             ),
-            Self::StillAttached { volume, node, .. } => format!(
-                "volume {} is still being detached from node `{node}`",
-                volume.quoted()
-            ),
+            Self::StillAttached { volume, node, .. } => {
+                format!("volume {} is still being detached from node `{node}`", volume.quoted())
+            }
             Self::Invalid(problem) => problem.clone(),
             Self::UnknownNode(node) => format!("node `{node}` does not exist"),
             Self::NodeState(problem) => problem.clone(),

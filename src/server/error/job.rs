@@ -72,10 +72,7 @@ pub enum JobError {
 
 impl JobError {
     pub(crate) fn refused(job: &JobKey, text: impl Into<String>) -> Self {
-        Self::Refused {
-            job: job.clone(),
-            text: text.into(),
-        }
+        Self::Refused { job: job.clone(), text: text.into() }
     }
 
     pub(super) fn code_and_status(&self) -> (Code, StatusCode) {
@@ -105,9 +102,7 @@ impl JobError {
             Self::Missing => "Job must be specified".to_owned(),
             Self::OtherName { .. } => "Job ID does not match name".to_owned(),
             Self::NotFound(_) => "job not found".to_owned(),
-            Self::Changed {
-                expected, found, ..
-            } => match found {
+            Self::Changed { expected, found, .. } => match found {
                 Some(_) if *expected == 0 => {
                     "Enforcing job modify index 0: job already exists".to_owned()
                 }
@@ -153,11 +148,7 @@ impl JobError {
                 format!("the path names job `{path}` and the body job `{body}`")
             }
             Self::NotFound(job) => format!("job {} does not exist", job.quoted()),
-            Self::Changed {
-                job,
-                expected,
-                found,
-            } => match found {
+            Self::Changed { job, expected, found } => match found {
                 Some(_) if *expected == 0 => format!("job {} already exists", job.quoted()),
                 Some(found) => format!(
                     "job {} has changed: its index is {found}, and {expected} was expected",

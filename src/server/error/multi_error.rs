@@ -12,10 +12,7 @@ pub(super) fn multi_error(texts: impl ExactSizeIterator<Item = String>) -> Strin
         1 => "1 error".to_owned(),
         many => format!("{many} errors"),
     };
-    let points: Vec<_> = first_ones(texts)
-        .into_iter()
-        .map(|text| format!("* {text}"))
-        .collect();
+    let points: Vec<_> = first_ones(texts).into_iter().map(|text| format!("* {text}")).collect();
     format!("{count} occurred:\n\t{}\n\n", points.join("\n\t"))
 }
 
@@ -52,10 +49,7 @@ mod tests {
 
     #[test]
     fn the_first_problems_are_listed_and_the_rest_is_counted() {
-        assert_eq!(
-            multi_error(texts(2)),
-            "2 errors occurred:\n\t* problem 0\n\t* problem 1\n\n"
-        );
+        assert_eq!(multi_error(texts(2)), "2 errors occurred:\n\t* problem 0\n\t* problem 1\n\n");
         assert_eq!(first_ones(texts(LISTED)).len(), LISTED);
         let many = first_ones(texts(LISTED + 1));
         assert_eq!(many.last().unwrap(), "and 1 more");

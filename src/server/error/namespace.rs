@@ -76,27 +76,19 @@ impl NamespaceError {
             Self::NotFound(_) => "Namespace not found".to_owned(),
             Self::NothingToDelete(_) => "namespace not found".to_owned(),
             Self::IsDefault => "can not delete default namespace".to_owned(),
-            Self::InUse {
-                namespace,
-                contents,
-            } if !contents.running_jobs.is_empty() => {
+            Self::InUse { namespace, contents } if !contents.running_jobs.is_empty() => {
                 format!("namespace \"{namespace}\" has non-terminal jobs in regions: [global]")
             }
             // Terraform waits for the end of tasks if it reads these words.
-            Self::InUse {
-                namespace,
-                contents,
-            } if contents.has_only_stopped_jobs() => format!(
+            Self::InUse { namespace, contents } if contents.has_only_stopped_jobs() => format!(
                 "namespace \"{namespace}\" has non-terminal allocations in regions: [global]"
             ),
-            Self::Missing(NamespaceUser::Volume(key)) => format!(
-                "volume {} is in nonexistent namespace {}",
-                key.id, key.namespace
-            ),
-            Self::Missing(NamespaceUser::Job(key)) => format!(
-                "job \"{}\" is in nonexistent namespace \"{}\"",
-                key.id, key.namespace
-            ),
+            Self::Missing(NamespaceUser::Volume(key)) => {
+                format!("volume {} is in nonexistent namespace {}", key.id, key.namespace)
+            }
+            Self::Missing(NamespaceUser::Job(key)) => {
+                format!("job \"{}\" is in nonexistent namespace \"{}\"", key.id, key.namespace)
+            }
             Self::InUse { .. } | Self::Invalid(_) | Self::Unsupported(_) | Self::Busy(_) => {
                 self.message()
             }
@@ -110,10 +102,7 @@ impl NamespaceError {
                 format!("namespace `{name}` does not exist")
             }
             Self::IsDefault => "namespace `default` cannot be deleted".to_owned(),
-            Self::InUse {
-                namespace,
-                contents,
-            } => format!(
+            Self::InUse { namespace, contents } => format!(
                 "namespace `{namespace}` cannot be deleted: it contains {}",
                 contents_text(contents)
             ),
@@ -148,10 +137,7 @@ fn contents_text(contents: &NamespaceContents) -> String {
         ("volume", names(&contents.volumes, |key| key.id.to_string())),
         ("running job", names(&contents.running_jobs, job)),
         ("stopped job", names(&contents.stopped_jobs, job)),
-        (
-            "variable",
-            names(&contents.variables, |key| key.path.to_string()),
-        ),
+        ("variable", names(&contents.variables, |key| key.path.to_string())),
     ];
     let used = kinds.iter().filter(|(_, names)| !names.is_empty());
     let texts: Vec<_> = used.map(|(kind, names)| kind_text(kind, names)).collect();

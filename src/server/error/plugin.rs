@@ -114,25 +114,17 @@ impl ControllerOperation {
         match self {
             Self::Create => ("controller create volume: ", "CSI.ControllerCreateVolume: "),
             Self::Delete => ("controller delete volume: ", "CSI.ControllerDeleteVolume: "),
-            Self::Validate => (
-                "controller validate volume: ",
-                "CSI.ControllerValidateVolume: ",
-            ),
+            Self::Validate => ("controller validate volume: ", "CSI.ControllerValidateVolume: "),
             Self::Expand(_) => ("controller expand volume: ", "CSI.ControllerExpandVolume: "),
             Self::Modify => ("controller modify volume: ", "CSI.ControllerModifyVolume: "),
             Self::ListVolumes => ("controller list volumes: ", "CSI.ControllerListVolumes: "),
-            Self::CreateSnapshot => (
-                "controller create snapshot: ",
-                "CSI.ControllerCreateSnapshot: ",
-            ),
-            Self::DeleteSnapshot => (
-                "controller delete snapshot: ",
-                "CSI.ControllerDeleteSnapshot: ",
-            ),
-            Self::ListSnapshots => (
-                "controller list snapshots: ",
-                "CSI.ControllerListSnapshots: ",
-            ),
+            Self::CreateSnapshot => {
+                ("controller create snapshot: ", "CSI.ControllerCreateSnapshot: ")
+            }
+            Self::DeleteSnapshot => {
+                ("controller delete snapshot: ", "CSI.ControllerDeleteSnapshot: ")
+            }
+            Self::ListSnapshots => ("controller list snapshots: ", "CSI.ControllerListSnapshots: "),
         }
     }
 
@@ -189,11 +181,7 @@ impl PluginFailure {
 
     /// Formats the plugin's answer as Nomad's client does.
     fn plugin_text(&self, error: &PluginError) -> String {
-        let status = format!(
-            "rpc error: code = {} desc = {}",
-            error.code.as_str(),
-            error.message
-        );
+        let status = format!("rpc error: code = {} desc = {}", error.code.as_str(), error.message);
         match self.translation(error.code) {
             Some(translation) => format!("{translation}: {status}"),
             None => status,
@@ -201,11 +189,8 @@ impl PluginFailure {
     }
 
     pub(super) fn message(&self) -> String {
-        let (plugin, verb, target) = (
-            &self.plugin,
-            self.operation.verb(),
-            self.target_description(),
-        );
+        let (plugin, verb, target) =
+            (&self.plugin, self.operation.verb(), self.target_description());
         let failure = match &self.error {
             ForwardError::NoController(error) => {
                 return format!("plugin `{plugin}` cannot {verb} {target}: {error}");
@@ -286,9 +271,7 @@ impl PluginFailure {
             CallTarget::Volume(volume) => format!("volume {}", volume.quoted()),
             CallTarget::Volumes => "the provider's volumes".to_owned(),
             CallTarget::Snapshot { volume, .. } => {
-                let of = volume
-                    .as_ref()
-                    .map(|volume| format!(" of volume {}", volume.quoted()));
+                let of = volume.as_ref().map(|volume| format!(" of volume {}", volume.quoted()));
                 format!("snapshot `{}`{}", self.subject, of.unwrap_or_default())
             }
             CallTarget::Snapshots => "the provider's snapshots".to_owned(),
@@ -456,12 +439,7 @@ mod tests {
                 "volume \"vol-1\" is in use: ",
                 Code::VolumeInUse,
             ),
-            (
-                Delete,
-                StatusCode::Unimplemented,
-                "",
-                Code::PluginUnsupported,
-            ),
+            (Delete, StatusCode::Unimplemented, "", Code::PluginUnsupported),
             (
                 Validate,
                 StatusCode::NotFound,
@@ -478,10 +456,7 @@ mod tests {
             let failure = failed(operation, code);
             let (server, client) = operation.prefixes();
             let status = format!("rpc error: code = {} desc = the reason", code.as_str());
-            assert_eq!(
-                failure.text(),
-                format!("{server}{client}{translation}{status}")
-            );
+            assert_eq!(failure.text(), format!("{server}{client}{translation}{status}"));
             assert_eq!(failure.code(), expected, "{operation:?} {code:?}");
             assert!(failure.message().contains("the reason"));
         }
@@ -506,10 +481,8 @@ mod tests {
             failure.notes(),
             ["plugin `ebs0` reports: 5.0 GiB available, volumes of at most 2.0 GiB"]
         );
-        failure.capacity.places = vec![
-            (Some(zone("a")), left(5, None)),
-            (Some(zone("b")), left(0, None)),
-        ];
+        failure.capacity.places =
+            vec![(Some(zone("a")), left(5, None)), (Some(zone("b")), left(0, None))];
         failure.capacity.unknown = vec!["zone=c: no answer".to_owned()];
         assert_eq!(
             failure.notes(),
@@ -523,9 +496,7 @@ mod tests {
     #[test]
     fn a_pending_creation_reports_the_name_at_the_provider() {
         let failure = PluginFailure {
-            residual: ResidualState::PendingIntent {
-                provider_name: "csi-db-1".into(),
-            },
+            residual: ResidualState::PendingIntent { provider_name: "csi-db-1".into() },
             error: ForwardError::TimedOut {
                 rpc: Rpc::CreateVolume,
                 after: std::time::Duration::from_secs(120),

@@ -156,10 +156,7 @@ impl RequestError {
     pub(super) fn help(&self) -> Vec<String> {
         match self {
             Self::NotOperator { ways, .. } if !ways.is_empty() => {
-                vec![format!(
-                    "as the user of the agent or root, set {}",
-                    ways.join(" or ")
-                )]
+                vec![format!("as the user of the agent or root, set {}", ways.join(" or "))]
             }
             other => vec![other.code_and_status().0.advice()],
         }

@@ -284,15 +284,9 @@ impl From<CommitError> for ServerError {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Stopping => Self::Stopping,
-            CommitError::Shared {
-                volume,
-                external_id,
-                others,
-            } => Self::SecondRegistration {
-                volume,
-                external_id,
-                others,
-            },
+            CommitError::Shared { volume, external_id, others } => {
+                Self::SecondRegistration { volume, external_id, others }
+            }
             CommitError::NoNamespace { user } => Self::Namespace(NamespaceError::Missing(*user)),
             error @ (CommitError::Conflict { .. }
             | CommitError::VariableConflict { .. }
@@ -338,12 +332,9 @@ impl ServerError {
             Self::NoSuchVolume(_) | Self::NoSuchSource(_) => (Code::VolumeNotFound, OTHER),
             Self::Invalid { .. } => (Code::VolumeInvalid, OTHER),
             Self::InBatch { error, .. } => error.code_and_status(),
-            Self::Multiple(errors)
-            | Self::PartlyCreated {
-                failures: errors, ..
-            } => errors
-                .first()
-                .map_or((Code::Internal, OTHER), Self::code_and_status),
+            Self::Multiple(errors) | Self::PartlyCreated { failures: errors, .. } => {
+                errors.first().map_or((Code::Internal, OTHER), Self::code_and_status)
+            }
             Self::UnknownPlugin(_) | Self::PluginNotFound(_) => (Code::PluginUnknown, OTHER),
             Self::NoHealthyController(_) => (Code::PluginUnhealthy, OTHER),
             Self::PluginHasNoController(_) | Self::CannotDelete { .. } => {
@@ -398,10 +389,7 @@ impl ServerError {
             Self::NoSuchSource(volume) => format!("no such volume \"{}\"", volume.id),
             Self::MissingDefinition => "missing volume definition".into(),
             Self::Invalid { problems, .. } => {
-                format!(
-                    "validation: {}",
-                    first_ones(problems.iter().cloned()).join(", ")
-                )
+                format!("validation: {}", first_ones(problems.iter().cloned()).join(", "))
             }
             Self::InBatch { volume, error } => format!("volume \"{}\": {error}", volume.id),
             Self::Multiple(errors) => multi_error(errors.iter().map(Self::text)),
@@ -416,20 +404,14 @@ impl ServerError {
             Self::PluginHasNoController(_) => "plugin has no controller".into(),
             Self::CannotCreate(_) => "plugin does not support creating volumes".into(),
             Self::CannotCopy { source, .. } => {
-                format!(
-                    "plugin does not support creating volumes from {}",
-                    source.as_str()
-                )
+                format!("plugin does not support creating volumes from {}", source.as_str())
             }
-            Self::UpdateRefused {
-                refusals, origin, ..
-            } => {
+            Self::UpdateRefused { refusals, origin, .. } => {
                 format!("{}{}", origin.prefix(), refusal_text(refusals))
             }
-            Self::CannotExpand { origin, .. } => format!(
-                "{}expand is not implemented by this controller plugin",
-                origin.prefix()
-            ),
+            Self::CannotExpand { origin, .. } => {
+                format!("{}expand is not implemented by this controller plugin", origin.prefix())
+            }
             Self::VolumeNotFound(volume) => format!("volume not found: {}", volume.id),
             Self::VolumeInUse { volume, .. } => format!("volume in use: {}", volume.id),
             Self::PluginNotFound(id) => format!("plugin not found: {id}"),
@@ -477,29 +459,19 @@ impl ServerError {
             Self::InBatch { error, .. } => {
                 format!("{}; no volume was registered", error.message())
             }
-            Self::Multiple(errors)
-            | Self::PartlyCreated {
-                failures: errors, ..
-            } => first_ones(errors.iter().map(Self::message)).join("; "),
+            Self::Multiple(errors) | Self::PartlyCreated { failures: errors, .. } => {
+                first_ones(errors.iter().map(Self::message)).join("; ")
+            }
             Self::PluginHasNoController(id) => {
                 format!("plugin `{id}` cannot create volumes: it has no controller")
             }
             Self::CannotCreate(id) => format!("plugin `{id}` cannot create volumes"),
             Self::CannotCopy { plugin, source } => {
-                format!(
-                    "plugin `{plugin}` cannot create volumes from {}",
-                    source.as_str()
-                )
+                format!("plugin `{plugin}` cannot create volumes from {}", source.as_str())
             }
-            Self::UpdateRefused {
-                volume, refusals, ..
-            } => {
+            Self::UpdateRefused { volume, refusals, .. } => {
                 let reasons: Vec<_> = refusals.iter().map(|r| r.reason.as_str()).collect();
-                format!(
-                    "volume {} cannot be updated: {}",
-                    volume.quoted(),
-                    reasons.join("; ")
-                )
+                format!("volume {} cannot be updated: {}", volume.quoted(), reasons.join("; "))
             }
             Self::CannotExpand { volume, .. } => {
                 format!(
@@ -512,19 +484,10 @@ impl ServerError {
             | Self::NoSuchSource(volume) => {
                 format!("volume {} does not exist", volume.quoted())
             }
-            Self::VolumeInUse {
-                volume,
-                claiming_allocs,
-            } => {
-                let claims = claiming_allocs
-                    .iter()
-                    .map(|alloc| format!("allocation `{alloc}`"));
+            Self::VolumeInUse { volume, claiming_allocs } => {
+                let claims = claiming_allocs.iter().map(|alloc| format!("allocation `{alloc}`"));
                 let claims: Vec<_> = claims.collect();
-                format!(
-                    "volume {} is claimed by {}",
-                    volume.quoted(),
-                    claims.join(", ")
-                )
+                format!("volume {} is claimed by {}", volume.quoted(), claims.join(", "))
             }
             Self::BeingDeleted(volume) => {
                 format!(
@@ -532,30 +495,18 @@ impl ServerError {
                     volume.quoted()
                 )
             }
-            Self::SourceBeingDeleted {
-                volume,
-                external_id,
-                other,
-            } => format!(
+            Self::SourceBeingDeleted { volume, external_id, other } => format!(
                 "volume {} cannot be registered: external volume `{external_id}` is being deleted as {}",
                 volume.quoted(),
                 other.quoted()
             ),
-            Self::SecondRegistration {
-                volume,
-                external_id,
-                others,
-            } => format!(
+            Self::SecondRegistration { volume, external_id, others } => format!(
                 "volume {} cannot be registered: external volume `{external_id}` is already registered as {}; if both \
                  are meant to use data that already exists, repeat the request with `?share=true`",
                 volume.quoted(),
                 joined(others)
             ),
-            Self::Shared {
-                volume,
-                external_id,
-                others,
-            } => format!(
+            Self::Shared { volume, external_id, others } => format!(
                 "volume {} cannot be deleted: external volume `{external_id}` is also registered as {}",
                 volume.quoted(),
                 joined(others)
@@ -570,11 +521,9 @@ impl ServerError {
                 "the operation was not started: other operations on {name} took longer than {} s",
                 waited.as_secs()
             ),
-            Self::SpecChanged {
-                volume,
-                expected,
-                found,
-            } => spec_changed(volume, *expected, *found),
+            Self::SpecChanged { volume, expected, found } => {
+                spec_changed(volume, *expected, *found)
+            }
             Self::RepeatedConflict(volume) => {
                 format!(
                     "the operation on volume {} was not carried out: the volume changed during every attempt",
@@ -651,25 +600,15 @@ impl ServerError {
             let holders = denied.holders.iter();
             return holders.map(|holder| holder.alloc.to_string()).collect();
         }
-        if let Self::VolumeInUse {
-            claiming_allocs, ..
-        } = self
-        {
+        if let Self::VolumeInUse { claiming_allocs, .. } = self {
             return claiming_allocs.iter().map(ToString::to_string).collect();
         }
-        self.parts()
-            .iter()
-            .flat_map(Self::claiming_allocs)
-            .collect()
+        self.parts().iter().flat_map(Self::claiming_allocs).collect()
     }
 
     /// The errors that this one contains.
     fn parts(&self) -> &[Self] {
-        if let Self::Multiple(errors)
-        | Self::PartlyCreated {
-            failures: errors, ..
-        } = self
-        {
+        if let Self::Multiple(errors) | Self::PartlyCreated { failures: errors, .. } = self {
             return errors;
         }
         if let Self::InBatch { error, .. } = self {
@@ -684,10 +623,7 @@ impl ServerError {
         if batch_size < 2 {
             return self;
         }
-        Self::InBatch {
-            volume: volume.clone(),
-            error: Box::new(self),
-        }
+        Self::InBatch { volume: volume.clone(), error: Box::new(self) }
     }
 }
 
@@ -729,20 +665,12 @@ fn is_about_size(refusals: &[Refusal]) -> bool {
 }
 
 fn refusal_code(refusals: &[Refusal]) -> Code {
-    if is_about_size(refusals) {
-        Code::VolumeCapacity
-    } else {
-        Code::VolumeImmutableField
-    }
+    if is_about_size(refusals) { Code::VolumeCapacity } else { Code::VolumeImmutableField }
 }
 
 fn refusal_text(refusals: &[Refusal]) -> String {
     let texts = refusals.iter().map(|refusal| refusal.text.clone());
-    if is_about_size(refusals) {
-        texts.collect::<Vec<_>>().join(", ")
-    } else {
-        multi_error(texts)
-    }
+    if is_about_size(refusals) { texts.collect::<Vec<_>>().join(", ") } else { multi_error(texts) }
 }
 
 fn spec_changed(volume: &NamespacedId, expected: u64, found: u64) -> String {

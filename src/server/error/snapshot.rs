@@ -64,11 +64,7 @@ impl SnapshotError {
             Self::Name(problem) => format!("the name of the snapshot is invalid: {problem}"),
             Self::MissingId => "the request has no snapshot ID".into(),
             Self::UnknownPlugin(id) => format!("plugin `{id}` does not exist"),
-            Self::OtherPlugin {
-                volume,
-                provider,
-                named,
-            } => {
+            Self::OtherPlugin { volume, provider, named } => {
                 format!("volume `{volume}` belongs to plugin `{provider}`, not to plugin `{named}`")
             }
         }

@@ -145,8 +145,7 @@ fn of_claim(state: &State, volume: &RemoteVolume, event: &ClaimEvent) -> Vec<Not
     }
     let registrations = volumes_sharing(state, &volume.plugin_id, &volume.external_id);
     let keys = registrations.into_iter();
-    keys.map(|key| of_volume(state, "CSIVolumeClaim", &key))
-        .collect()
+    keys.map(|key| of_volume(state, "CSIVolumeClaim", &key)).collect()
 }
 
 fn of_job(job: &JobKey, event: &JobEvent) -> Option<Notice> {
@@ -227,10 +226,7 @@ mod tests {
             alloc_reported("a", ClientStatus::Running),
         ];
         let state = state_of(kinds.clone());
-        let all: Vec<_> = kinds
-            .iter()
-            .flat_map(|kind| notices_of(&state, kind))
-            .collect();
+        let all: Vec<_> = kinds.iter().flat_map(|kind| notices_of(&state, kind)).collect();
         let expected = [
             ("Node", "NodeRegistration", "node-0"),
             ("CSIVolume", "CSIVolumeRegistered", "db"),
@@ -238,10 +234,7 @@ mod tests {
             ("Allocation", "PlanResult", "a"),
             ("Allocation", "AllocationUpdated", "a"),
         ];
-        assert_eq!(
-            all,
-            expected.map(|(topic, what, key)| (topic, what, key.to_owned()))
-        );
+        assert_eq!(all, expected.map(|(topic, what, key)| (topic, what, key.to_owned())));
         let volume = notices(&state, &kinds[2]).remove(0);
         assert_eq!(volume.filter_keys, ["db", "db of prod", "hostpath"]);
         assert_eq!(volume.namespace, "prod");

@@ -32,10 +32,7 @@ impl Subscription {
                 false => Ok((topic.to_owned(), key.to_owned())),
             }
         });
-        Ok(Self {
-            topics: topics.collect::<Result<_, _>>()?,
-            namespace,
-        })
+        Ok(Self { topics: topics.collect::<Result<_, _>>()?, namespace })
     }
 
     /// Returns whether the subscriber sees this notice. Nodes and plugins are in no namespace.
@@ -90,10 +87,7 @@ mod tests {
             let subscription = Subscription::parse(topics.iter().copied(), namespace).unwrap();
             assert_eq!(subscription.includes(&notice()), expected, "{topics:?}");
         }
-        let plugin = Notice {
-            namespace: String::new(),
-            ..notice()
-        };
+        let plugin = Notice { namespace: String::new(), ..notice() };
         let subscription = Subscription::parse([], Namespace::default()).unwrap();
         assert!(subscription.includes(&plugin), "plugins have no namespace");
     }

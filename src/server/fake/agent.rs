@@ -80,13 +80,7 @@ impl FakeAgent {
     /// If the journal cannot be read.
     pub async fn restart(self, limits: VolumeLimits) -> Result<Self, JournalError> {
         self.services.drain(Duration::ZERO).await;
-        let Self {
-            backend,
-            journal,
-            clock,
-            ids,
-            ..
-        } = self;
+        let Self { backend, journal, clock, ids, .. } = self;
         Self::on(backend, journal, clock, ids, limits).await
     }
 
@@ -96,19 +90,9 @@ impl FakeAgent {
     /// If the journal cannot be read.
     pub async fn restart_within(self, limits: StateLimits) -> Result<Self, JournalError> {
         self.services.drain(Duration::ZERO).await;
-        let options = CellOptions {
-            limits,
-            ..CellOptions::default()
-        };
+        let options = CellOptions { limits, ..CellOptions::default() };
         let cell = StateCell::open(Arc::new(self.journal.clone()), options).await?;
-        let Self {
-            backend,
-            journal,
-            clock,
-            ids,
-            limits,
-            ..
-        } = self;
+        let Self { backend, journal, clock, ids, limits, .. } = self;
         Self::with_cell(cell, backend, (journal, clock, ids), limits).await
     }
 
@@ -146,10 +130,7 @@ impl FakeAgent {
             ids: Arc::new(ids.clone()),
             calls: Self::plugin_call_queues(),
         };
-        let hosts = ClaimHosts {
-            controllers: Arc::new(controllers),
-            ..Self::hosts(&backend)
-        };
+        let hosts = ClaimHosts { controllers: Arc::new(controllers), ..Self::hosts(&backend) };
         let services = Services::new(ports, hosts, limits, Self::agent_info());
         let agent = Self {
             _end: services.stopping.clone().drop_guard(),
@@ -226,20 +207,16 @@ impl FakeAgent {
     pub async fn add_namespaces(&self, names: &[&str]) {
         for name in names {
             let name = Namespace::new(*name);
-            let event = NamespaceEvent::Written {
-                description: String::new(),
-                meta: Default::default(),
-            };
-            self.record_event(EventKind::Namespace { name, event })
-                .await;
+            let event =
+                NamespaceEvent::Written { description: String::new(), meta: Default::default() };
+            self.record_event(EventKind::Namespace { name, event }).await;
         }
     }
 
     /// Adds a second node, on which the plugin runs too.
     pub async fn add_node(&self) {
         let alloc = "88888888-2222-4333-8444-555555555555";
-        self.add_node_as(Self::SECOND_NODE, Self::second_external_node(), alloc)
-            .await;
+        self.add_node_as(Self::SECOND_NODE, Self::second_external_node(), alloc).await;
     }
 
     /// Adds a node with this ID and the provider's ID, on which `alloc` runs the plugin.
@@ -251,10 +228,8 @@ impl FakeAgent {
         settings.description.external_node_id = external.clone();
         settings.controller = None;
         let plugin = FakePlugin::on_node(self.backend.clone(), external);
-        self.directory
-            .insert(Self::PLUGIN.into(), alloc.into(), plugin.connection());
-        self.observe_on(Self::PLUGIN, alloc, settings, true, id)
-            .await;
+        self.directory.insert(Self::PLUGIN.into(), alloc.into(), plugin.connection());
+        self.observe_on(Self::PLUGIN, alloc, settings, true, id).await;
     }
 
     /// Adds another healthy plugin to the node.
@@ -264,34 +239,28 @@ impl FakeAgent {
         settings: PluginSettings,
         connection: PluginConnection,
     ) {
-        self.directory
-            .insert(id.into(), Self::ALLOC.into(), connection);
+        self.directory.insert(id.into(), Self::ALLOC.into(), connection);
         self.observe_as(id, Self::ALLOC, settings, true).await;
     }
 
     /// Adds another healthy allocation of the plugin to the node.
     pub async fn add_alloc(&self, alloc: &str, connection: PluginConnection) {
-        self.directory
-            .insert(Self::PLUGIN.into(), alloc.into(), connection);
-        self.observe_as(Self::PLUGIN, alloc, self.backend.settings(), true)
-            .await;
+        self.directory.insert(Self::PLUGIN.into(), alloc.into(), connection);
+        self.observe_as(Self::PLUGIN, alloc, self.backend.settings(), true).await;
     }
 
     /// Records a fingerprint of the plugin.
     pub async fn observe(&self, healthy: bool) {
-        self.observe_as(Self::PLUGIN, Self::ALLOC, self.backend.settings(), healthy)
-            .await;
+        self.observe_as(Self::PLUGIN, Self::ALLOC, self.backend.settings(), healthy).await;
     }
 
     /// Records a fingerprint of another plugin on the node.
     pub async fn observe_plugin(&self, id: &str, healthy: bool) {
-        self.observe_as(id, Self::ALLOC, self.backend.settings(), healthy)
-            .await;
+        self.observe_as(id, Self::ALLOC, self.backend.settings(), healthy).await;
     }
 
     async fn observe_as(&self, id: &str, alloc: &str, settings: PluginSettings, healthy: bool) {
-        self.observe_on(id, alloc, settings, healthy, Self::NODE)
-            .await;
+        self.observe_on(id, alloc, settings, healthy, Self::NODE).await;
     }
 
     async fn observe_on(
@@ -313,9 +282,7 @@ impl FakeAgent {
             provider_version: settings.info.vendor_version,
             requires_controller: settings.plugin.controller_service,
             requires_topologies: settings.plugin.volume_accessibility_constraints,
-            controller: settings
-                .controller
-                .map(|capabilities| ControllerInfo { capabilities }),
+            controller: settings.controller.map(|capabilities| ControllerInfo { capabilities }),
             node: settings.node.map(|capabilities| NodeInfo {
                 storage: vec![],
                 capabilities,

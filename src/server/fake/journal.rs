@@ -36,10 +36,7 @@ struct Content {
 impl MemoryJournal {
     /// Creates a journal with this content.
     pub fn with_content(replay: Replay) -> Self {
-        let start = replay
-            .snapshot
-            .as_ref()
-            .map_or(FIRST, |s| s.numbers.index + 1);
+        let start = replay.snapshot.as_ref().map_or(FIRST, |s| s.numbers.index + 1);
         Self(Arc::new(Mutex::new(Content {
             events: (start..).zip(replay.events).collect(),
             snapshot: replay.snapshot,

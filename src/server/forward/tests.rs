@@ -45,11 +45,7 @@ impl IdSource for Steady {
 }
 
 fn forward() -> ControllerCaller {
-    ControllerCaller::new(
-        Arc::new(NoControllers),
-        Arc::new(Steady),
-        ForwardLimits::default(),
-    )
+    ControllerCaller::new(Arc::new(NoControllers), Arc::new(Steady), ForwardLimits::default())
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
@@ -122,10 +118,7 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     };
     let late = match kind {
         Kind::Read => OnDeadline::Cancel,
-        Kind::Change => OnDeadline::Await {
-            permit: &permit,
-            report: &report,
-        },
+        Kind::Change => OnDeadline::Await { permit: &permit, report: &report },
     };
     let attempt = |alloc: AllocId| {
         let step = {
@@ -164,11 +157,7 @@ async fn retryable_failures_are_retried_with_growing_pauses() {
         pending(),
         failure(StatusCode::DeadlineExceeded, Verdict::RetryUnknownOutcome),
     ] {
-        let steps = [
-            Answers(Err(error.clone())),
-            Answers(Err(error)),
-            Answers(Ok(7)),
-        ];
+        let steps = [Answers(Err(error.clone())), Answers(Err(error)), Answers(Ok(7))];
         let run = run_steps(&["n1"], &steps).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked.len(), 3);
@@ -217,12 +206,7 @@ async fn the_next_instance_is_called_when_one_is_unreachable() {
 /// call that changes nothing may.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_may_have_been_sent_stays_with_its_instance() {
-    let steps = [
-        Answers(Err(lost())),
-        Answers(Err(unreachable())),
-        IsNotConnected,
-        Answers(Ok(7)),
-    ];
+    let steps = [Answers(Err(lost())), Answers(Err(unreachable())), IsNotConnected, Answers(Ok(7))];
     let change = run_kind(Kind::Change, &["n1", "n2"], &steps).await;
     assert_eq!(change.result, Ok(7));
     assert_eq!(change.asked, ["n1"; 4]);
@@ -258,16 +242,8 @@ fn timed_out(last: Option<PluginError>, outcome: ForwardOutcome) -> ForwardError
 async fn the_deadline_is_an_error_with_the_known_effect() {
     for (steps, last, outcome) in [
         (vec![IsNotConnected], None, ForwardOutcome::NoEffect),
-        (
-            vec![Answers(Err(unreachable()))],
-            Some(unreachable()),
-            ForwardOutcome::NoEffect,
-        ),
-        (
-            vec![Answers(Err(lost()))],
-            Some(lost()),
-            ForwardOutcome::Unknown,
-        ),
+        (vec![Answers(Err(unreachable()))], Some(unreachable()), ForwardOutcome::NoEffect),
+        (vec![Answers(Err(lost()))], Some(lost()), ForwardOutcome::Unknown),
         (
             vec![Answers(Err(lost())), Answers(Err(unreachable()))],
             Some(unreachable()),
@@ -285,11 +261,7 @@ async fn the_deadline_is_an_error_with_the_known_effect() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_succeeds_without_another_call() {
     for seconds in [90, 119, 121, 150, 299] {
-        let run = run_steps(
-            &["n1", "n2"],
-            &[AnswersAfter(seconds, Ok(7)), Answers(Ok(8))],
-        )
-        .await;
+        let run = run_steps(&["n1", "n2"], &[AnswersAfter(seconds, Ok(7)), Answers(Ok(8))]).await;
         assert_eq!(run.result, Ok(7));
         assert_eq!(run.asked, ["n1"], "{seconds} s");
         assert_eq!(run.took, Duration::from_secs(seconds));
@@ -301,12 +273,7 @@ async fn a_slow_answer_succeeds_without_another_call() {
 /// counts.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_is_not_cancelled_at_the_deadline() {
-    let seconds = |run: &Run| {
-        (
-            run.took.as_secs(),
-            run.reported.clone().unwrap().0.as_secs(),
-        )
-    };
+    let seconds = |run: &Run| (run.took.as_secs(), run.reported.clone().unwrap().0.as_secs());
     let unknown = ForwardOutcome::Unknown;
     let late = run_steps(&["n1"], &[AnswersAfter(400, Ok(7)), Answers(Ok(8))]).await;
     assert_eq!((&late.result, late.asked.len()), (&Ok(7), 1));
@@ -359,27 +326,20 @@ async fn an_unknown_effect_stays_unknown() {
 fn instance(alloc: &str, healthy: bool, controller: bool) -> PluginInstance {
     PluginInstance {
         alloc_id: AllocId::new(alloc),
-        health: Health {
-            healthy,
-            description: String::new(),
-        },
+        health: Health { healthy, description: String::new() },
         updated_at: 0,
         provider: String::new(),
         provider_version: String::new(),
         requires_controller: true,
         requires_topologies: false,
-        controller: controller.then(|| ControllerInfo {
-            capabilities: ControllerCapabilities::default(),
-        }),
+        controller: controller
+            .then(|| ControllerInfo { capabilities: ControllerCapabilities::default() }),
         node: None,
     }
 }
 
 fn node(id: &str, status: NodeStatus) -> (NodeId, Node) {
-    let node = Node {
-        status,
-        ..Node::new(NodeId::new(id), id, "dc1")
-    };
+    let node = Node { status, ..Node::new(NodeId::new(id), id, "dc1") };
     (node.id.clone(), node)
 }
 
@@ -400,10 +360,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
         ("n4", instance("a4", true, true)),
         ("n5", instance("a5", true, false)),
     ];
-    let usable = [
-        ("n1", instance("a1", true, true)),
-        ("n6", instance("a6", true, true)),
-    ];
+    let usable = [("n1", instance("a1", true, true)), ("n6", instance("a6", true, true))];
     let allocs = |list: &[(&str, PluginInstance)]| -> Vec<PluginAlloc> {
         let alloc = |(node, instance): &(&str, PluginInstance)| PluginAlloc {
             node: NodeId::new(*node),
@@ -426,24 +383,14 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
          plugin instance \"a5\" is not a controller but was registered as one - this is always a bug"
     );
     let nothing = candidates(&plugin, &[], &nodes).unwrap_err();
-    assert_eq!(
-        nothing.to_string(),
-        "failed to find instances of controller plugin \"p\""
-    );
+    assert_eq!(nothing.to_string(), "failed to find instances of controller plugin \"p\"");
 }
 
 /// The call ends although the port is never reached.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
-    let candidates = Candidates {
-        plugin: PluginId::new("p"),
-        allocs: vec![AllocId::new("a1")],
-    };
-    let result: Result<(), _> = forward()
-        .read(&candidates, Rpc::ListVolumes, |_| async { Ok(()) })
-        .await;
-    assert_eq!(
-        result.map_err(|error| error.outcome()),
-        Err(ForwardOutcome::NoEffect)
-    );
+    let candidates = Candidates { plugin: PluginId::new("p"), allocs: vec![AllocId::new("a1")] };
+    let result: Result<(), _> =
+        forward().read(&candidates, Rpc::ListVolumes, |_| async { Ok(()) }).await;
+    assert_eq!(result.map_err(|error| error.outcome()), Err(ForwardOutcome::NoEffect));
 }

@@ -35,11 +35,7 @@ fn weight(headers: &HeaderMap, names: &[&str]) -> Option<f32> {
         }
         match parameters.trim().split_once('=') {
             None => Some(1.0),
-            Some((_, weight)) => weight
-                .trim()
-                .parse::<f32>()
-                .ok()
-                .filter(|weight| *weight >= 0.0),
+            Some((_, weight)) => weight.trim().parse::<f32>().ok().filter(|weight| *weight >= 0.0),
         }
     });
     weights.reduce(f32::max)

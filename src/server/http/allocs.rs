@@ -47,11 +47,7 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let found = request.services.cell.read(|state| {
         let record = state.alloc(&id)?;
         let placement = record.placement.as_deref()?;
-        let alloc = PlacedAlloc {
-            id: &id,
-            record,
-            placement,
-        };
+        let alloc = PlacedAlloc { id: &id, record, placement };
         Some((alloc.document(state), state.allocs_index()))
     });
     let (document, index) = found.ok_or_else(|| JobError::NoAlloc(id.to_string()))?;
@@ -60,10 +56,8 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
 
 pub(super) async fn stop(request: &IncomingRequest, id: &str) -> Result {
     let written = request.services.jobs.stop_alloc(&complete(id)?).await?;
-    let document = AllocationStopResponse {
-        eval_id: written.evaluation_id(),
-        index: written.index,
-    };
+    let document =
+        AllocationStopResponse { eval_id: written.evaluation_id(), index: written.index };
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
 }
 
@@ -71,9 +65,5 @@ fn complete(id: &str) -> Result<AllocId> {
     if id.len() == UUID_LENGTH {
         return Ok(AllocId::new(id));
     }
-    Err(JobError::ShortId {
-        kind: "alloc",
-        id: id.to_owned(),
-    }
-    .into())
+    Err(JobError::ShortId { kind: "alloc", id: id.to_owned() }.into())
 }

@@ -23,10 +23,7 @@ pub(super) struct BodyBudget {
 impl BodyBudget {
     pub(super) fn new(limits: &Limits) -> Self {
         let total = limits.total_body_bytes.max(limits.body_bytes);
-        Self {
-            bytes: Arc::new(Semaphore::new(total)),
-            total,
-        }
+        Self { bytes: Arc::new(Semaphore::new(total)), total }
     }
 
     async fn reserve(
@@ -102,9 +99,7 @@ pub(super) async fn read_body(
     };
     let mut chunks = body.into_data_stream();
     loop {
-        let late = |_| RequestError::BodyTooSlow {
-            seconds: limits.body_seconds,
-        };
+        let late = |_| RequestError::BodyTooSlow { seconds: limits.body_seconds };
         let Some(chunk) = timeout_at(until, chunks.next()).await.map_err(late)? else {
             return Ok(received.complete());
         };
@@ -135,8 +130,7 @@ impl Receiving<'_> {
             self.reserved = Some(self.budget.reserve(self.most, self.until).await?);
             if self.is_announced {
                 // The system provides memory only where bytes arrive.
-                self.bytes
-                    .reserve_exact(self.most.saturating_sub(self.bytes.len()));
+                self.bytes.reserve_exact(self.most.saturating_sub(self.bytes.len()));
             }
         }
         if length > self.bytes.capacity() {
@@ -154,10 +148,7 @@ impl Receiving<'_> {
             let surplus = reserved.num_permits().saturating_sub(self.bytes.len());
             drop(reserved.split(surplus));
         }
-        ReceivedBody {
-            bytes: self.bytes.into(),
-            _reserved: self.reserved,
-        }
+        ReceivedBody { bytes: self.bytes.into(), _reserved: self.reserved }
     }
 }
 

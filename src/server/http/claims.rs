@@ -29,12 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 pub(super) async fn list_of_volume(request: &IncomingRequest, id: &str) -> Result {
     let key = key(request, id);
-    if request
-        .services
-        .cell
-        .read(|state| volume(state, &key))
-        .is_none()
-    {
+    if request.services.cell.read(|state| volume(state, &key)).is_none() {
         return Err(ServerError::NoVolumeToRead);
     }
     list(request, |volume| *volume == key).await
@@ -46,10 +41,8 @@ pub(super) async fn list_all(request: &IncomingRequest) -> Result {
         return Reply::json(&[(); 0], request.pretty);
     }
     let namespace = request.parameters.namespace_or_default();
-    list(request, |volume| {
-        namespace.as_str() == Namespace::ALL || volume.namespace == namespace
-    })
-    .await
+    list(request, |volume| namespace.as_str() == Namespace::ALL || volume.namespace == namespace)
+        .await
 }
 
 async fn list(request: &IncomingRequest, is_desired: impl Fn(&NamespacedId) -> bool) -> Result {
@@ -140,11 +133,7 @@ pub(super) async fn unfence(request: &IncomingRequest, node: &str) -> Result {
 }
 
 fn released_reply(request: &IncomingRequest, (remaining, index): (usize, u64)) -> Result {
-    let status = if remaining == 0 {
-        StatusCode::OK
-    } else {
-        StatusCode::ACCEPTED
-    };
+    let status = if remaining == 0 { StatusCode::OK } else { StatusCode::ACCEPTED };
     let reply = Reply::json(&ReleaseResponse { remaining }, request.pretty)?;
     Ok(reply.with_status(status).with_index(index))
 }
@@ -234,8 +223,7 @@ fn problem_to_wire(problem: &StepProblem) -> ClaimProblemDocument {
 }
 
 fn path_text(path: Option<&std::path::PathBuf>) -> String {
-    path.map(|path| path.display().to_string())
-        .unwrap_or_default()
+    path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 fn status_to_wire(status: &ClaimStatus) -> ClaimDocument {

@@ -165,9 +165,7 @@ pub(super) fn search(request: &IncomingRequest) -> Result {
         request.operator.clone()?;
     }
     let is_operator = request.operator.is_ok();
-    let shown = contexts
-        .iter()
-        .filter(|context| **context != "vars" || is_operator);
+    let shown = contexts.iter().filter(|context| **context != "vars" || is_operator);
     let contexts: Vec<&str> = shown.copied().collect();
     let (found, index) = request.services.cell.read(|state| {
         let of = |context| found(state, context, &search.prefix, &namespace);
@@ -209,10 +207,7 @@ fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> V
             ids.map(|view| view.record.key().id.to_string()).collect()
         }
         "vars" => {
-            let filter = VariableFilter {
-                namespace: namespace.clone(),
-                prefix: prefix.to_owned(),
-            };
+            let filter = VariableFilter { namespace: namespace.clone(), prefix: prefix.to_owned() };
             let page = variables(state, &filter, None, SEARCH_LIMIT + 1);
             let paths = page.variables.iter();
             paths.map(|record| record.key.path.to_string()).collect()

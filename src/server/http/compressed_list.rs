@@ -164,10 +164,7 @@ struct Member {
 
 impl Member {
     fn new() -> Self {
-        Self {
-            pieces: Pieces::from(MEMBER_HEAD.to_vec()),
-            checksum: Crc::new(),
-        }
+        Self { pieces: Pieces::from(MEMBER_HEAD.to_vec()), checksum: Crc::new() }
     }
 
     /// Adds a byte in a block of its own, not compressed: its kind, its length and the complement of it.
@@ -201,17 +198,12 @@ mod tests {
 
     fn text(number: u64) -> Text {
         let json = format!(r#"{{"ID":"v{number}","Name":"volume {}"}},"#, number * 7919);
-        Text {
-            number,
-            bytes: Bytes::from(json),
-        }
+        Text { number, bytes: Bytes::from(json) }
     }
 
     fn plain(texts: &[Text]) -> String {
-        let texts: Vec<_> = texts
-            .iter()
-            .map(|text| std::str::from_utf8(&text.bytes).unwrap())
-            .collect();
+        let texts: Vec<_> =
+            texts.iter().map(|text| std::str::from_utf8(&text.bytes).unwrap()).collect();
         format!("[{}]", texts.concat().trim_end_matches(','))
     }
 
@@ -272,9 +264,7 @@ mod tests {
         let texts: Vec<Text> = (0..70)
             .map(|number| {
                 let letters = (0..2000).map(|_| {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     char::from(b' ' + u8::try_from(random >> 58).unwrap())
                 });
                 let bytes = Bytes::from(letters.collect::<String>() + ",");
@@ -282,14 +272,9 @@ mod tests {
             })
             .collect();
         let packed = joined(groups.compress(&texts).unwrap());
-        let plain: String = texts
-            .iter()
-            .map(|text| String::from_utf8(text.bytes.to_vec()).unwrap())
-            .collect();
-        assert_eq!(
-            unpacked(&packed),
-            format!("[{}]", &plain[..plain.len() - 1])
-        );
+        let plain: String =
+            texts.iter().map(|text| String::from_utf8(text.bytes.to_vec()).unwrap()).collect();
+        assert_eq!(unpacked(&packed), format!("[{}]", &plain[..plain.len() - 1]));
     }
 
     #[test]

@@ -50,10 +50,7 @@ impl ConnectionSlots {
     /// Waits for a working place. `None` never happens: places are not closed.
     pub async fn enter(&self) -> Option<ConnectionSlot> {
         let permit = self.working.clone().acquire_owned().await.ok()?;
-        Some(ConnectionSlot {
-            places: self.clone(),
-            working: Mutex::new(Some(permit)),
-        })
+        Some(ConnectionSlot { places: self.clone(), working: Mutex::new(Some(permit)) })
     }
 }
 
@@ -140,11 +137,7 @@ pub struct Connection {
 impl Connection {
     /// Describes a connection.
     pub fn new(peer: Peer, place: ConnectionSlot) -> Self {
-        Self {
-            peer,
-            place: Arc::new(place),
-            holder: None,
-        }
+        Self { peer, place: Arc::new(place), holder: None }
     }
 
     /// Sets whose share its streams are part of. Without one, they are part of none, as on the Unix socket.
@@ -179,10 +172,7 @@ impl Connection {
         let permit = places.streams.clone().try_acquire_owned();
         let permit = permit.map_err(|_| RequestError::TooManyStreams { limit })?;
         self.place.set_working(None);
-        Ok(StreamPlace {
-            _permit: permit,
-            _share: share,
-        })
+        Ok(StreamPlace { _permit: permit, _share: share })
     }
 
     /// Runs `wait` in a waiting place, then takes a working place again.
@@ -192,9 +182,8 @@ impl Connection {
     pub(super) async fn wait(&self, wait: impl Future<Output = ()>) -> Result<(), RequestError> {
         let place = &self.place;
         let waiting = place.places.waiting.clone().try_acquire_owned();
-        let waiting = waiting.map_err(|_| RequestError::TooManyWaiting {
-            limit: place.places.waiting_limit,
-        })?;
+        let waiting = waiting
+            .map_err(|_| RequestError::TooManyWaiting { limit: place.places.waiting_limit })?;
         place.set_working(None);
         wait.await;
         let working = place.places.working.clone().acquire_owned().await;
@@ -215,10 +204,7 @@ mod tests {
     async fn a_waiting_connection_leaves_its_place_to_another() {
         let places = ConnectionSlots::new(1, 1, 1);
         let first = Connection::new(Peer::Loopback, places.enter().await.unwrap());
-        assert!(
-            places.enter().now_or_never().is_none(),
-            "the place is taken"
-        );
+        assert!(places.enter().now_or_never().is_none(), "the place is taken");
         let change = Arc::new(Notify::new());
         let waiting = {
             let (first, change) = (first.clone(), change.clone());
@@ -262,10 +248,7 @@ mod tests {
         let _second = subscribe(Some(65_534)).await.unwrap();
         let refused = subscribe(Some(65_534)).await.unwrap_err();
         assert_eq!(refused, RequestError::TooManyStreams { limit: 2 });
-        let _others = [
-            subscribe(Some(0)).await.unwrap(),
-            subscribe(None).await.unwrap(),
-        ];
+        let _others = [subscribe(Some(0)).await.unwrap(), subscribe(None).await.unwrap()];
         drop(first);
         assert!(subscribe(Some(65_534)).await.is_ok());
     }

@@ -46,15 +46,8 @@ pub(super) fn payload(state: &State, subject: &NoticeSubject) -> Value {
             let placed = record.and_then(|record| Some((record, record.placement.as_deref()?)));
             match placed {
                 Some((record, placement)) => {
-                    let alloc = PlacedAlloc {
-                        id,
-                        record,
-                        placement,
-                    };
-                    let document = AllocationDocument {
-                        job: None,
-                        ..alloc.document(state)
-                    };
+                    let alloc = PlacedAlloc { id, record, placement };
+                    let document = AllocationDocument { job: None, ..alloc.document(state) };
                     json!({"Allocation": document, "Timeout": false, "TimeoutReason": ""})
                 }
                 None => json!({"Allocation": {"ID": id.as_str()}}),

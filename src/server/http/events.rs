@@ -34,14 +34,8 @@ const LONG_LINES: usize = 64 << 10;
 /// A line without events.
 const EMPTY_LINE: &[u8] = b"{}\n";
 
-const TABLES: [Table; 6] = [
-    Table::Allocs,
-    Table::Claims,
-    Table::Jobs,
-    Table::Nodes,
-    Table::Plugins,
-    Table::Volumes,
-];
+const TABLES: [Table; 6] =
+    [Table::Allocs, Table::Claims, Table::Jobs, Table::Nodes, Table::Plugins, Table::Volumes];
 
 /// Starts a stream.
 pub(super) fn stream(request: &IncomingRequest) -> Result<Reply, ServerError> {
@@ -155,11 +149,8 @@ impl Subscriber {
 
     fn end(&mut self, why: &str) -> Bytes {
         self.has_ended = true;
-        line(&EventBatchDocument {
-            error: Some(why.to_owned()),
-            ..EventBatchDocument::default()
-        })
-        .into()
+        line(&EventBatchDocument { error: Some(why.to_owned()), ..EventBatchDocument::default() })
+            .into()
     }
 
     /// One line for each index with an event that the subscriber asked for, until the lines are long.

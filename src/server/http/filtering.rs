@@ -59,10 +59,7 @@ impl Paging {
 
     /// Returns what a client wants of a list without pages.
     pub(super) fn whole(parameters: &Parameters) -> Result<Self> {
-        Ok(Self {
-            filter: filter(parameters)?,
-            ..Self::default()
-        })
+        Ok(Self { filter: filter(parameters)?, ..Self::default() })
     }
 
     /// Returns the part of a list, and the token of what follows. The places of its documents grow.
@@ -103,23 +100,16 @@ mod tests {
     #[test]
     fn pages_are_the_list() {
         let list = |ids: &[u32]| -> Vec<Value> {
-            let documents = ids
-                .iter()
-                .map(|id| json!({"ID": format!("é {id:02}"), "Even": id % 2 == 0}));
+            let documents =
+                ids.iter().map(|id| json!({"ID": format!("é {id:02}"), "Even": id % 2 == 0}));
             documents.collect()
         };
         let place = |one: &Value| one["ID"].as_str().unwrap_or_default().to_owned();
         let whole = list(&(0..20).collect::<Vec<_>>());
         for filter in ["", "&filter=Even+%3D%3D+true"] {
             let all = Parameters::parse(Some(&filter.replacen('&', "", 1)));
-            let (expected, next) = Paging::of(&all)
-                .unwrap()
-                .page(whole.clone(), place)
-                .unwrap();
-            assert_eq!(
-                (expected.len(), next),
-                (if filter.is_empty() { 20 } else { 10 }, None)
-            );
+            let (expected, next) = Paging::of(&all).unwrap().page(whole.clone(), place).unwrap();
+            assert_eq!((expected.len(), next), (if filter.is_empty() { 20 } else { 10 }, None));
             for per_page in 1..=21 {
                 let (mut read, mut token) = (vec![], String::new());
                 loop {

@@ -24,10 +24,7 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
     let _place = request.long_list().await?;
     let events = volume_history(&request.services.cell, &key, most).await;
     let events = events.map_err(CommitError::from)?;
-    let exists = request
-        .services
-        .cell
-        .read(|state| state.record(&key).is_some());
+    let exists = request.services.cell.read(|state| state.record(&key).is_some());
     if events.is_empty() && !exists {
         return Err(ServerError::NoVolumeToRead);
     }

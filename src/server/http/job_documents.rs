@@ -29,11 +29,7 @@ pub(super) struct PlacedAlloc<'a> {
 pub(super) fn placed_allocs(state: &State) -> impl Iterator<Item = PlacedAlloc<'_>> {
     state.allocs().filter_map(|(id, record)| {
         let placement = record.placement.as_deref()?;
-        Some(PlacedAlloc {
-            id,
-            record,
-            placement,
-        })
+        Some(PlacedAlloc { id, record, placement })
     })
 }
 
@@ -43,11 +39,7 @@ pub(super) fn allocs_of<'a>(
     key: &JobKey,
 ) -> impl Iterator<Item = PlacedAlloc<'a>> {
     let of_job = state.allocs_of_job(key);
-    of_job.map(|(id, record, placement)| PlacedAlloc {
-        id,
-        record,
-        placement,
-    })
+    of_job.map(|(id, record, placement)| PlacedAlloc { id, record, placement })
 }
 
 impl PlacedAlloc<'_> {
@@ -98,15 +90,9 @@ impl PlacedAlloc<'_> {
     pub(super) fn document(&self, state: &State) -> AllocationDocument {
         let stub = self.stub(state);
         let version = &self.placement.job;
-        let group = version
-            .job
-            .groups
-            .iter()
-            .find(|group| group.name == self.placement.group);
+        let group = version.job.groups.iter().find(|group| group.name == self.placement.group);
         let tasks = group.map(|group| &group.tasks[..]).unwrap_or_default();
-        let by_task = tasks
-            .iter()
-            .map(|task| (task.name.clone(), resources([task])));
+        let by_task = tasks.iter().map(|task| (task.name.clone(), resources([task])));
         AllocationDocument {
             alloc_modify_index: self.record.modify_index,
             client_description: stub.client_description,
@@ -160,10 +146,7 @@ fn node_name(state: &State, id: &NodeId) -> String {
 }
 
 fn version_document(version: &JobVersion) -> JobDocument {
-    JobDocument {
-        version: version.version,
-        ..job_to_wire(&version.job)
-    }
+    JobDocument { version: version.version, ..job_to_wire(&version.job) }
 }
 
 /// `pending`, `running` or `dead`.
@@ -212,11 +195,7 @@ pub(super) fn job_stub(state: &State, record: &JobRecord) -> JobStub {
         namespace: job.namespace.to_string(),
         node_pool: job.node_pool.clone(),
         parameterized_job: job.is_parameterized(),
-        parent_id: job
-            .origin
-            .as_ref()
-            .map(|origin| origin.parent.to_string())
-            .unwrap_or_default(),
+        parent_id: job.origin.as_ref().map(|origin| origin.parent.to_string()).unwrap_or_default(),
         periodic: job.periodic.is_some(),
         priority: job.priority,
         status: status_of(state, record).to_owned(),
@@ -231,9 +210,8 @@ pub(super) fn job_stub(state: &State, record: &JobRecord) -> JobStub {
 pub(super) fn summary(state: &State, record: &JobRecord) -> JobSummaryDocument {
     let job = &record.current.job;
     let groups = job.groups.iter();
-    let mut counts: BTreeMap<String, GroupSummaryDocument> = groups
-        .map(|group| (group.name.clone(), GroupSummaryDocument::default()))
-        .collect();
+    let mut counts: BTreeMap<String, GroupSummaryDocument> =
+        groups.map(|group| (group.name.clone(), GroupSummaryDocument::default())).collect();
     let mut modify_index = record.modify_index;
     for alloc in allocs_of(state, &record.key()) {
         modify_index = modify_index.max(alloc.record.modify_index);
@@ -310,11 +288,7 @@ pub(super) fn evaluation_document(
     let is_blocked = result.status == EvaluationStatus::Blocked;
     let queued = failures.iter();
     let queued = queued.map(|(group, failure)| (group.clone(), i64::from(failure.queued)));
-    let description = if is_blocked {
-        "created to place remaining allocations"
-    } else {
-        ""
-    };
+    let description = if is_blocked { "created to place remaining allocations" } else { "" };
     EvaluationDocument {
         blocked_eval: text(&result.blocked),
         create_index: record.create_index,
@@ -389,9 +363,7 @@ fn metrics(
         }
     };
     let groups = failures.iter();
-    groups
-        .map(|(group, failure)| (group.clone(), of_group(failure)))
-        .collect()
+    groups.map(|(group, failure)| (group.clone(), of_group(failure))).collect()
 }
 
 /// Returns what a submission would do. The difference names the groups that change, not their fields.
@@ -420,11 +392,7 @@ pub(super) fn plan_document(state: &State, job: &Job, plan: &JobPlan) -> JobPlan
             } else {
                 "None".to_owned()
             },
-            updates: Some(
-                shown
-                    .map(|(word, count)| (word.to_owned(), count))
-                    .collect(),
-            ),
+            updates: Some(shown.map(|(word, count)| (word.to_owned(), count)).collect()),
             ..GroupDiffDocument::default()
         });
     }
@@ -464,13 +432,7 @@ fn updates(state: &State, plan: &JobPlan, group: &str) -> DesiredUpdatesDocument
     };
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let stops = count(decision.stop.iter().filter(|(id, _)| is_here(id)).count());
-    let places = count(
-        decision
-            .place
-            .iter()
-            .filter(|one| one.group == group)
-            .count(),
-    );
+    let places = count(decision.place.iter().filter(|one| one.group == group).count());
     let failed = decision.failures.get(group);
     let queued = failed.map_or(0, |failure| u64::from(failure.queued));
     let replaced = stops.min(places);

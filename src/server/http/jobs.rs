@@ -66,19 +66,15 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
     let job = request.services.jobs.job(&key)?;
-    let (document, index) = request
-        .services
-        .cell
-        .read(|state| (job_document(state, &job), index(state)));
+    let (document, index) =
+        request.services.cell.read(|state| (job_document(state, &job), index(state)));
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
 pub(super) fn read_summary(request: &IncomingRequest, id: &str) -> Result {
     let job = request.services.jobs.job(&key(request, id))?;
-    let (document, index) = request
-        .services
-        .cell
-        .read(|state| (summary(state, &job), index(state)));
+    let (document, index) =
+        request.services.cell.read(|state| (summary(state, &job), index(state)));
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
@@ -104,11 +100,8 @@ pub(super) async fn list_evaluations(request: &IncomingRequest) -> Result {
     let parameters = &request.parameters;
     let page = Paging::of(parameters)?;
     let namespace = parameters.namespace_or_default();
-    let (prefix, of_job, status) = (
-        parameters.prefix(),
-        parameters.text("job"),
-        parameters.text("status"),
-    );
+    let (prefix, of_job, status) =
+        (parameters.prefix(), parameters.text("job"), parameters.text("status"));
     let is_meant = |job: &JobKey, one: &Evaluation| {
         let is_here = namespace.as_str() == Namespace::ALL || job.namespace == namespace;
         is_here
@@ -131,9 +124,8 @@ async fn evaluations(
         let jobs = state.jobs();
         let all = jobs.flat_map(|job| job.evaluations.iter().map(move |one| (job, one)));
         let meant = all.filter(|(job, one)| is_meant(&job.key(), &one.result));
-        let documents: Vec<EvaluationDocument> = meant
-            .map(|(job, one)| evaluation_document(state, job, one, false))
-            .collect();
+        let documents: Vec<EvaluationDocument> =
+            meant.map(|(job, one)| evaluation_document(state, job, one, false)).collect();
         (documents, state.jobs_index())
     });
     // The newest is the first.
@@ -186,10 +178,7 @@ pub(super) fn no_deployments(request: &IncomingRequest) -> Result {
 pub(super) async fn register(request: &IncomingRequest, id: Option<&str>) -> Result {
     let document: JobRequestDocument = request.document()?;
     let enforced = document.enforce_index.then_some(document.job_modify_index);
-    let stopped = document
-        .job
-        .as_ref()
-        .and_then(|job| stopped_as_shown(request, job));
+    let stopped = document.job.as_ref().and_then(|job| stopped_as_shown(request, job));
     let ignored = document.job.as_ref().and_then(ignored_parts);
     let (job, enforced) = match stopped {
         Some(stopped) => {
@@ -200,11 +189,7 @@ pub(super) async fn register(request: &IncomingRequest, id: Option<&str>) -> Res
     };
     if let Some(id) = id.filter(|id| *id != job.id.as_str()) {
         let body = job.id.to_string();
-        return Err(JobError::OtherName {
-            path: id.to_owned(),
-            body,
-        }
-        .into());
+        return Err(JobError::OtherName { path: id.to_owned(), body }.into());
     }
     let mut written = request.services.jobs.register(job, enforced).await?;
     written.warnings.splice(..0, ignored);
@@ -256,11 +241,7 @@ pub(super) async fn deregister(request: &IncomingRequest, id: &str) -> Result {
         Some(text) => parse_boolean(text)
             .ok_or_else(|| JobError::BadRequest(format!("purge is not a boolean: {text}")))?,
     };
-    let written = request
-        .services
-        .jobs
-        .stop(&key(request, id), purges)
-        .await?;
+    let written = request.services.jobs.stop(&key(request, id), purges).await?;
     let document = JobDeregisterResponse {
         eval_create_index: written.index,
         eval_id: written.evaluation_id(),
@@ -333,10 +314,7 @@ pub(super) fn plan(request: &IncomingRequest) -> Result {
     let job = job_of(request, document)?;
     let mut plan = request.services.jobs.plan(&job)?;
     plan.warnings.splice(..0, ignored);
-    let document = request
-        .services
-        .cell
-        .read(|state| plan_document(state, &job, &plan));
+    let document = request.services.cell.read(|state| plan_document(state, &job, &plan));
     Reply::json(&document, request.pretty)
 }
 
@@ -356,10 +334,7 @@ pub(super) fn explain_placement_of(request: &IncomingRequest) -> Result {
 }
 
 fn placement(request: &IncomingRequest, key: &JobKey, decision: &Decision) -> Result {
-    let document = request
-        .services
-        .cell
-        .read(|state| placement_document(state, key, decision));
+    let document = request.services.cell.read(|state| placement_document(state, key, decision));
     Reply::json(&document, request.pretty)
 }
 

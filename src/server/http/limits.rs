@@ -110,30 +110,21 @@ pub const LIMITS: &[LimitField] = &[
         (8 << 10, 1 << 20),
         |limits| &mut limits.head_bytes,
     ),
-    LimitField::size(
-        "body-bytes",
-        "the body of a request",
-        (FREE_BODY, 1 << 30),
-        |limits| &mut limits.body_bytes,
-    ),
+    LimitField::size("body-bytes", "the body of a request", (FREE_BODY, 1 << 30), |limits| {
+        &mut limits.body_bytes
+    }),
     LimitField::size(
         "total-body-bytes",
         "the bodies of all requests, without the first 8 KiB of each, and as much for those of the operator; at least `body-bytes`",
         (FREE_BODY, 1 << 30),
         |limits| &mut limits.total_body_bytes,
     ),
-    LimitField::number(
-        "body-seconds",
-        "seconds for a body to arrive",
-        (1, 3600),
-        |limits| &mut limits.body_seconds,
-    ),
-    LimitField::number(
-        "json-values",
-        "JSON values and keys in a body",
-        (100, 1 << 30),
-        |limits| &mut limits.json_values,
-    ),
+    LimitField::number("body-seconds", "seconds for a body to arrive", (1, 3600), |limits| {
+        &mut limits.body_seconds
+    }),
+    LimitField::number("json-values", "JSON values and keys in a body", (100, 1 << 30), |limits| {
+        &mut limits.json_values
+    }),
     LimitField::number(
         "list-elements",
         "elements of one JSON list in a body",
@@ -179,11 +170,7 @@ mod tests {
         for limit in LIMITS {
             let mut limits = Limits::default();
             let (least, most) = limit.range;
-            assert!(
-                (least..=most).contains(&limit.get(&limits)),
-                "{}",
-                limit.name
-            );
+            assert!((least..=most).contains(&limit.get(&limits)), "{}", limit.name);
             for number in [least, most] {
                 limits.set(&format!("{}={number}", limit.name)).unwrap();
                 assert_eq!(limit.get(&limits), number, "{}", limit.name);
@@ -205,10 +192,7 @@ mod tests {
             ("connections", "it is not of the form NAME=VALUE"),
             ("connections=many", "`many` is not a number"),
             ("connections=0", "`0` is not between 1 and 1048576"),
-            (
-                "conections=1",
-                "`conections` is not a limit; did you mean `connections`?",
-            ),
+            ("conections=1", "`conections` is not a limit; did you mean `connections`?"),
         ] {
             assert_eq!(limits.set(text), Err(why.to_owned()), "{text}");
         }

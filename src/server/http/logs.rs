@@ -47,9 +47,7 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
     let unknown = || ServerError::from(JobError::UnknownAlloc(id.to_owned()));
     let logs = request.services.task_logs.clone().ok_or_else(unknown)?;
     let alloc = AllocId::new(id);
-    let task = parameters
-        .text("task")
-        .ok_or_else(|| bad("must provide task name"))?;
+    let task = parameters.text("task").ok_or_else(|| bad("must provide task name"))?;
     let found = request.services.cell.read(|state| {
         let record = state.alloc(&alloc)?;
         let placement = record.placement.as_deref()?;
@@ -74,15 +72,11 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
     };
     let offset = match parameters.text("offset") {
         None => 0,
-        Some(text) => text
-            .parse()
-            .map_err(|_| bad(format!("failed to parse offset field to int: {text}")))?,
+        Some(text) => {
+            text.parse().map_err(|_| bad(format!("failed to parse offset field to int: {text}")))?
+        }
     };
-    let output = TaskOutput {
-        alloc,
-        task: task.to_owned(),
-        stream,
-    };
+    let output = TaskOutput { alloc, task: task.to_owned(), stream };
     let unreadable = |error: TaskLogError| ServerError::Internal(error.to_string());
     if has_ended && !logs.has_files(&output).await.map_err(unreadable)? {
         return Err(JobError::NoOutput(output.alloc.to_string()).into());

@@ -38,10 +38,7 @@ pub(super) struct ResponseBudget {
 impl ResponseBudget {
     pub(super) fn new(limits: &Limits) -> Self {
         let total = limits.total_response_bytes;
-        Self {
-            bytes: Arc::new(Semaphore::new(total)),
-            total,
-        }
+        Self { bytes: Arc::new(Semaphore::new(total)), total }
     }
 
     /// Reserves a response of this length; `None` without room.
@@ -123,10 +120,7 @@ pub(super) struct LongBody {
 
 impl LongBody {
     pub(super) fn new(body: Pieces, reserved: Option<OwnedSemaphorePermit>) -> Self {
-        Self {
-            rest: body,
-            reserved,
-        }
+        Self { rest: body, reserved }
     }
 }
 

@@ -20,13 +20,9 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::namespaces_index).await?;
     let prefix = request.parameters.prefix();
-    let (all, index) = request
-        .services
-        .cell
-        .read(|state| (state.namespaces(), state.namespaces_index()));
-    let matching = all
-        .iter()
-        .filter(|record| record.name.as_str().starts_with(prefix));
+    let (all, index) =
+        request.services.cell.read(|state| (state.namespaces(), state.namespaces_index()));
+    let matching = all.iter().filter(|record| record.name.as_str().starts_with(prefix));
     let documents = matching.map(|record| document(record)).collect();
     let (documents, next) = page.page(documents, |one: &NamespaceDocument| one.name.clone())?;
     let reply = Reply::json(&documents, request.pretty)?;

@@ -40,9 +40,7 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
         let matching = nodes.filter(|node| node.id.as_str().starts_with(prefix));
         let stub = |node: &Node| NodeStub {
             fenced: state.node_loss(&node.id).is_some(),
-            returned: state
-                .node_loss(&node.id)
-                .is_some_and(|loss| loss.has_returned),
+            returned: state.node_loss(&node.id).is_some_and(|loss| loss.has_returned),
             status_description: status_description(state, &request.services.claims, &node.id),
             ..node_to_wire(node)
         };
@@ -80,12 +78,7 @@ fn events(request: &IncomingRequest, node: &NodeId) -> Vec<NodeEventDocument> {
 
 /// Nomad's form of an event, with the allocation. What a task wrote beside a volume has no form there.
 fn event_document(event: &NodeEvent) -> NodeEventDocument {
-    let MountEvent {
-        volume,
-        alloc,
-        action,
-        error,
-    } = &event.event;
+    let MountEvent { volume, alloc, action, error } = &event.event;
     let (message, outcome) = match action {
         MountAction::Mount => ("Mount volume", "error"),
         MountAction::Unmount => ("Unmount volume", "error"),
@@ -99,9 +92,7 @@ fn event_document(event: &NodeEvent) -> NodeEventDocument {
         ("success", Some(is_success.to_string())),
         (outcome, error.clone()),
     ];
-    let details = details
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let details = details.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     NodeEventDocument {
         create_index: event.number,
         details: Some(details.collect()),
@@ -125,10 +116,7 @@ fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> St
 pub(super) fn document(state: &State, node: &Node) -> NodeDocument {
     let stub = node_to_wire(node);
     let mut attributes = node.attributes.clone();
-    attributes.insert(
-        "nomad.version".to_owned(),
-        AgentInfo::NOMAD_VERSION.to_owned(),
-    );
+    attributes.insert("nomad.version".to_owned(), AgentInfo::NOMAD_VERSION.to_owned());
     attributes.insert("unique.hostname".to_owned(), node.name.clone());
     for (driver, config) in &node.drivers {
         attributes.insert(format!("driver.{driver}"), "1".to_owned());
@@ -174,9 +162,7 @@ fn instances(
     node: &NodeId,
     has_service: fn(&PluginInstance) -> bool,
 ) -> BTreeMap<String, InstanceDocument> {
-    let ids = plugins(state, "")
-        .into_iter()
-        .map(|view| view.plugin.summary.id);
+    let ids = plugins(state, "").into_iter().map(|view| view.plugin.summary.id);
     let found = ids.filter_map(|id| {
         let record = state.plugin_record(&id)?;
         let here = record
@@ -225,9 +211,7 @@ pub(super) async fn set_eligibility(request: &IncomingRequest, id: &str) -> Resu
 pub(super) async fn drain(request: &IncomingRequest, id: &str) -> Result {
     let document: NodeDrainRequest = request.document()?;
     let drains = document.drain_spec.is_some();
-    let keeps_system_jobs = document
-        .drain_spec
-        .is_some_and(|drain| drain.ignore_system_jobs);
+    let keeps_system_jobs = document.drain_spec.is_some_and(|drain| drain.ignore_system_jobs);
     update(request, id, |node| {
         node.is_draining = drains;
         node.keeps_system_jobs = keeps_system_jobs;
@@ -239,10 +223,7 @@ pub(super) async fn drain(request: &IncomingRequest, id: &str) -> Result {
 async fn update(request: &IncomingRequest, id: &str, change: impl Fn(&mut Node)) -> Result {
     let id = NodeId::new(id);
     let index = request.services.jobs.set_node(&id, change).await?;
-    let document = NodeUpdateResponse {
-        index,
-        node_modify_index: index,
-        ..NodeUpdateResponse::default()
-    };
+    let document =
+        NodeUpdateResponse { index, node_modify_index: index, ..NodeUpdateResponse::default() };
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }

@@ -205,15 +205,9 @@ mod tests {
             (vec![("x-vault-token", TEXT)], false),
             (vec![("cookie", TEXT)], false),
             // Two tokens, also equal ones: another program may have added one.
-            (
-                vec![("x-nomad-token", TEXT), ("x-nomad-token", TEXT)],
-                false,
-            ),
+            (vec![("x-nomad-token", TEXT), ("x-nomad-token", TEXT)], false),
             (vec![("x-nomad-token", "x"), ("x-nomad-token", TEXT)], false),
-            (
-                vec![("x-nomad-token", TEXT), ("authorization", bearer.as_str())],
-                false,
-            ),
+            (vec![("x-nomad-token", TEXT), ("authorization", bearer.as_str())], false),
             (vec![("x-nomad-token", ""), ("x-nomad-token", TEXT)], true),
         ] {
             for peer in NO_OPERATOR {

@@ -89,9 +89,7 @@ impl Parameters {
             return Ok(None);
         };
         let index = text.parse();
-        index
-            .map(Some)
-            .map_err(|_| RequestError::Cas(text.to_owned()))
+        index.map(Some).map_err(|_| RequestError::Cas(text.to_owned()))
     }
 
     /// Returns whether a volume may have the data of another one.
@@ -155,10 +153,7 @@ mod tests {
     fn the_first_parameter_of_a_name_counts() {
         let parameters = Parameters::parse(Some("a=1&a=2&b&c=x%2Fy+z&pretty"));
         assert_eq!(parameters.get("a"), Some("1"));
-        assert_eq!(
-            (parameters.get("b"), parameters.text("b")),
-            (Some(""), None)
-        );
+        assert_eq!((parameters.get("b"), parameters.text("b")), (Some(""), None));
         assert_eq!(parameters.get("c"), Some("x/y z"));
         assert!(parameters.is_pretty());
         assert!(!Parameters::parse(Some("pretty=0")).is_pretty());

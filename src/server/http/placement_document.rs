@@ -11,11 +11,7 @@ pub(super) fn placement_document(
     key: &JobKey,
     decision: &Decision,
 ) -> PlacementDocument {
-    let name = |id: &NodeId| {
-        state
-            .node(id)
-            .map_or_else(String::new, |node| node.name.clone())
-    };
+    let name = |id: &NodeId| state.node(id).map_or_else(String::new, |node| node.name.clone());
     let slots = decision.slots.iter().map(|slot| {
         let (outcome, alloc, node, at) = match &slot.outcome {
             SlotOutcome::Runs { alloc, node } => ("runs", Some(alloc), Some(node), 0),
@@ -24,14 +20,11 @@ pub(super) fn placement_document(
             SlotOutcome::PausesUntil(at) => ("pause", None, None, *at),
             SlotOutcome::Ended => ("ended", None, None, 0),
         };
-        let refusals = slot
-            .refusals
-            .iter()
-            .map(|(node, reasons)| NodeRefusalDocument {
-                node_id: node.to_string(),
-                node_name: name(node),
-                reasons: reasons.clone(),
-            });
+        let refusals = slot.refusals.iter().map(|(node, reasons)| NodeRefusalDocument {
+            node_id: node.to_string(),
+            node_name: name(node),
+            reasons: reasons.clone(),
+        });
         PlacementSlotDocument {
             alloc_id: alloc.map(ToString::to_string).unwrap_or_default(),
             index: slot.index,

@@ -24,10 +24,8 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let prefix = request.parameters.prefix();
     let topics = |_: &State| vec![Topic::with_prefix(Table::Plugins, prefix)];
     wait_for_index(request, wait, topics, State::plugins_index).await?;
-    let (views, index) = request
-        .services
-        .cell
-        .read(|state| (plugins(state, prefix), state.plugins_index()));
+    let (views, index) =
+        request.services.cell.read(|state| (plugins(state, prefix), state.plugins_index()));
     let stubs = views.iter().map(stub).collect();
     let (stubs, next) = page.page(stubs, |plugin: &PluginStub| plugin.id.clone())?;
     let reply = Reply::json(&stubs, request.pretty)?;
@@ -39,10 +37,8 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let id = PluginId::new(id);
     let topics = |_: &State| vec![Topic::Object(Subject::Plugin(id.clone()))];
     wait_for_index(request, wait, topics, State::plugins_index).await?;
-    let (view, index) = request
-        .services
-        .cell
-        .read(|state| (plugin(state, &id), state.plugins_index()));
+    let (view, index) =
+        request.services.cell.read(|state| (plugin(state, &id), state.plugins_index()));
     let view = view.ok_or(ServerError::NoPluginToRead)?;
     Ok(Reply::json(&document(&view), request.pretty)?.with_index(index))
 }

@@ -36,9 +36,7 @@ pub(super) async fn list_snapshots(request: &IncomingRequest) -> Result {
     let plugin = plugin(&request.parameters);
     let secrets = request.secrets();
     let volumes = &request.services.volumes;
-    let page = volumes
-        .list_snapshots(plugin.clone(), page, secrets)
-        .await?;
+    let page = volumes.list_snapshots(plugin.clone(), page, secrets).await?;
     let snapshots = page.entries.iter();
     let snapshots = snapshots.map(|snapshot| snapshot_to_wire(snapshot, Some(&plugin)));
     let response = snapshots_response(request, Some(snapshots.collect()), page.next_token);
@@ -53,12 +51,8 @@ pub(super) async fn create_snapshots(request: &IncomingRequest) -> Result {
         name => Namespace::new(name),
     });
     let requests = document.snapshots.into_iter();
-    let requests = requests.map(|snapshot| {
-        Ok(snapshot_request(
-            snapshot.ok_or(SnapshotError::Nil)?,
-            &namespace,
-        ))
-    });
+    let requests = requests
+        .map(|snapshot| Ok(snapshot_request(snapshot.ok_or(SnapshotError::Nil)?, &namespace)));
     let requests: Vec<_> = requests.collect::<Result<_>>()?;
     let are_requested = !requests.is_empty();
     let snapshots = request.services.volumes.create_snapshots(requests).await?;
@@ -68,23 +62,15 @@ pub(super) async fn create_snapshots(request: &IncomingRequest) -> Result {
         ..snapshot_to_wire(&created.snapshot, Some(&created.plugin))
     });
     let snapshots = are_requested.then(|| snapshots.collect());
-    Reply::json(
-        &snapshots_response(request, snapshots, None),
-        request.pretty,
-    )
+    Reply::json(&snapshots_response(request, snapshots, None), request.pretty)
 }
 
 pub(super) async fn delete_snapshot(request: &IncomingRequest) -> Result {
     let plugin = plugin(&request.parameters);
     let id = SnapshotId::new(request.parameters.get("snapshot_id").unwrap_or_default());
     let secrets = request.secrets();
-    let deleted = request
-        .services
-        .volumes
-        .delete_snapshot(plugin, id, secrets);
-    deleted
-        .await
-        .map_err(|error| ServerError::Multiple(vec![error]))?;
+    let deleted = request.services.volumes.delete_snapshot(plugin, id, secrets);
+    deleted.await.map_err(|error| ServerError::Multiple(vec![error]))?;
     Ok(Reply::empty())
 }
 

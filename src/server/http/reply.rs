@@ -62,29 +62,19 @@ impl Reply {
         document: &T,
         pretty: bool,
     ) -> Result<Self, ServerError> {
-        let body = if pretty {
-            indented(document)
-        } else {
-            serde_json::to_vec(document)
-        };
+        let body = if pretty { indented(document) } else { serde_json::to_vec(document) };
         let body = body.map_err(not_encoded)?;
         Ok(Self::pieces(Pieces::from(body)))
     }
 
     /// 200 with JSON in pieces.
     pub(super) fn pieces(body: Pieces) -> Self {
-        Self {
-            body: Some(body),
-            ..Self::default()
-        }
+        Self { body: Some(body), ..Self::default() }
     }
 
     /// 200 with JSON that is compressed with gzip.
     pub(super) fn compressed(body: Pieces) -> Self {
-        Self {
-            is_compressed: true,
-            ..Self::pieces(body)
-        }
+        Self { is_compressed: true, ..Self::pieces(body) }
     }
 
     /// 200 with a stream of JSON objects, or of plain text.
@@ -93,18 +83,12 @@ impl Reply {
         is_plain: bool,
     ) -> Self {
         let kind = if is_plain { TEXT } else { JSON };
-        Self {
-            stream: Some((Body::from_stream(parts), kind)),
-            ..Self::default()
-        }
+        Self { stream: Some((Body::from_stream(parts), kind)), ..Self::default() }
     }
 
     /// 200 with metrics.
     pub(super) fn metrics(text: String) -> Self {
-        Self {
-            stream: Some((Body::from(text), METRICS)),
-            ..Self::default()
-        }
+        Self { stream: Some((Body::from(text), METRICS)), ..Self::default() }
     }
 
     /// Ends the connection with the response.
@@ -156,9 +140,7 @@ pub(super) fn not_encoded(error: impl std::fmt::Display) -> ServerError {
 fn indented<T: Serialize + ?Sized>(document: &T) -> serde_json::Result<Vec<u8>> {
     let mut body = vec![];
     let formatter = PrettyFormatter::with_indent(b"    ");
-    document.serialize(&mut serde_json::Serializer::with_formatter(
-        &mut body, formatter,
-    ))?;
+    document.serialize(&mut serde_json::Serializer::with_formatter(&mut body, formatter))?;
     body.push(b'\n');
     Ok(body)
 }
@@ -172,9 +154,7 @@ pub(super) struct ResponseBuilder {
 impl ResponseBuilder {
     pub(super) fn of(version: &str) -> Self {
         let version = HeaderValue::from_str(version);
-        Self {
-            version: version.unwrap_or_else(|_| HeaderValue::from_static("unknown")),
-        }
+        Self { version: version.unwrap_or_else(|_| HeaderValue::from_static("unknown")) }
     }
 
     fn add_nomad_headers(&self, headers: &mut HeaderMap, index: u64) {

@@ -174,11 +174,7 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
 }
 
 fn only(method: &Method, allowed: &Method, route: Route) -> Result<Route, ServerError> {
-    if method == allowed {
-        Ok(route)
-    } else {
-        Err(ServerError::InvalidMethod)
-    }
+    if method == allowed { Ok(route) } else { Err(ServerError::InvalidMethod) }
 }
 
 /// Parses paths below `/v1/volume/csi/`. Writes ignore the ID of the path and use the body's.
@@ -291,11 +287,7 @@ fn node(method: &Method, rest: &str) -> Result<Route, ServerError> {
         [_, "fence" | "unfence" | "eligibility" | "drain"] => Err(ServerError::InvalidMethod),
         ["pools"] => Err(ServerError::UnknownPath),
         [id] => only(method, &Method::GET, Route::ReadNode((*id).to_owned())),
-        [id, "allocations"] => only(
-            method,
-            &Method::GET,
-            Route::ListNodeAllocs((*id).to_owned()),
-        ),
+        [id, "allocations"] => only(method, &Method::GET, Route::ListNodeAllocs((*id).to_owned())),
         _ => Err(ServerError::UnknownPath),
     }
 }

@@ -123,12 +123,7 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
         response.extensions_mut().insert(Uncompressed);
     }
     let status = response.status().as_u16();
-    measurements.request(
-        measured.operation(),
-        measured.is_blocking,
-        status,
-        begun.elapsed(),
-    );
+    measurements.request(measured.operation(), measured.is_blocking, status, begun.elapsed());
     tracing::debug!(http.method = %method, http.path = path, http.status = status, "answered");
     response
 }
@@ -169,11 +164,7 @@ async fn handle(
         drain(body).await;
         ReceivedBody::default()
     };
-    let Checked {
-        route,
-        parameters,
-        operator,
-    } = checked?;
+    let Checked { route, parameters, operator } = checked?;
     measured.operation = Some(route.operation());
     measured.is_blocking = parameters.text("index").is_some_and(|index| index != "0");
     let is_read = parts.method == Method::GET;
@@ -220,11 +211,7 @@ fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Check
         Some(region) if region != shared.services.agent_info.region => {
             Err(ServerError::NoPathToRegion(region.to_owned()))
         }
-        _ => Ok(Checked {
-            route,
-            parameters,
-            operator,
-        }),
+        _ => Ok(Checked { route, parameters, operator }),
     }
 }
 

@@ -55,9 +55,7 @@ impl Answer {
     }
 
     fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     pub(super) fn index(&self) -> u64 {
@@ -159,52 +157,16 @@ async fn every_path_responds_like_nomad() {
         ("PUT /v1/volume/csi/a%2Fb/create", 404, "resource not found"),
         ("GET /v1/volume/csi/a/b/c", 404, "resource not found"),
         ("DELETE /v1/volume/csi/nope", 500, "volume not found: nope"),
-        (
-            "DELETE /v1/volume/csi/db?force=maybe",
-            400,
-            "invalid force value",
-        ),
-        (
-            "DELETE /v1/volume/csi/nope/delete",
-            500,
-            "volume not found: nope",
-        ),
-        (
-            "DELETE /v1/volume/csi/db/detach",
-            400,
-            "detach requires node ID",
-        ),
-        (
-            "DELETE /v1/volume/csi/nope/detach?node=n",
-            500,
-            "no such volume",
-        ),
-        (
-            "DELETE /v1/volume/csi/db/detach?node=n",
-            404,
-            "node `n` does not exist",
-        ),
-        (
-            "GET /v1/volume/csi/%FF",
-            400,
-            "the path is not percent-encoded UTF-8",
-        ),
-        (
-            "GET /v1/volume/csi/db?region=mars",
-            500,
-            "No path to region",
-        ),
-        (
-            "GET /v1/status/leader?region=mars",
-            500,
-            "No path to region",
-        ),
+        ("DELETE /v1/volume/csi/db?force=maybe", 400, "invalid force value"),
+        ("DELETE /v1/volume/csi/nope/delete", 500, "volume not found: nope"),
+        ("DELETE /v1/volume/csi/db/detach", 400, "detach requires node ID"),
+        ("DELETE /v1/volume/csi/nope/detach?node=n", 500, "no such volume"),
+        ("DELETE /v1/volume/csi/db/detach?node=n", 404, "node `n` does not exist"),
+        ("GET /v1/volume/csi/%FF", 400, "the path is not percent-encoded UTF-8"),
+        ("GET /v1/volume/csi/db?region=mars", 500, "No path to region"),
+        ("GET /v1/status/leader?region=mars", 500, "No path to region"),
         ("GET /v1/volume/csi/db?index=x", 400, "Invalid index"),
-        (
-            "GET /v1/volume/csi/db?index=1&wait=x",
-            400,
-            "Invalid wait time",
-        ),
+        ("GET /v1/volume/csi/db?index=1&wait=x", 400, "Invalid wait time"),
         (
             "GET /v1/volume/csi/db?stale=maybe",
             400,
@@ -228,16 +190,8 @@ async fn every_path_responds_like_nomad() {
              found the end",
         ),
         ("GET /v1/volumes/external", 500, "no such plugin"),
-        (
-            "GET /v1/volumes/external?plugin_id=x",
-            500,
-            "no such plugin",
-        ),
-        (
-            "GET /v1/volumes/external?plugin_id=fake",
-            500,
-            "unimplemented for this plugin",
-        ),
+        ("GET /v1/volumes/external?plugin_id=x", 500, "no such plugin"),
+        ("GET /v1/volumes/external?plugin_id=fake", 500, "unimplemented for this plugin"),
         ("POST /v1/volumes/external", 405, "Invalid method"),
         (
             "GET /v1/volumes/snapshot?plugin_id=fake",
@@ -314,13 +268,7 @@ async fn ids_are_found_raw_and_encoded() {
         let answer = send_line(&agent, "PUT /v1/volume/csi/ignored/create", &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
-    for path in [
-        "vol[0]",
-        "vol%5B0%5D",
-        "x%20y",
-        "50%2525",
-        "%E6%97%A5%E6%9C%AC",
-    ] {
+    for path in ["vol[0]", "vol%5B0%5D", "x%20y", "50%2525", "%E6%97%A5%E6%9C%AC"] {
         let answer = get(&agent, &format!("/v1/volume/csi/{path}")).await;
         assert_eq!(answer.status, 200, "{path}");
     }
@@ -343,12 +291,8 @@ async fn a_volume_is_encoded_like_nomads() {
         "Schedulable": false, "Topologies": null, "Capacity": 7, "AccessMode": "x",
         "CreateIndex": 99, "Context": null, "RequestedTopologies": null,
     }], "SecretID": "", "Region": "", "Namespace": ""});
-    let answer = send_line(
-        &agent,
-        "PUT /v1/volume/csi/db/create?namespace=other",
-        &body.to_string(),
-    )
-    .await;
+    let answer =
+        send_line(&agent, "PUT /v1/volume/csi/db/create?namespace=other", &body.to_string()).await;
     let volume = format!(
         r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":6,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":7,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","SpecIndex":7,"Topologies":[],"WriteAllocs":{{}}}}"#,
         time = FakeClock::START
@@ -379,11 +323,7 @@ async fn a_list_is_encoded_like_nomads() {
         )
     );
     let pretty = get(&agent, "/v1/volumes?type=csi&pretty").await;
-    assert!(
-        pretty
-            .text()
-            .starts_with("[\n    {\n        \"AccessMode\": \"\",")
-    );
+    assert!(pretty.text().starts_with("[\n    {\n        \"AccessMode\": \"\","));
     assert!(pretty.text().ends_with("]\n"));
     assert_eq!(pretty.json(), answer.json());
 }
@@ -398,22 +338,13 @@ async fn a_plugin_is_encoded_like_nomads() {
         r#"[{"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":4,"ID":"fake","ModifyIndex":4,"NodesExpected":1,"NodesHealthy":1,"Provider":"fake.csi.nomad-csi.test"}]"#
     );
     assert_eq!(list.index(), 4);
-    assert_eq!(
-        get(&agent, "/v1/plugins?type=csi&prefix=x").await.text(),
-        "[]"
-    );
+    assert_eq!(get(&agent, "/v1/plugins?type=csi&prefix=x").await.text(), "[]");
     let plugin = get(&agent, "/v1/plugin/csi/fake").await.json();
     let instance = &plugin["Controllers"][FakeAgent::NODE];
-    assert_eq!(
-        instance["ControllerInfo"]["SupportsCreateDelete"],
-        json!(true)
-    );
+    assert_eq!(instance["ControllerInfo"]["SupportsCreateDelete"], json!(true));
     assert_eq!(instance.get("NodeInfo"), None);
     assert_eq!(instance["UpdateTime"], json!("2026-01-01T00:00:00Z"));
-    assert_eq!(
-        plugin["Nodes"][FakeAgent::NODE]["NodeInfo"]["ID"],
-        json!("fake-node")
-    );
+    assert_eq!(plugin["Nodes"][FakeAgent::NODE]["NodeInfo"]["ID"], json!("fake-node"));
     assert_eq!(plugin["Version"], json!("1.0.0"));
     assert_eq!(plugin["CreateTime"], json!(FakeClock::START));
 }
@@ -423,13 +354,7 @@ async fn a_plugin_is_encoded_like_nomads() {
 async fn lists_are_filtered_and_paged() {
     let agent = agent().await;
     agent.add_namespaces(&["a", "b"]).await;
-    for (namespace, id) in [
-        ("a", "x1"),
-        ("a", "x2"),
-        ("a", "y1"),
-        ("b", "x1"),
-        ("b", "z"),
-    ] {
+    for (namespace, id) in [("a", "x1"), ("a", "x2"), ("a", "y1"), ("b", "x1"), ("b", "z")] {
         let mut volume = volume_body(id);
         volume["Namespace"] = json!(namespace);
         let body = json!({"Volumes": [volume]}).to_string();
@@ -479,19 +404,13 @@ async fn bodies_are_decoded_as_go_decodes_them() {
     let body = r#"{"volumes":[{"id":"db","NAME":"n","pluginid":"fake","unknown":1,
         "requestedcapabilities":[{"accessmode":"single-node-writer","ATTACHMENTMODE":"file-system"}]
         }]} trailing {"#;
-    let request = Request::builder()
-        .method("PUT")
-        .uri("/v1/volume/csi/db/create");
+    let request = Request::builder().method("PUT").uri("/v1/volume/csi/db/create");
     let request = request.body(Body::from(body)).unwrap();
     assert_eq!(send(&agent.services, request).await.status, 200);
     for (body, status, start) in [
         ("{", 400, "EOF while parsing"),
         ("<html>", 400, "expected value"),
-        (
-            r#"{"Volumes":[{"ID":5}]}"#,
-            400,
-            "Volumes[0].ID: invalid type",
-        ),
+        (r#"{"Volumes":[{"ID":5}]}"#, 400, "Volumes[0].ID: invalid type"),
         (r#"{"Volumes":[]}"#, 500, "missing volume definition"),
         ("{}", 500, "missing volume definition"),
         (
@@ -502,11 +421,7 @@ async fn bodies_are_decoded_as_go_decodes_them() {
     ] {
         let answer = send_line(&agent, "PUT /v1/volumes", body).await;
         assert_eq!(answer.status, status, "{body}");
-        assert!(
-            answer.text().starts_with(start),
-            "{body}: {}",
-            answer.text()
-        );
+        assert!(answer.text().starts_with(start), "{body}: {}", answer.text());
     }
 }
 
@@ -561,11 +476,7 @@ async fn a_request_of_a_web_page_is_refused_with_its_code() {
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_connection_is_unknown_is_refused() {
     let agent = agent().await;
-    let router = router(
-        agent.services.clone(),
-        HttpSettings::default(),
-        OperatorAccess::default(),
-    );
+    let router = router(agent.services.clone(), HttpSettings::default(), OperatorAccess::default());
     for (method, uri) in [("GET", "/v1/jobs"), ("PUT", "/v1/namespace/x")] {
         let request = Request::builder().method(method).uri(uri);
         let request = request.body(Body::from(r#"{"Name":"x"}"#)).unwrap();
@@ -581,10 +492,7 @@ async fn a_body_that_is_too_large_is_refused() {
     let announced = Request::builder()
         .method("PUT")
         .uri("/v1/volumes")
-        .header(
-            "Content-Length",
-            (Limits::default().body_bytes + 1).to_string(),
-        )
+        .header("Content-Length", (Limits::default().body_bytes + 1).to_string())
         .body(Body::from("{"))
         .unwrap();
     let chunk = vec![b' '; 1 << 20];
@@ -655,17 +563,12 @@ async fn a_delete_takes_secrets_from_a_header() {
 async fn a_client_that_accepts_it_gets_the_typed_error() {
     let agent = agent().await;
     create(&agent, "db").await;
-    agent
-        .backend
-        .inject_faults(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
+    agent.backend.inject_faults(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
     let request = || {
         Request::builder()
             .method("DELETE")
             .uri("/v1/volume/csi/db/delete")
-            .header(
-                "Accept",
-                format!("application/json, {}", ErrorBody::MEDIA_TYPE),
-            )
+            .header("Accept", format!("application/json, {}", ErrorBody::MEDIA_TYPE))
             .body(Body::empty())
             .unwrap()
     };
@@ -693,11 +596,7 @@ async fn a_client_that_accepts_it_gets_the_typed_error() {
 async fn packed_request(path: &str, accepted: &str, is_local: bool) -> Request<Body> {
     let places = ConnectionSlots::new(1, 1, 1);
     let place = places.enter().await.unwrap();
-    let peer = if is_local {
-        Peer::Loopback
-    } else {
-        Peer::Network
-    };
+    let peer = if is_local { Peer::Loopback } else { Peer::Network };
     Request::builder()
         .uri(path)
         .header("Host", "127.0.0.1")
@@ -725,11 +624,7 @@ async fn long_responses_are_compressed_for_clients_that_gain_by_it() {
     for at in 0..20 {
         create(&agent, &format!("db{at}")).await;
     }
-    let router = router(
-        agent.services.clone(),
-        HttpSettings::default(),
-        OperatorAccess::default(),
-    );
+    let router = router(agent.services.clone(), HttpSettings::default(), OperatorAccess::default());
     let get = async |path: &str, accepted: &str, is_local: bool| {
         let request = packed_request(path, accepted, is_local).await;
         answer(router.clone().oneshot(request).await.unwrap()).await
@@ -743,11 +638,7 @@ async fn long_responses_are_compressed_for_clients_that_gain_by_it() {
         assert_eq!(plain.header("Content-Encoding"), "");
         let packed = get(list, "gzip", false).await;
         assert_eq!(unpacked(&packed), plain.text());
-        assert!(
-            packed.body.len() * 4 < plain.body.len(),
-            "{}",
-            packed.body.len()
-        );
+        assert!(packed.body.len() * 4 < plain.body.len(), "{}", packed.body.len());
         let refused = get(list, "gzip, identity;q=0", true).await;
         assert_eq!(unpacked(&refused), plain.text());
         assert_eq!(refused.index(), plain.index());
@@ -758,11 +649,7 @@ async fn long_responses_are_compressed_for_clients_that_gain_by_it() {
 #[tokio::test(start_paused = true)]
 async fn a_compressed_list_equals_the_plain_one_across_changes() {
     let agent = agent().await;
-    let router = router(
-        agent.services.clone(),
-        HttpSettings::default(),
-        OperatorAccess::default(),
-    );
+    let router = router(agent.services.clone(), HttpSettings::default(), OperatorAccess::default());
     let get = async |path: &str, is_local: bool| {
         let request = packed_request(path, "gzip", is_local).await;
         answer(router.clone().oneshot(request).await.unwrap()).await
@@ -844,10 +731,7 @@ async fn a_stop_ends_blocking_reads() {
     assert_eq!((answer.status, answer.text()), (200, "[]"));
     assert_eq!(start.elapsed(), Duration::from_secs(1));
     let refused = send_line(&agent, "DELETE /v1/volume/csi/db", "").await;
-    assert_eq!(
-        (refused.status, refused.text()),
-        (500, "the agent is stopping")
-    );
+    assert_eq!((refused.status, refused.text()), (500, "the agent is stopping"));
 }
 
 /// A panic anywhere gives a response.
@@ -882,9 +766,7 @@ async fn a_panic_gets_a_response() {
 
     // Without a connection the operation pauses, which calls `jitter`.
     let body = json!({"Volumes": [volume_body("db")]}).to_string();
-    let request = Request::builder()
-        .method("PUT")
-        .uri("/v1/volume/csi/db/create");
+    let request = Request::builder().method("PUT").uri("/v1/volume/csi/db/create");
     let answer = send(&services, request.body(Body::from(body)).unwrap()).await;
     let text = "internal error: a volume operation panicked";
     assert_eq!((answer.status, answer.text()), (500, text));
@@ -893,9 +775,7 @@ async fn a_panic_gets_a_response() {
 #[tokio::test(start_paused = true)]
 async fn a_disconnected_client_does_not_interrupt_the_operation() {
     let agent = agent().await;
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     {
         let body = json!({"Volumes": [volume_body("db")]}).to_string();
         let request = send_line(&agent, "PUT /v1/volume/csi/db/create", &body);
@@ -933,10 +813,7 @@ async fn cluster_endpoints_return_what_clients_need() {
     );
     let namespaces = get(&agent, "/v1/namespaces").await.json();
     assert_eq!(namespaces.as_array().unwrap().len(), 1);
-    assert_eq!(
-        get(&agent, "/v1/namespace/default").await.json()["Name"],
-        json!("default")
-    );
+    assert_eq!(get(&agent, "/v1/namespace/default").await.json()["Name"], json!("default"));
 }
 
 /// Clients follow a drain until the node has no strategy any more.
@@ -967,30 +844,15 @@ async fn a_node_has_a_strategy_while_it_drains() {
 async fn a_job_that_no_path_names_is_refused() {
     let agent = agent().await;
     let body = |id: &str| json!({"Job": job_to_wire(&job(&job_key(id)))}).to_string();
-    for id in [
-        "a/plan",
-        "a/b/periodic/force",
-        "a/summary",
-        "a//b",
-        "a/",
-        "..",
-    ] {
+    for id in ["a/plan", "a/b/periodic/force", "a/summary", "a//b", "a/", ".."] {
         let answer = send_line(&agent, "PUT /v1/jobs", &body(id)).await;
         let text = answer.text();
         assert!(text.contains("Job ID cannot be addressed"), "{id}: {text}");
     }
     for id in ["plan", "a/b", "plan/web", "web/dispatch-1"] {
         let path = format!("/v1/job/{id}");
-        for line in [
-            "PUT /v1/jobs".to_owned(),
-            format!("GET {path}"),
-            format!("DELETE {path}"),
-        ] {
-            let sent = if line.starts_with("PUT") {
-                body(id)
-            } else {
-                String::new()
-            };
+        for line in ["PUT /v1/jobs".to_owned(), format!("GET {path}"), format!("DELETE {path}")] {
+            let sent = if line.starts_with("PUT") { body(id) } else { String::new() };
             assert_eq!(send_line(&agent, &line, &sent).await.status, 200, "{line}");
         }
     }
@@ -1005,13 +867,8 @@ async fn a_stranger_has_few_patterns_compiled() {
         let mut document = json!(job_to_wire(&job(&job_key("web"))));
         document["Constraints"] = json!(vec![pattern; patterns]);
         let body = json!({ "Job": document }).to_string();
-        let answer = send_line(&agent, "PUT /v1/validate/job", &body)
-            .await
-            .json();
-        answer["ValidationErrors"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
+        let answer = send_line(&agent, "PUT /v1/validate/job", &body).await.json();
+        answer["ValidationErrors"].as_array().cloned().unwrap_or_default()
     };
     assert_eq!(errors(100).await, [] as [Value; 0]);
     let refused = errors(5_000).await;
@@ -1028,9 +885,7 @@ async fn a_placement_is_explained_with_every_reason() {
     let body = json!({"Job": job_to_wire(&web)}).to_string();
     let path = "/v1/job/web/placement";
     assert_eq!(get(&agent, path).await.status, 404);
-    let asked = send_line(&agent, &format!("PUT {path}"), &body)
-        .await
-        .json();
+    let asked = send_line(&agent, &format!("PUT {path}"), &body).await.json();
     assert_eq!(asked["Slots"][0]["Outcome"], json!("place"), "{asked}");
     assert_eq!(asked["Slots"][0]["NodeID"], json!(FakeAgent::NODE));
     web.datacenters = vec!["elsewhere".to_owned()];
@@ -1039,10 +894,7 @@ async fn a_placement_is_explained_with_every_reason() {
     assert_eq!(send_line(&agent, "PUT /v1/jobs", &body).await.status, 200);
     let read = get(&agent, path).await.json();
     let slot = &read["Slots"][0];
-    assert_eq!(
-        (&slot["Outcome"], &slot["TaskGroup"]),
-        (&json!("wait"), &json!("g"))
-    );
+    assert_eq!((&slot["Outcome"], &slot["TaskGroup"]), (&json!("wait"), &json!("g")));
     let reasons = slot["Refusals"][0]["Reasons"].as_array().unwrap();
     assert_eq!(reasons.len(), 2, "{read}");
 }
@@ -1067,10 +919,7 @@ async fn searches_find_by_prefix() {
     let found = search("all", "f").await.json();
     assert_eq!(found["Matches"]["plugins"], json!(["fake"]));
     assert_eq!(found["Matches"]["volumes"], json!([]));
-    assert_eq!(
-        search("nodes", "1").await.json()["Matches"]["nodes"],
-        json!([FakeAgent::NODE])
-    );
+    assert_eq!(search("nodes", "1").await.json()["Matches"]["nodes"], json!([FakeAgent::NODE]));
     let wrong = search("quotas", "").await;
     assert_eq!(wrong.status, 500);
     assert!(wrong.text().starts_with("context must be one of "));
@@ -1121,11 +970,7 @@ async fn validations_of_others_leave_room_for_the_operator() {
 async fn bodies_of_others_leave_room_for_the_operator() {
     let agent = agent().await;
     let settings = HttpSettings {
-        limits: Limits {
-            body_bytes: 64 << 10,
-            total_body_bytes: 64 << 10,
-            ..Limits::default()
-        },
+        limits: Limits { body_bytes: 64 << 10, total_body_bytes: 64 << 10, ..Limits::default() },
         ..HttpSettings::default()
     };
     let services = agent.services.clone();

@@ -33,13 +33,7 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
         namespace: parameters.namespace_or_default(),
         prefix: parameters.prefix().to_owned(),
     };
-    let topics = |_: &State| {
-        vec![Topic::list(
-            Table::Variables,
-            &filter.namespace,
-            &filter.prefix,
-        )]
-    };
+    let topics = |_: &State| vec![Topic::list(Table::Variables, &filter.namespace, &filter.prefix)];
     wait_for_index(request, wait, topics, State::variables_index).await?;
     let read = || {
         request.services.cell.read(|state| {
@@ -141,9 +135,7 @@ fn operation(request: &IncomingRequest) -> Result<Option<LockOperation>> {
         ("lock-release", LockOperation::Release),
     ];
     let is_requested = |name: &str| request.parameters.get(name).is_some();
-    let mut named = operations
-        .into_iter()
-        .filter(|(name, _)| is_requested(name));
+    let mut named = operations.into_iter().filter(|(name, _)| is_requested(name));
     let first = named.next().map(|(_, operation)| operation);
     if named.next().is_some() {
         return Err(VariableError::MultipleOperations.into());
@@ -159,9 +151,7 @@ fn expected_index(request: &IncomingRequest) -> Result<Option<u64>> {
     let Some(text) = request.parameters.text("cas") else {
         return Ok(None);
     };
-    let index = text
-        .parse()
-        .map_err(|_| VariableError::InvalidCas(text.to_owned()))?;
+    let index = text.parse().map_err(|_| VariableError::InvalidCas(text.to_owned()))?;
     Ok(Some(index))
 }
 
@@ -178,11 +168,7 @@ fn set(
         return Err(VariableError::Invalid(text.into()).into());
     }
     let holder = non_empty(lock.id);
-    Ok(VariableWrite::Set {
-        items,
-        cas: check,
-        lock_id: holder,
-    })
+    Ok(VariableWrite::Set { items, cas: check, lock_id: holder })
 }
 
 fn release(items: Option<&Secrets>, lock: LockDocument) -> Result<VariableWrite> {
@@ -209,9 +195,7 @@ async fn write_and_reply(
         VariableWriteOutcome::Absent => Ok(Reply::empty().with_status(StatusCode::NO_CONTENT)),
         VariableWriteOutcome::Conflict(Some(VariableContents { record, items })) => {
             let reply = Reply::json(&encode(&record, Some(items)), request.pretty)?;
-            Ok(reply
-                .with_status(StatusCode::CONFLICT)
-                .with_index(record.modify_index))
+            Ok(reply.with_status(StatusCode::CONFLICT).with_index(record.modify_index))
         }
         VariableWriteOutcome::Conflict(None) | VariableWriteOutcome::Locked => {
             let empty = VariableDocument {

@@ -57,11 +57,7 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
         })
     };
     // A long list is read when it is its turn: while it waits, it takes no memory.
-    let few = if most == 0 {
-        LONG_LIST
-    } else {
-        most.min(LONG_LIST)
-    };
+    let few = if most == 0 { LONG_LIST } else { most.min(LONG_LIST) };
     let (mut page, mut index) = read(few);
     let encoding = ListEncoding {
         kept: request.kept_lists.clone(),
@@ -149,10 +145,7 @@ fn filter_item(view: &VolumeView) -> Map<String, Value> {
     let own = [
         ("CurrentReaders", document.read_allocs.len().into()),
         ("CurrentWriters", document.write_allocs.len().into()),
-        (
-            "NodeExpansionPending",
-            document.node_expansion_pending.into(),
-        ),
+        ("NodeExpansionPending", document.node_expansion_pending.into()),
     ];
     item.extend(own.map(|(name, value): (&str, Value)| (name.to_owned(), value)));
     item
@@ -163,10 +156,8 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let key = key(&request.parameters, id);
     let topics = |state: &State| volume_topics(state, &key);
     wait_for_index(request, wait, topics, State::volumes_index).await?;
-    let (view, index) = request
-        .services
-        .cell
-        .read(|state| (volume(state, &key), state.volumes_index()));
+    let (view, index) =
+        request.services.cell.read(|state| (volume(state, &key), state.volumes_index()));
     let view = view.ok_or(ServerError::NoVolumeToRead)?;
     let document = VolumeDocument {
         reports_health: reports_health(request, &view),
@@ -250,17 +241,12 @@ pub(super) async fn modify(request: &IncomingRequest, id: &str) -> Result {
     let mut parameters = BTreeMap::new();
     for (name, value) in body.mutable_parameters {
         let value = value.ok_or_else(|| {
-            RequestError::Body(format!(
-                "MutableParameters: `{}` has no value",
-                one_line(&name)
-            ))
+            RequestError::Body(format!("MutableParameters: `{}` has no value", one_line(&name)))
         })?;
         parameters.insert(name, value);
     }
     let modified = request.services.volumes.modify(key, parameters).await?;
-    let document = ModifyResponse {
-        mutable_parameters: modified.parameters,
-    };
+    let document = ModifyResponse { mutable_parameters: modified.parameters };
     Ok(Reply::json(&document, request.pretty)?.with_index(modified.index))
 }
 
@@ -297,12 +283,7 @@ pub(super) async fn detach(request: &IncomingRequest, id: &str) -> Result {
         return Err(RequestError::DetachWithoutNode.into());
     };
     let key = key(&request.parameters, id);
-    if request
-        .services
-        .cell
-        .read(|state| volume(state, &key))
-        .is_none()
-    {
+    if request.services.cell.read(|state| volume(state, &key)).is_none() {
         return Err(ServerError::NoSuchVolume(key));
     }
     claims::detach(request, key, node).await

@@ -68,9 +68,7 @@ pub(super) fn next_launch(
     has_running_child: impl FnOnce() -> bool,
 ) -> Option<Result<NextLaunch, Vec<LaunchTimesProblem>>> {
     let periodic = record.current.job.periodic.as_ref()?;
-    let since = record
-        .launched_until
-        .filter(|_| record.starts_by_itself())?;
+    let since = record.launched_until.filter(|_| record.starts_by_itself())?;
     let times = match LaunchTimes::of(periodic) {
         Ok(times) => times,
         Err(problems) => return Some(Err(problems)),
@@ -104,11 +102,7 @@ pub(super) fn has_running_child(state: &State, parent: &JobKey, now: i64) -> boo
 
 /// Returns the job of a launch at this time, in nanoseconds since the epoch.
 pub(super) fn launched_job(parent: &Job, time: i64) -> Job {
-    let id = JobId::new(format!(
-        "{}/periodic-{}",
-        parent.id,
-        time.div_euclid(SECOND)
-    ));
+    let id = JobId::new(format!("{}/periodic-{}", parent.id, time.div_euclid(SECOND)));
     Job {
         name: id.to_string(),
         id,
@@ -116,10 +110,7 @@ pub(super) fn launched_job(parent: &Job, time: i64) -> Job {
         origin: Some(JobOrigin {
             parent: parent.id.clone(),
             // What a periodic job was dispatched with reaches its launches.
-            dispatch: parent
-                .origin
-                .as_ref()
-                .and_then(|origin| origin.dispatch.clone()),
+            dispatch: parent.origin.as_ref().and_then(|origin| origin.dispatch.clone()),
         }),
         ..parent.clone()
     }
@@ -184,19 +175,13 @@ pub(super) fn dispatch_problem(rules: &Parameterized, request: &DispatchRequest)
     let unknown: Vec<&str> = keys.filter(|key| !is_known(key)).collect();
     if !unknown.is_empty() {
         let keys = unknown.join(" ");
-        return Some(format!(
-            "Dispatch request included unpermitted metadata keys: [{keys}]"
-        ));
+        return Some(format!("Dispatch request included unpermitted metadata keys: [{keys}]"));
     }
     let required = rules.meta_required.iter().map(String::as_str);
-    let missing: Vec<&str> = required
-        .filter(|key| request.meta.get(key).is_none())
-        .collect();
+    let missing: Vec<&str> = required.filter(|key| request.meta.get(key).is_none()).collect();
     if !missing.is_empty() {
         let keys = missing.join(" ");
-        return Some(format!(
-            "Dispatch did not provide required meta keys: [{keys}]"
-        ));
+        return Some(format!("Dispatch did not provide required meta keys: [{keys}]"));
     }
     let is_valid = request.priority == 0 || (1..=100).contains(&request.priority);
     (!is_valid).then(|| "dispatch job priority must be between [1, 100]".to_owned())

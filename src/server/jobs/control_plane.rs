@@ -141,10 +141,8 @@ impl LocalControlPlane {
 
     /// Returns what decides about a claim of the volume.
     fn topics_of(&self, volume: &NamespacedId) -> Vec<Topic> {
-        let mut topics = vec![
-            Topic::Object(Subject::Volume(volume.clone())),
-            Topic::all(Table::Nodes),
-        ];
+        let mut topics =
+            vec![Topic::Object(Subject::Volume(volume.clone())), Topic::all(Table::Nodes)];
         let remote = self.ports.cell.read(|state| state.remote_volume(volume));
         if let Some(remote) = remote {
             topics.push(Topic::Object(Subject::Plugin(remote.plugin_id.clone())));
@@ -199,12 +197,7 @@ fn request_of(
     let mut groups = job.groups.iter();
     let group = groups.find(|group| group.name == placement.group)?;
     let volume = group.volumes.get(alias)?;
-    let JobVolumeKind::Csi {
-        access_mode,
-        attachment_mode,
-        mount_options,
-    } = &volume.kind
-    else {
+    let JobVolumeKind::Csi { access_mode, attachment_mode, mount_options } = &volume.kind else {
         return None;
     };
     Some(MountRequest {
@@ -222,10 +215,7 @@ fn request_of(
 /// The refusal of a mount, with what is in the way.
 fn refusal(error: &ServerError) -> MountRefused {
     let parts = [vec![error.message()], error.notes()].concat();
-    MountRefused {
-        message: parts.join(": "),
-        is_final: is_final(error),
-    }
+    MountRefused { message: parts.join(": "), is_final: is_final(error) }
 }
 
 /// Returns whether no later attempt can succeed without another job or volume.
@@ -266,10 +256,9 @@ impl ControlPlane for LocalControlPlane {
     }
 
     async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused> {
-        let request = self.request(alloc, alias).map_err(|message| MountRefused {
-            message,
-            is_final: true,
-        })?;
+        let request = self
+            .request(alloc, alias)
+            .map_err(|message| MountRefused { message, is_final: true })?;
         // From before the decision, so no change after it is missed.
         let watch = self.ports.cell.watch(self.topics_of(&request.volume));
         let mounted = self.claim(&request).await;
@@ -291,10 +280,7 @@ impl ControlPlane for LocalControlPlane {
             refused.remove(&key)
         };
         match watch {
-            Some(mut watch) => watch
-                .changed()
-                .await
-                .map_err(|_| ControlPlaneError::Stopping),
+            Some(mut watch) => watch.changed().await.map_err(|_| ControlPlaneError::Stopping),
             None => Ok(()),
         }
     }
@@ -322,10 +308,7 @@ impl ControlPlane for LocalControlPlane {
             targets,
             reason: reason.to_owned(),
         };
-        let kind = EventKind::Claim {
-            volume: volume.clone(),
-            event: Box::new(event),
-        };
+        let kind = EventKind::Claim { volume: volume.clone(), event: Box::new(event) };
         let event = Event::new(self.ports.clock.now(), kind);
         match self.ports.cell.commit(Expected::Any, event).await {
             Ok(_) => {
@@ -359,10 +342,7 @@ impl ControlPlane for LocalControlPlane {
             key,
             reason: "an operator cut its tasks off, and none of them runs".to_owned(),
         };
-        let kind = EventKind::Claim {
-            volume,
-            event: Box::new(event),
-        };
+        let kind = EventKind::Claim { volume, event: Box::new(event) };
         let event = Event::new(self.ports.clock.now(), kind);
         match self.ports.cell.commit(Expected::Any, event).await {
             // It is in release already, or gone.
@@ -386,13 +366,8 @@ impl ControlPlane for LocalControlPlane {
         if !is_news {
             return Ok(());
         }
-        let event = AllocEvent::Reported {
-            report: Box::new(report),
-        };
-        let kind = EventKind::PlacedAlloc {
-            alloc: alloc.clone(),
-            event: Box::new(event),
-        };
+        let event = AllocEvent::Reported { report: Box::new(report) };
+        let kind = EventKind::PlacedAlloc { alloc: alloc.clone(), event: Box::new(event) };
         let event = Event::new(self.ports.clock.now(), kind);
         match self.ports.cell.commit(Expected::Any, event).await {
             // The allocation has ended, so another report came first.

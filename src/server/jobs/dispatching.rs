@@ -29,12 +29,7 @@ impl JobService {
         let token = request.idempotency_token.as_str();
         let permit = match token {
             "" => None,
-            _ => Some(
-                self.dispatches
-                    .acquire(key.clone())
-                    .await
-                    .map_err(|_| busy(key))?,
-            ),
+            _ => Some(self.dispatches.acquire(key.clone()).await.map_err(|_| busy(key))?),
         };
         for _ in 0..CONFLICT_RETRIES {
             let known = self.ports.cell.read(|state| state.job(key).cloned());
@@ -50,19 +45,11 @@ impl JobService {
             let child = dispatched_job(&parent, request, now, &self.ports.ids.uuid());
             // The prefix becomes a part of its ID.
             self.checked(&child.key(), &child)?;
-            match self
-                .make_child(&known, &child, EvaluationTrigger::Registered, now)
-                .await
-            {
+            match self.make_child(&known, &child, EvaluationTrigger::Registered, now).await {
                 Ok((evaluation, index)) => {
                     drop(permit);
                     let create_index = index - u64::from(evaluation.is_some());
-                    return Ok(JobDispatched {
-                        id: child.id,
-                        evaluation,
-                        create_index,
-                        index,
-                    });
+                    return Ok(JobDispatched { id: child.id, evaluation, create_index, index });
                 }
                 Err(CommitError::JobConflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -95,18 +82,12 @@ impl JobService {
             let parent = self.sealer.open(&known.current)?;
             let child = launched_job(&parent, now);
             let child_key = child.key();
-            let is_launched = self
-                .ports
-                .cell
-                .read(|state| state.job(&child_key).is_some());
+            let is_launched = self.ports.cell.read(|state| state.job(&child_key).is_some());
             if is_launched {
                 // Another launch of the same second.
                 return self.evaluate(&child_key).await;
             }
-            match self
-                .make_child(&known, &child, EvaluationTrigger::Launched, now)
-                .await
-            {
+            match self.make_child(&known, &child, EvaluationTrigger::Launched, now).await {
                 Ok((evaluation, index)) => {
                     return Ok(JobWritten {
                         evaluation,
@@ -160,11 +141,7 @@ impl JobService {
             Expected::JobAt(parent.key(), Some(parent.modify_index)),
             Expected::JobAt(key, None),
         ];
-        let index = self
-            .ports
-            .cell
-            .commit_all(expected, events.collect())
-            .await?;
+        let index = self.ports.cell.commit_all(expected, events.collect()).await?;
         Ok((evaluation, index))
     }
 }
@@ -173,11 +150,7 @@ impl JobService {
 fn check_dispatch(key: &JobKey, known: &JobRecord, request: &DispatchRequest) -> Result<()> {
     let job = &known.current.job;
     let refused = |text: String| JobError::refused(key, text).into();
-    let Some(rules) = job
-        .parameterized
-        .as_ref()
-        .filter(|_| job.is_parameterized())
-    else {
+    let Some(rules) = job.parameterized.as_ref().filter(|_| job.is_parameterized()) else {
         let text = format!("Specified job \"{}\" is not a parameterized job", key.id);
         return Err(refused(text));
     };

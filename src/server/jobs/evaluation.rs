@@ -19,14 +19,8 @@ pub(super) fn events_of(
     let key = record.key();
     let mut evaluations = evaluations_of(record, decision, ids);
     let cause = evaluations.first().map(|one| one.id.clone());
-    let cause = cause.or_else(|| {
-        Some(
-            with_status(record, EvaluationStatus::Blocked)
-                .next()?
-                .id
-                .clone(),
-        )
-    });
+    let cause =
+        cause.or_else(|| Some(with_status(record, EvaluationStatus::Blocked).next()?.id.clone()));
     let cause = match (cause, decision.place.is_empty()) {
         (Some(id), _) => id,
         (None, true) => EvaluationId::new(""),
@@ -39,15 +33,10 @@ pub(super) fn events_of(
             id
         }
     };
-    let stops = decision
-        .stop
-        .iter()
-        .map(|(alloc, reason)| EventKind::PlacedAlloc {
-            alloc: alloc.clone(),
-            event: Box::new(AllocEvent::StopRequested {
-                reason: (*reason).to_owned(),
-            }),
-        });
+    let stops = decision.stop.iter().map(|(alloc, reason)| EventKind::PlacedAlloc {
+        alloc: alloc.clone(),
+        event: Box::new(AllocEvent::StopRequested { reason: (*reason).to_owned() }),
+    });
     let placements = decision.place.iter().map(|placed| EventKind::PlacedAlloc {
         alloc: AllocId::new(ids.uuid()),
         event: Box::new(AllocEvent::Placed {
@@ -66,9 +55,7 @@ pub(super) fn events_of(
 
 fn runs_plugin(record: &JobRecord, group: &str) -> bool {
     let groups = record.current.job.groups.iter();
-    let mut tasks = groups
-        .filter(|one| one.name == group)
-        .flat_map(|one| &one.tasks);
+    let mut tasks = groups.filter(|one| one.name == group).flat_map(|one| &one.tasks);
     tasks.any(|task| task.csi_plugin.is_some())
 }
 
@@ -76,9 +63,7 @@ fn runs_plugin(record: &JobRecord, group: &str) -> bool {
 pub(super) fn evaluated(key: &JobKey, evaluation: Evaluation) -> EventKind {
     EventKind::Job {
         job: key.clone(),
-        event: Box::new(JobEvent::Evaluated {
-            evaluation: Box::new(evaluation),
-        }),
+        event: Box::new(JobEvent::Evaluated { evaluation: Box::new(evaluation) }),
     }
 }
 
@@ -90,9 +75,7 @@ fn with_status(record: &JobRecord, status: EvaluationStatus) -> impl Iterator<It
 /// The evaluations that change, the one that was asked for first.
 fn evaluations_of(record: &JobRecord, decision: &Decision, ids: &dyn IdSource) -> Vec<Evaluation> {
     let pending: Vec<_> = with_status(record, EvaluationStatus::Pending).collect();
-    let mut blocked: Vec<_> = with_status(record, EvaluationStatus::Blocked)
-        .cloned()
-        .collect();
+    let mut blocked: Vec<_> = with_status(record, EvaluationStatus::Blocked).cloned().collect();
     let failures = &decision.failures;
     let mut changed: Vec<Evaluation> = vec![];
     let mut waiting = None;
@@ -126,10 +109,8 @@ fn evaluations_of(record: &JobRecord, decision: &Decision, ids: &dyn IdSource) -
     }));
     let is_new =
         |one: &Evaluation| one.failures != *failures || record.evaluation(&one.id).is_none();
-    changed.extend(waiting.filter(is_new).map(|one| Evaluation {
-        failures: failures.clone(),
-        ..one
-    }));
+    changed
+        .extend(waiting.filter(is_new).map(|one| Evaluation { failures: failures.clone(), ..one }));
     changed
 }
 

@@ -45,10 +45,7 @@ pub(super) fn forgotten(
         last_change = last_change.max(alloc.modify_time);
         if is_left(state, id, alloc) {
             let slot = (&*placement.group, placement.index);
-            slots
-                .entry(slot)
-                .or_default()
-                .push((alloc.create_index, id));
+            slots.entry(slot).or_default().push((alloc.create_index, id));
         } else {
             kept += 1;
         }
@@ -57,10 +54,7 @@ pub(super) fn forgotten(
         true => 0,
         false => ENDED_ALLOCS.max(counted_ends(record, group)),
     };
-    let mut forgotten = Forgotten {
-        events: oldest(slots, most),
-        look_again_at: None,
-    };
+    let mut forgotten = Forgotten { events: oldest(slots, most), look_again_at: None };
     forgotten.events.extend(old_launches(state, record, now));
     let (stay, event) = match (record.is_purged, kept) {
         (true, 0) => (PURGED_STAY, JobEvent::Forgotten),
@@ -93,10 +87,8 @@ fn old_launches(state: &State, record: &JobRecord, now: i64) -> Vec<EventKind> {
     let mut over: Vec<_> = over.map(|it| (it.create_index, it.key())).collect();
     over.sort_unstable();
     over.truncate(over.len().saturating_sub(LAUNCHES));
-    let purge = |(_, job)| EventKind::Job {
-        job,
-        event: Box::new(JobEvent::Stopped { purges: true }),
-    };
+    let purge =
+        |(_, job)| EventKind::Job { job, event: Box::new(JobEvent::Stopped { purges: true }) };
     over.into_iter().take(PURGED_AT_ONCE).map(purge).collect()
 }
 
@@ -106,10 +98,7 @@ pub(crate) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<Event
     let mut events = vec![];
     for key in jobs {
         let record = state.job(key).filter(|record| record.is_stopped)?;
-        let of_job = |event| EventKind::Job {
-            job: key.clone(),
-            event: Box::new(event),
-        };
+        let of_job = |event| EventKind::Job { job: key.clone(), event: Box::new(event) };
         events.extend((!record.is_purged).then(|| of_job(JobEvent::Stopped { purges: true })));
         for (id, alloc, _) in state.allocs_of_job(key) {
             if !is_left(state, id, alloc) {
@@ -142,9 +131,7 @@ pub(super) fn is_over(record: &JobRecord, decision: &Decision) -> bool {
 fn counted_ends(record: &JobRecord, group: &str) -> usize {
     let group = record.current.job.groups.iter().find(|it| it.name == group);
     let policy = group.and_then(|group| group.reschedule.as_ref());
-    let attempts = policy
-        .filter(|policy| !policy.unlimited)
-        .map(|policy| policy.attempts);
+    let attempts = policy.filter(|policy| !policy.unlimited).map(|policy| policy.attempts);
     attempts.map_or(0, |attempts| {
         usize::try_from(attempts).map_or(usize::MAX, |it| it.saturating_add(1))
     })
@@ -160,8 +147,6 @@ fn oldest(
         slot.truncate(slot.len().saturating_sub(most(group)));
         slot
     });
-    let forget = |(_, alloc): (u64, &AllocId)| EventKind::AllocForgotten {
-        alloc: alloc.clone(),
-    };
+    let forget = |(_, alloc): (u64, &AllocId)| EventKind::AllocForgotten { alloc: alloc.clone() };
     old.map(forget).collect()
 }

@@ -21,10 +21,7 @@ pub(super) struct Launcher {
 
 impl Launcher {
     pub(super) fn new(ports: JobPorts) -> Self {
-        Self {
-            sealer: JobSealer::new(ports.sealer.clone()),
-            ports,
-        }
+        Self { sealer: JobSealer::new(ports.sealer.clone()), ports }
     }
 
     /// Launches the job if its time has come. Returns when to look at it again, in nanoseconds since the epoch.
@@ -85,10 +82,7 @@ impl Launcher {
             kinds.extend(events);
         }
         let events = kinds.into_iter().map(|kind| Event::new(now, kind));
-        self.ports
-            .cell
-            .commit_all(expected, events.collect())
-            .await?;
+        self.ports.cell.commit_all(expected, events.collect()).await?;
         Ok(())
     }
 
@@ -110,11 +104,7 @@ impl Launcher {
         let parent = self.sealer.open(&record.current)?;
         let child = launched_job(&parent, due.time);
         let child_key = child.key();
-        if self
-            .ports
-            .cell
-            .read(|state| state.job(&child_key).is_some())
-        {
+        if self.ports.cell.read(|state| state.job(&child_key).is_some()) {
             info!(job.id = %child_key.id, job.namespace = %child_key.namespace,
                 "a launch is left out: it was made before");
             return Ok(None);

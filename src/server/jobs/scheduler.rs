@@ -106,11 +106,7 @@ impl JobScheduler {
                 let jobs = self.on_nodes.iter().filter(|key| is_per_node(state, key));
                 due.extend(jobs.cloned());
             }
-            (
-                due,
-                [state.jobs_index(), state.allocs_index()],
-                surroundings,
-            )
+            (due, [state.jobs_index(), state.allocs_index()], surroundings)
         });
         let [nodes, all] = self.surroundings;
         if surroundings[0] > nodes {
@@ -122,10 +118,7 @@ impl JobScheduler {
         // Their ends mean nothing after the clock was set back.
         let was_set_back = now < self.last_decided_at;
         self.last_decided_at = now;
-        let ended = self
-            .pauses
-            .iter()
-            .filter(|(_, at)| was_set_back || **at <= now);
+        let ended = self.pauses.iter().filter(|(_, at)| was_set_back || **at <= now);
         due.extend(ended.map(|(key, _)| key.clone()));
         self.seen = Some(seen);
         self.surroundings = surroundings;
@@ -141,11 +134,7 @@ impl JobScheduler {
             drained.cloned().collect()
         });
         for known in drained {
-            let node = Node {
-                is_draining: false,
-                keeps_system_jobs: false,
-                ..known.clone()
-            };
+            let node = Node { is_draining: false, keeps_system_jobs: false, ..known.clone() };
             let id = node.id.clone();
             let event = Event::new(self.ports.clock.now(), EventKind::NodeRegistered { node });
             let expected = Expected::NodeIs(Box::new(known));
@@ -206,21 +195,14 @@ impl JobScheduler {
             let forgotten = forgotten(state, record, &decision, now);
             events.extend(forgotten.events);
             let again_at = full.map(|_| now.saturating_add(FAILURE_PAUSE));
-            let wake_at = decision
-                .wake_at
-                .into_iter()
-                .chain(forgotten.look_again_at)
-                .chain(again_at)
-                .min();
+            let wake_at =
+                decision.wake_at.into_iter().chain(forgotten.look_again_at).chain(again_at).min();
             let waits = !decision.failures.is_empty() || record.is_purged;
             let lives = |(_, alloc, _): (_, &AllocRecord, _)| !alloc.has_ended;
             let is_on_nodes = !decision.place.is_empty()
                 || record.current.job.job_type.is_per_node()
                 || state.allocs_of_job(key).any(lives);
-            let decision = Decision {
-                wake_at,
-                ..decision
-            };
+            let decision = Decision { wake_at, ..decision };
             Some((record.modify_index, decision, events, (waits, is_on_nodes)))
         });
         let Some((index, decision, events, (waits, is_on_nodes))) = decided else {
@@ -270,7 +252,5 @@ fn changed_jobs(state: &State, seen: Option<[u64; 2]>) -> BTreeSet<JobKey> {
     let changed = changed.map(|record| record.key());
     let allocs = state.allocs_changed_after(allocs_seen);
     let placed = allocs.filter_map(|id| state.alloc(id)?.placement.as_deref());
-    changed
-        .chain(placed.map(|placement| placement.job.key()))
-        .collect()
+    changed.chain(placed.map(|placement| placement.job.key())).collect()
 }

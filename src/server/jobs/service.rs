@@ -101,10 +101,7 @@ impl JobService {
     /// Sets whether tasks of `exec` may run as root.
     #[must_use]
     pub fn with_root_tasks(self, are_allowed: bool) -> Self {
-        Self {
-            allows_root_tasks: are_allowed,
-            ..self
-        }
+        Self { allows_root_tasks: are_allowed, ..self }
     }
 
     /// Returns the warnings of a valid job.
@@ -118,9 +115,7 @@ impl JobService {
             let job = key.clone();
             return Err(JobError::Invalid { job, text }.into());
         }
-        let warnings = problems
-            .iter()
-            .filter(|problem| problem.severity == Severity::Warning);
+        let warnings = problems.iter().filter(|problem| problem.severity == Severity::Warning);
         Ok(warnings.map(|problem| problem.message(job)).collect())
     }
 
@@ -206,25 +201,16 @@ impl JobService {
             let evaluation = EvaluationId::new(self.ports.ids.uuid());
             let pending = Evaluation::pending(evaluation.clone(), EvaluationTrigger::Stopped);
             let stopped = is_new.then_some(JobEvent::Stopped { purges });
-            let evaluated = JobEvent::Evaluated {
-                evaluation: Box::new(pending),
-            };
+            let evaluated = JobEvent::Evaluated { evaluation: Box::new(pending) };
             let events = stopped.into_iter().chain([evaluated]).collect();
             let now = self.ports.clock.now();
-            match self
-                .commit(key, Some(known.modify_index), events, now)
-                .await
-            {
+            match self.commit(key, Some(known.modify_index), events, now).await {
                 Ok(index) => {
                     // Nomad does not evaluate the stop of a job that runs nothing.
                     let is_template = known.current.job.is_template();
                     return Ok(JobWritten {
                         evaluation: (!is_template).then_some(evaluation),
-                        job_modify_index: if is_new {
-                            index - 1
-                        } else {
-                            known.job_modify_index
-                        },
+                        job_modify_index: if is_new { index - 1 } else { known.job_modify_index },
                         index,
                         warnings: vec![],
                     });
@@ -298,10 +284,8 @@ impl JobService {
     /// Stops every allocation and waits until its volumes are given back. System jobs, among which are node plugins, stop
     /// after the others, whose volumes they release; each half takes at most `limit`. For an agent whose directory does not outlive it.
     pub async fn end_allocs(&self, limit: std::time::Duration) {
-        let nodes: Vec<NodeId> = self
-            .ports
-            .cell
-            .read(|state| state.nodes().map(|node| node.id.clone()).collect());
+        let nodes: Vec<NodeId> =
+            self.ports.cell.read(|state| state.nodes().map(|node| node.id.clone()).collect());
         for node in nodes {
             // Otherwise the allocations are replaced.
             if let Err(error) = self.set_node(&node, |node| node.is_eligible = false).await {
@@ -433,9 +417,7 @@ impl JobService {
     /// If it does not exist.
     pub fn job(&self, key: &JobKey) -> Result<std::sync::Arc<JobRecord>> {
         let known = self.ports.cell.read(|state| state.job(key).cloned());
-        known
-            .filter(|known| !known.is_purged)
-            .ok_or_else(|| JobError::NotFound(key.clone()).into())
+        known.filter(|known| !known.is_purged).ok_or_else(|| JobError::NotFound(key.clone()).into())
     }
 
     /// Returns a recorded job with everything that clients do not get to see.
@@ -453,15 +435,11 @@ impl JobService {
         events: Vec<JobEvent>,
         now: i64,
     ) -> std::result::Result<u64, CommitError> {
-        let kinds = events.into_iter().map(|event| EventKind::Job {
-            job: key.clone(),
-            event: Box::new(event),
-        });
+        let kinds = events
+            .into_iter()
+            .map(|event| EventKind::Job { job: key.clone(), event: Box::new(event) });
         let events = kinds.map(|kind| Event::new(now, kind)).collect();
-        let expected = vec![
-            namespace_of(key),
-            Expected::JobAt(key.clone(), modify_index),
-        ];
+        let expected = vec![namespace_of(key), Expected::JobAt(key.clone(), modify_index)];
         self.ports.cell.commit_all(expected, events).await
     }
 
@@ -500,11 +478,7 @@ impl JobService {
             is_changed,
             modify_index: known.as_ref().map(|known| known.modify_index),
             job_modify_index: visible.map(|known| known.job_modify_index),
-            version: JobVersion {
-                job: definition,
-                settings: sealed,
-                version,
-            },
+            version: JobVersion { job: definition, settings: sealed, version },
         })
     }
 
@@ -562,23 +536,13 @@ fn check_enforced(key: &JobKey, enforced: Option<u64>, found: Option<u64>) -> Re
         return Ok(());
     }
     let job = key.clone();
-    Err(JobError::Changed {
-        job,
-        expected,
-        found,
-    }
-    .into())
+    Err(JobError::Changed { job, expected, found }.into())
 }
 
 fn warnings_of(decision: &Decision) -> Vec<String> {
     let failures = decision.failures.iter();
     let lines = failures.map(|(group, failure)| {
-        let mut reasons: Vec<_> = failure
-            .nodes
-            .values()
-            .flatten()
-            .map(String::as_str)
-            .collect();
+        let mut reasons: Vec<_> = failure.nodes.values().flatten().map(String::as_str).collect();
         reasons.sort_unstable();
         reasons.dedup();
         let reasons = match reasons.is_empty() {
@@ -586,11 +550,7 @@ fn warnings_of(decision: &Decision) -> Vec<String> {
             false => reasons.join("; "),
         };
         let queued = failure.queued;
-        let count = if queued == 1 {
-            "allocation"
-        } else {
-            "allocations"
-        };
+        let count = if queued == 1 { "allocation" } else { "allocations" };
         format!("no node can take {queued} {count} of group `{group}` now: {reasons}")
     });
     lines.collect()

@@ -39,10 +39,7 @@ impl JobSealer {
             evaluation: Box::new(Evaluation::pending(id, trigger)),
         });
         let events = [registered].into_iter().chain(evaluated);
-        let of_job = |event| EventKind::Job {
-            job: key.clone(),
-            event: Box::new(event),
-        };
+        let of_job = |event| EventKind::Job { job: key.clone(), event: Box::new(event) };
         events.map(of_job).collect()
     }
 

@@ -68,10 +68,7 @@ fn alias() -> VolumeAlias {
 
 /// Waits until the state is as the test needs it.
 async fn until(agent: &FakeAgent, is_ready: impl Fn(&State) -> bool) {
-    assert!(
-        is_reached(agent, is_ready).await,
-        "the state is never reached"
-    );
+    assert!(is_reached(agent, is_ready).await, "the state is never reached");
 }
 
 /// Returns whether the state becomes like this in ten minutes.
@@ -105,18 +102,12 @@ async fn assigned_of(agent: &FakeAgent, id: &str) -> AssignedAlloc {
 }
 
 async fn report(agent: &FakeAgent, alloc: &AllocId, status: ClientStatus) {
-    let report = AllocReport {
-        status,
-        description: String::new(),
-        tasks: Default::default(),
-    };
+    let report = AllocReport { status, description: String::new(), tasks: Default::default() };
     node(agent).report(alloc, report).await.unwrap();
 }
 
 fn evaluation(agent: &FakeAgent, id: &EvaluationId) -> EvaluationRecord {
-    let found = agent
-        .cell
-        .read(|state| state.evaluation(id).map(|(_, record)| record.clone()));
+    let found = agent.cell.read(|state| state.evaluation(id).map(|(_, record)| record.clone()));
     found.unwrap()
 }
 
@@ -179,10 +170,7 @@ async fn an_enforced_index_must_be_that_of_the_job() {
     let written = jobs.register(web(), Some(0)).await.unwrap();
     let index = written.job_modify_index;
     for (expected, text) in [
-        (
-            0,
-            "Enforcing job modify index 0: job already exists".to_owned(),
-        ),
+        (0, "Enforcing job modify index 0: job already exists".to_owned()),
         (
             7,
             format!(
@@ -202,10 +190,7 @@ async fn an_invalid_job_is_refused_with_all_reasons() {
     let mut job = web();
     job.groups[0].tasks[0].driver = String::new();
     let refused = agent.services.jobs.register(job, None).await.unwrap_err();
-    assert!(
-        matches!(refused, ServerError::Job(JobError::Invalid { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, ServerError::Job(JobError::Invalid { .. })), "{refused:?}");
     assert!(agent.cell.read(|state| state.jobs().len() == 0));
 }
 
@@ -308,34 +293,16 @@ async fn a_drain_whose_end_was_not_recorded_ends_later() {
 #[tokio::test(start_paused = true)]
 async fn a_stopped_job_gives_its_volume_back_when_its_tasks_have_ended() {
     let agent = agent().await;
-    agent
-        .volumes
-        .create(vec![FakeAgent::request("data").into()])
-        .await
-        .unwrap();
-    agent
-        .services
-        .jobs
-        .register(writer("web"), None)
-        .await
-        .unwrap();
+    agent.volumes.create(vec![FakeAgent::request("data").into()]).await.unwrap();
+    agent.services.jobs.register(writer("web"), None).await.unwrap();
     let alloc = assigned_of(&agent, "web").await.id;
     let target = node(&agent).mount(&alloc, &alias()).await.unwrap();
     assert_eq!(node(&agent).mount(&alloc, &alias()).await, Ok(target));
     report(&agent, &alloc, ClientStatus::Running).await;
-    agent
-        .services
-        .jobs
-        .stop(&job_key("web"), false)
-        .await
-        .unwrap();
+    agent.services.jobs.stop(&job_key("web"), false).await.unwrap();
     until_stopping(&agent, &alloc).await;
     assert!(assigned_of(&agent, "web").await.wants_stop);
-    assert!(
-        agent
-            .cell
-            .read(|state| state.claims_of(&alloc).next().is_some())
-    );
+    assert!(agent.cell.read(|state| state.claims_of(&alloc).next().is_some()));
     report(&agent, &alloc, ClientStatus::Complete).await;
     until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
     assert_eq!(agent.backend.take_violations(), Vec::<String>::new());
@@ -345,11 +312,7 @@ async fn a_stopped_job_gives_its_volume_back_when_its_tasks_have_ended() {
 /// off by name.
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_not_released_under_running_tasks() {
-    for status in [
-        None,
-        Some(ClientStatus::Pending),
-        Some(ClientStatus::Running),
-    ] {
+    for status in [None, Some(ClientStatus::Pending), Some(ClientStatus::Running)] {
         for stops in [false, true] {
             for is_detach in [false, true] {
                 let context = format!("{status:?}, stops {stops}, detach {is_detach}");
@@ -366,9 +329,7 @@ async fn release_of_running_tasks(
     context: &str,
 ) {
     let agent = agent().await;
-    let created = agent
-        .volumes
-        .create(vec![FakeAgent::request("data").into()]);
+    let created = agent.volumes.create(vec![FakeAgent::request("data").into()]);
     created.await.unwrap();
     let jobs = &agent.services.jobs;
     jobs.register(writer("web"), None).await.unwrap();
@@ -395,25 +356,12 @@ async fn release_of_running_tasks(
         );
         assert_eq!(refused.text(), expected, "{context}");
         let help = refused.help();
-        assert!(
-            help[0].contains("nomad-csi job stop web"),
-            "{context}: {help:?}"
-        );
-        assert!(
-            help[1].contains(&format!("--approve cuts-off:{alloc}")),
-            "{context}: {help:?}"
-        );
+        assert!(help[0].contains("nomad-csi job stop web"), "{context}: {help:?}");
+        assert!(help[1].contains(&format!("--approve cuts-off:{alloc}")), "{context}: {help:?}");
     }
     assert_eq!(agent.backend.targets().len(), 1, "{context}");
-    let forced = agent
-        .volumes
-        .deregister(key.clone(), true)
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(forced, ServerError::VolumeInUse { .. }),
-        "{context}: {forced:?}"
-    );
+    let forced = agent.volumes.deregister(key.clone(), true).await.unwrap_err();
+    assert!(matches!(forced, ServerError::VolumeInUse { .. }), "{context}: {forced:?}");
     if stops {
         report(&agent, &alloc, ClientStatus::Failed).await;
         until(&agent, |state| state.claims_of(&alloc).next().is_none()).await;
@@ -422,15 +370,8 @@ async fn release_of_running_tasks(
     let cut_off = claims.cut_off(&key, &alloc, None, wait).await.unwrap();
     assert_eq!(cut_off.0, 1, "{context}: its tasks are killed first");
     assert_eq!(agent.backend.targets().len(), 1, "{context}");
-    let forced = agent
-        .volumes
-        .deregister(key.clone(), true)
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(forced, ServerError::VolumeInUse { .. }),
-        "{context}: {forced:?}"
-    );
+    let forced = agent.volumes.deregister(key.clone(), true).await.unwrap_err();
+    assert!(matches!(forced, ServerError::VolumeInUse { .. }), "{context}: {forced:?}");
     let again = node(&agent).mount(&alloc, &alias()).await.unwrap_err();
     assert!(again.is_final, "{context}: {again:?}");
     node(&agent).note_cut_off(&alloc, &alias()).await.unwrap();
@@ -438,26 +379,16 @@ async fn release_of_running_tasks(
     assert!(agent.backend.targets().is_empty(), "{context}");
     // The allocation lives on without its volume, and its end is reported as ever.
     report(&agent, &alloc, ClientStatus::Complete).await;
-    assert_eq!(
-        agent.backend.take_violations(),
-        Vec::<String>::new(),
-        "{context}"
-    );
+    assert_eq!(agent.backend.take_violations(), Vec::<String>::new(), "{context}");
 }
 
 /// Rule 19: whatever the node reports, and whether the plugin is there, what is mounted stays until the allocation has ended. What
 /// the sweep waits for is shown.
 #[tokio::test(start_paused = true)]
 async fn a_returned_node_is_swept_after_its_allocations_have_ended() {
-    for status in [
-        None,
-        Some(ClientStatus::Pending),
-        Some(ClientStatus::Running),
-    ] {
+    for status in [None, Some(ClientStatus::Pending), Some(ClientStatus::Running)] {
         let agent = agent().await;
-        let created = agent
-            .volumes
-            .create(vec![FakeAgent::request("data").into()]);
+        let created = agent.volumes.create(vec![FakeAgent::request("data").into()]);
         created.await.unwrap();
         let jobs = &agent.services.jobs;
         jobs.register(writer("web"), None).await.unwrap();
@@ -494,9 +425,7 @@ async fn a_returned_node_is_swept_after_its_allocations_have_ended() {
 #[tokio::test(start_paused = true)]
 async fn an_ended_allocation_gives_its_volume_back_without_an_approval() {
     let agent = agent().await;
-    let created = agent
-        .volumes
-        .create(vec![FakeAgent::request("data").into()]);
+    let created = agent.volumes.create(vec![FakeAgent::request("data").into()]);
     created.await.unwrap();
     let jobs = &agent.services.jobs;
     jobs.register(writer("web"), None).await.unwrap();
@@ -526,10 +455,7 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     let assigned = node(&agent).assigned(None).await.unwrap();
     let readable: Vec<_> = assigned.allocs.iter().map(|one| &one.id).collect();
     assert_eq!(readable, [&alloc]);
-    let bad = assigned
-        .unreadable
-        .iter()
-        .find(|one| one.id.as_str() == "a-bad");
+    let bad = assigned.unreadable.iter().find(|one| one.id.as_str() == "a-bad");
     let bad = bad.unwrap();
     assert!(!bad.wants_stop);
     assert!(!bad.reason.is_empty());
@@ -539,45 +465,20 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_volume_and_starts_by_itself() {
     let agent = agent().await;
-    let first = agent
-        .services
-        .jobs
-        .register(writer("first"), None)
-        .await
-        .unwrap();
-    assert!(
-        first.warnings[0].contains("missing CSI volume(s) data"),
-        "{first:?}"
-    );
+    let first = agent.services.jobs.register(writer("first"), None).await.unwrap();
+    assert!(first.warnings[0].contains("missing CSI volume(s) data"), "{first:?}");
     let done = evaluated(&agent, first.evaluation.as_ref().unwrap()).await;
     let waiting = evaluation(&agent, done.result.blocked.as_ref().unwrap());
     assert_eq!(waiting.result.status, EvaluationStatus::Blocked);
-    agent
-        .volumes
-        .create(vec![FakeAgent::request("data").into()])
-        .await
-        .unwrap();
+    agent.volumes.create(vec![FakeAgent::request("data").into()]).await.unwrap();
     let alloc = assigned_of(&agent, "first").await.id;
     node(&agent).mount(&alloc, &alias()).await.unwrap();
-    let second = agent
-        .services
-        .jobs
-        .register(writer("second"), None)
-        .await
-        .unwrap();
+    let second = agent.services.jobs.register(writer("second"), None).await.unwrap();
     let done = evaluated(&agent, second.evaluation.as_ref().unwrap()).await;
     let reasons: Vec<_> = done.result.failures["g"].nodes.values().flatten().collect();
-    assert_eq!(
-        reasons,
-        ["CSI volume data has exhausted its available writer claims"]
-    );
+    assert_eq!(reasons, ["CSI volume data has exhausted its available writer claims"]);
     report(&agent, &alloc, ClientStatus::Complete).await;
-    agent
-        .services
-        .jobs
-        .stop(&job_key("first"), false)
-        .await
-        .unwrap();
+    agent.services.jobs.stop(&job_key("first"), false).await.unwrap();
     let alloc = assigned_of(&agent, "second").await.id;
     node(&agent).mount(&alloc, &alias()).await.unwrap();
 }
@@ -586,25 +487,13 @@ async fn a_job_waits_for_a_volume_and_starts_by_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_mount_is_woken_by_the_release() {
     let agent = agent().await;
-    agent
-        .volumes
-        .create(vec![FakeAgent::request("data").into()])
-        .await
-        .unwrap();
-    agent
-        .services
-        .jobs
-        .register(writer("web"), None)
-        .await
-        .unwrap();
+    agent.volumes.create(vec![FakeAgent::request("data").into()]).await.unwrap();
+    agent.services.jobs.register(writer("web"), None).await.unwrap();
     let old = assigned_of(&agent, "web").await.id;
     let node = node(&agent);
     node.mount(&old, &alias()).await.unwrap();
     agent.services.jobs.stop_alloc(&old).await.unwrap();
-    until(&agent, |state| {
-        state.allocs_of_job(&job_key("web")).count() == 2
-    })
-    .await;
+    until(&agent, |state| state.allocs_of_job(&job_key("web")).count() == 2).await;
     let all = node.assigned(None).await.unwrap().allocs;
     let new = all.into_iter().find(|one| one.id != old).unwrap().id;
     let refused = node.mount(&new, &alias()).await.unwrap_err();
@@ -621,15 +510,11 @@ async fn a_refused_mount_is_woken_by_the_release() {
             node.wait_for_claim_change(&new, &alias).await.unwrap();
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), mounted)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(60), mounted).await.unwrap();
 }
 
 async fn is_pending(future: std::pin::Pin<&mut impl Future>) -> bool {
-    tokio::time::timeout(Duration::from_millis(1), future)
-        .await
-        .is_err()
+    tokio::time::timeout(Duration::from_millis(1), future).await.is_err()
 }
 
 #[tokio::test(start_paused = true)]
@@ -643,11 +528,7 @@ async fn a_purged_job_disappears_at_once_and_is_forgotten_after_its_allocations(
     report(&agent, &alloc, ClientStatus::Complete).await;
     until(&agent, |state| state.alloc(&alloc).is_none()).await;
     let evaluation = stopped.evaluation.unwrap();
-    assert!(
-        agent
-            .cell
-            .read(|state| state.evaluation(&evaluation).is_some())
-    );
+    assert!(agent.cell.read(|state| state.evaluation(&evaluation).is_some()));
     agent.clock.advance(Duration::from_secs(61));
     until(&agent, |state| state.job(&key).is_none()).await;
     let nothing = agent.services.jobs.stop(&key, false).await.unwrap();
@@ -671,20 +552,12 @@ async fn a_job_that_is_over_is_forgotten_after_a_day() {
     for id in ids {
         allocs.push(assigned_of(&agent, id).await.id);
     }
-    agent
-        .services
-        .jobs
-        .stop(&job_key("web"), false)
-        .await
-        .unwrap();
+    agent.services.jobs.stop(&job_key("web"), false).await.unwrap();
     for alloc in &allocs[..2] {
         report(&agent, alloc, ClientStatus::Complete).await;
     }
     let has_ended = |state: &State, id: &AllocId| state.alloc(id).is_some_and(|a| a.has_ended);
-    until(&agent, |state| {
-        allocs[..2].iter().all(|id| has_ended(state, id))
-    })
-    .await;
+    until(&agent, |state| allocs[..2].iter().all(|id| has_ended(state, id))).await;
     let day = 24 * 3_600 * 1_000_000_000;
     let now = agent.clock.now();
     let forgotten_at = |at: i64| {
@@ -696,9 +569,7 @@ async fn a_job_that_is_over_is_forgotten_after_a_day() {
     assert_eq!(forgotten_at(now + day - 1).look_again_at, Some(now + day));
     assert!(forgotten_at(now + day - 1).events.is_empty());
     assert_eq!(forgotten_at(now + day).events.len(), 1);
-    agent
-        .clock
-        .advance(Duration::from_nanos(day.unsigned_abs()));
+    agent.clock.advance(Duration::from_nanos(day.unsigned_abs()));
     let known = |state: &State| ids.map(|id| state.job(&job_key(id)).is_some());
     until(&agent, |state| known(state) == [false, false, true]).await;
     assert!(agent.cell.read(|state| state.alloc(&allocs[0]).is_none()));
@@ -722,10 +593,7 @@ async fn a_failing_job_is_placed_as_often_as_its_policy_says() {
         for _ in 0..=attempts {
             let alloc = assigned_of(&agent, "web").await.id;
             report(&agent, &alloc, ClientStatus::Failed).await;
-            until(&agent, |state| {
-                state.alloc(&alloc).is_none_or(|it| it.has_ended)
-            })
-            .await;
+            until(&agent, |state| state.alloc(&alloc).is_none_or(|it| it.has_ended)).await;
             assert!(seen.insert(alloc));
             agent.clock.advance(Duration::from_secs(6));
         }
@@ -746,13 +614,8 @@ async fn a_job_is_placed_again_although_the_clock_was_set_back() {
     agent.services.jobs.register(web(), None).await.unwrap();
     let alloc = assigned_of(&agent, "web").await.id;
     report(&agent, &alloc, ClientStatus::Failed).await;
-    until(&agent, |state| {
-        state.alloc(&alloc).is_some_and(|it| it.has_ended)
-    })
-    .await;
-    agent
-        .clock
-        .set_back(Duration::from_secs(10 * 365 * 24 * 3600));
+    until(&agent, |state| state.alloc(&alloc).is_some_and(|it| it.has_ended)).await;
+    agent.clock.set_back(Duration::from_secs(10 * 365 * 24 * 3600));
     let next = assigned_of(&agent, "web").await.id;
     assert_ne!(next, alloc);
 }
@@ -760,10 +623,7 @@ async fn a_job_is_placed_again_although_the_clock_was_set_back() {
 /// Nothing more is placed and the job says why, the plugin is placed all the same, and what is forgotten makes room.
 #[tokio::test(start_paused = true)]
 async fn a_full_state_is_the_reason_that_a_job_waits() {
-    let limits = StateLimits {
-        allocations: 1,
-        ..StateLimits::default()
-    };
+    let limits = StateLimits { allocations: 1, ..StateLimits::default() };
     let agent = agent().await.restart_within(limits).await.unwrap();
     let jobs = &agent.services.jobs;
     jobs.register(web(), None).await.unwrap();

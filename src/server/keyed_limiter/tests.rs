@@ -17,10 +17,7 @@ fn permits_are_granted_in_order() {
     let mut third = Box::pin(limiter.acquire("db"));
     assert!(poll(&mut second).is_none() && poll(&mut third).is_none());
     drop(first);
-    assert!(
-        poll(&mut third).is_none(),
-        "the third must wait for the second"
-    );
+    assert!(poll(&mut third).is_none(), "the third must wait for the second");
     let second = poll(&mut second).unwrap().unwrap();
     assert!(poll(&mut third).is_none());
     drop(second);
@@ -64,9 +61,7 @@ fn a_full_queue_refuses_immediately_and_accepts_again_after_a_release() {
     let first = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
     let mut second = Box::pin(limiter.acquire("db"));
     assert!(poll(&mut second).is_none());
-    let refused = poll(&mut Box::pin(limiter.acquire("db")))
-        .unwrap()
-        .unwrap_err();
+    let refused = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap_err();
     assert_eq!(refused, QueueFull { waiting: 1 });
     drop(first);
     let _second = poll(&mut second).unwrap().unwrap();

@@ -11,10 +11,7 @@ async fn a_deletion_and_a_creation_exclude_each_other() {
     let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
     agent.add_namespaces(&["ops"]).await;
     let name = Namespace::new("ops");
-    let request = VolumeRequest {
-        namespace: name.clone(),
-        ..FakeAgent::request("db")
-    };
+    let request = VolumeRequest { namespace: name.clone(), ..FakeAgent::request("db") };
     let (deleted, created) = tokio::join!(
         agent.services.namespaces.delete(&name),
         agent.volumes.create(vec![request.into()])

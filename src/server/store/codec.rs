@@ -38,11 +38,7 @@ const ENVELOPE: usize = 11;
 pub(super) enum CodecError {
     /// A later version of this program wrote the row.
     #[error("{what} has version {found}, and this program reads versions up to {known}")]
-    TooNew {
-        what: RowKey,
-        found: u16,
-        known: u16,
-    },
+    TooNew { what: RowKey, found: u16, known: u16 },
     /// Another program wrote the row, or it is incomplete, or it was changed.
     #[error("{what} is incomplete or was changed after it was written")]
     Corrupt { what: RowKey },
@@ -83,9 +79,7 @@ impl std::fmt::Display for RowKey {
             Self::Event { index } => write!(f, "event {index}"),
             Self::SnapshotPart { index, part } => write!(f, "part {part} of snapshot {index}"),
             Self::SnapshotHeader { index } => write!(f, "the header of snapshot {index}"),
-            Self::Record(RecordKey {
-                group, name, index, ..
-            }) => {
+            Self::Record(RecordKey { group, name, index, .. }) => {
                 write!(f, "record `{group}` `{name}` of snapshot {index}")
             }
         }
@@ -144,10 +138,8 @@ pub(super) fn decode_event(index: u64, row: &[u8]) -> Result<Event, CodecError> 
 }
 
 pub(super) fn encode(place: &RowKey, value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
-    let payload = serde_json::to_vec(value).map_err(|source| CodecError::Undecodable {
-        what: place.clone(),
-        source,
-    })?;
+    let payload = serde_json::to_vec(value)
+        .map_err(|source| CodecError::Undecodable { what: place.clone(), source })?;
     Ok(add_envelope(place, &payload))
 }
 
@@ -169,10 +161,8 @@ pub(super) fn decode_payload<T: DeserializeOwned>(
     place: &RowKey,
     payload: &[u8],
 ) -> Result<T, CodecError> {
-    serde_json::from_slice(payload).map_err(|source| CodecError::Undecodable {
-        what: place.clone(),
-        source,
-    })
+    serde_json::from_slice(payload)
+        .map_err(|source| CodecError::Undecodable { what: place.clone(), source })
 }
 
 /// Returns the payload of an intact row.

@@ -248,10 +248,7 @@ impl<S: Storage> Shared<S> {
 
     fn load(&self) -> Result<Replay, Failure> {
         let (replay, leftovers) = self.run(load)?;
-        *self
-            .leftovers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = leftovers;
+        *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner) = leftovers;
         Ok(replay)
     }
 
@@ -281,17 +278,9 @@ impl<S: Storage> Shared<S> {
     }
 
     fn remove_leftovers(&self) -> Result<(), Failure> {
-        let leftovers = || {
-            self.leftovers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let leftovers = || self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let part: Vec<_> = leftovers()
-                .iter()
-                .take(ROWS_PER_TRANSACTION)
-                .cloned()
-                .collect();
+            let part: Vec<_> = leftovers().iter().take(ROWS_PER_TRANSACTION).cloned().collect();
             if part.is_empty() {
                 break;
             }
@@ -317,10 +306,7 @@ fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
     }
     let database = builder().create_with_backend(bytes)?;
     let reading = database.begin_read()?;
-    if reading
-        .list_tables()?
-        .all(|table| table.name() != META.name())
-    {
+    if reading.list_tables()?.all(|table| table.name() != META.name()) {
         return Err(Failure::Foreign);
     }
     match value(&reading.open_table(META)?, FORMAT)? {
@@ -452,11 +438,8 @@ fn load(database: &Database) -> Result<(Replay, Vec<RecordKey>), Failure> {
         }
         events.push(decode_event(expected, row.value())?);
     }
-    let replay = Replay {
-        accepts_changes: snapshot.is_some() && parts.is_none(),
-        snapshot,
-        events,
-    };
+    let replay =
+        Replay { accepts_changes: snapshot.is_some() && parts.is_none(), snapshot, events };
     Ok((replay, leftovers))
 }
 
@@ -544,10 +527,8 @@ fn in_records<T>(
 /// Makes a written snapshot the active one.
 fn activate(database: &Database, changes: &SnapshotChanges) -> Result<(), Failure> {
     let index = changes.numbers.index;
-    let header = SnapshotHeader {
-        numbers: changes.numbers.clone(),
-        objects: changes.objects.clone(),
-    };
+    let header =
+        SnapshotHeader { numbers: changes.numbers.clone(), objects: changes.objects.clone() };
     let transaction = begin(database)?;
     write_header(&mut transaction.open_table(RECORDS)?, &header)?;
     {
@@ -594,8 +575,7 @@ fn remove_first<T>(
     rows: impl Iterator<Item = Result<T, StorageError>>,
     most: usize,
 ) -> Result<usize, StorageError> {
-    rows.take(most)
-        .try_fold(0, |count, row| row.map(|_| count + 1))
+    rows.take(most).try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
 /// Makes a closed journal one of an earlier version.
@@ -605,11 +585,7 @@ pub fn forget_that_it_is_sealed(path: &Path) {
     let storage = FileStorage::new(path);
     let database = open_database(&storage).unwrap();
     let transaction = begin(&database).unwrap();
-    transaction
-        .open_table(META)
-        .unwrap()
-        .remove(SEALED)
-        .unwrap();
+    transaction.open_table(META).unwrap().remove(SEALED).unwrap();
     transaction.commit().unwrap();
 }
 

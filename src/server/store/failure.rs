@@ -45,11 +45,7 @@ pub(super) enum Failure {
     #[error(
         "the journal has failed {failed} times and is tried again in a moment; the last time: {reason}"
     )]
-    Paused {
-        failed: u32,
-        kind: JournalErrorKind,
-        reason: String,
-    },
+    Paused { failed: u32, kind: JournalErrorKind, reason: String },
     /// The runtime is stopping.
     #[error("the operation was interrupted")]
     Interrupted(#[source] tokio::task::JoinError),

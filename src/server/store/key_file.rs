@@ -110,9 +110,7 @@ pub(super) fn read_keys(path: &Path) -> Result<Option<Keys>, KeyError> {
     }
     let mut text = Zeroizing::new(String::with_capacity(256));
     let read = file.take(256).read_to_string(&mut text);
-    let malformed = || KeyError::Malformed {
-        path: path.to_owned(),
-    };
+    let malformed = || KeyError::Malformed { path: path.to_owned() };
     match read {
         Ok(_) => parse_keys(&text).map(Some).ok_or_else(malformed),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(malformed()),
@@ -147,10 +145,7 @@ fn parse_key(line: &str) -> Option<Key> {
 /// Creates a key. If another process created the file first, returns its keys.
 pub(super) fn create_key(path: &Path) -> Result<Keys, KeyError> {
     let failed = unavailable("create", path);
-    let keys = Keys {
-        current: new_key().map_err(&failed)?,
-        previous: None,
-    };
+    let keys = Keys { current: new_key().map_err(&failed)?, previous: None };
     if create_once(path, text_of(&keys).as_bytes()).map_err(&failed)? {
         return Ok(keys);
     }
@@ -172,10 +167,7 @@ pub(super) fn new_key() -> io::Result<Key> {
 
 fn text_of(keys: &Keys) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(256));
-    for key in [Some(&keys.current), keys.previous.as_ref()]
-        .into_iter()
-        .flatten()
-    {
+    for key in [Some(&keys.current), keys.previous.as_ref()].into_iter().flatten() {
         text.push_str(LABEL);
         text.extend(hex(&**key));
         text.push('\n');
@@ -191,9 +183,5 @@ pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
 /// Returns a function that wraps an error of the operating system.
 pub(super) fn unavailable(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> KeyError {
     let path = path.to_owned();
-    move |source| KeyError::Unavailable {
-        operation,
-        path: path.clone(),
-        source,
-    }
+    move |source| KeyError::Unavailable { operation, path: path.clone(), source }
 }

@@ -55,18 +55,13 @@ impl KeyRotation {
         let keys = match found.previous {
             Some(_) => found,
             None => {
-                let keys = Keys {
-                    current: new_key().map_err(&failed)?,
-                    previous: Some(found.current),
-                };
+                let keys =
+                    Keys { current: new_key().map_err(&failed)?, previous: Some(found.current) };
                 replace_keys(path, &keys)?;
                 keys
             }
         };
-        let new = Keys {
-            current: keys.current.clone(),
-            previous: None,
-        };
+        let new = Keys { current: keys.current.clone(), previous: None };
         Ok(Self {
             path: path.to_owned(),
             before: KeySealer::with_keys(&keys).map_err(&failed)?,
@@ -78,10 +73,7 @@ impl KeyRotation {
     /// Returns what opens with the new key only, and compares fingerprints, to verify a state that was
     /// sealed again.
     pub fn verification(&self) -> KeyVerification<'_> {
-        KeyVerification {
-            sealer: &self.after,
-            compares_fingerprints: true,
-        }
+        KeyVerification { sealer: &self.after, compares_fingerprints: true }
     }
 
     /// Removes the old key. Blocks.
@@ -123,10 +115,7 @@ pub struct KeyVerification<'a> {
 impl<'a> KeyVerification<'a> {
     /// Verifies that this sealer opens everything.
     pub fn of_opening(sealer: &'a KeySealer) -> Self {
-        Self {
-            sealer,
-            compares_fingerprints: false,
-        }
+        Self { sealer, compares_fingerprints: false }
     }
 }
 
@@ -145,10 +134,7 @@ impl Reseal for KeyVerification<'_> {
     fn flags(&self, owner: &SecretOwner, flags: &SealedFlags) -> Result<SealedFlags, ResealError> {
         let opened = open(self.sealer, owner, &flags.sealed)?;
         if self.compares_fingerprints && self.sealer.fingerprint(&opened) != flags.fingerprint {
-            return Err(ResealError {
-                owner: owner.clone(),
-                source: SealError,
-            });
+            return Err(ResealError { owner: owner.clone(), source: SealError });
         }
         Ok(flags.clone())
     }
@@ -160,10 +146,7 @@ fn open(
     sealed: &SealedSecrets,
 ) -> Result<Secrets, ResealError> {
     let opened = sealer.open(owner, sealed);
-    opened.map_err(|source| ResealError {
-        owner: owner.clone(),
-        source,
-    })
+    opened.map_err(|source| ResealError { owner: owner.clone(), source })
 }
 
 #[cfg(test)]

@@ -88,10 +88,7 @@ impl DataLock {
     /// Fails immediately if another process holds the lock or the file cannot be used.
     pub fn acquire(directory: &Path, owner: &LockOwner) -> Result<Self, LockError> {
         let path = directory.join(FILE_NAME);
-        let unavailable = |source| LockError::Unavailable {
-            path: path.clone(),
-            source,
-        };
+        let unavailable = |source| LockError::Unavailable { path: path.clone(), source };
         let mut file = private::open_or_create(&path).map_err(unavailable)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -110,10 +107,8 @@ impl DataLock {
     /// # Errors
     /// Fails if the file cannot be written.
     pub fn record(&mut self, owner: &LockOwner) -> Result<(), LockError> {
-        self.write(owner).map_err(|source| LockError::Unavailable {
-            path: self.path.clone(),
-            source,
-        })
+        self.write(owner)
+            .map_err(|source| LockError::Unavailable { path: self.path.clone(), source })
     }
 
     fn write(&mut self, owner: &LockOwner) -> io::Result<()> {
@@ -159,11 +154,7 @@ mod tests {
     use super::*;
 
     fn owner(pid: u32) -> LockOwner {
-        LockOwner {
-            pid,
-            socket: Some("/run/agent.sock".into()),
-            started_at: 7,
-        }
+        LockOwner { pid, socket: Some("/run/agent.sock".into()), started_at: 7 }
     }
 
     /// A process that another thread starts has a copy of every open file until it runs its program.
@@ -185,9 +176,7 @@ mod tests {
         let error = DataLock::acquire(directory.path(), &owner(3)).unwrap_err();
         assert!(matches!(&error, LockError::Locked { owner: Some(h), .. } if *h == owner(2)));
         assert!(
-            error
-                .to_string()
-                .starts_with("another agent (process 2) holds the lock"),
+            error.to_string().starts_with("another agent (process 2) holds the lock"),
             "{error}"
         );
     }
@@ -196,11 +185,7 @@ mod tests {
     fn an_unlocked_file_can_be_locked_whatever_its_content() {
         let directory = tempfile::tempdir().unwrap();
         drop(DataLock::acquire(directory.path(), &owner(1)).unwrap());
-        for stale in [
-            &b"{\"pid\":1,"[..],
-            b"",
-            &serde_json::to_vec(&owner(9)).unwrap(),
-        ] {
+        for stale in [&b"{\"pid\":1,"[..], b"", &serde_json::to_vec(&owner(9)).unwrap()] {
             std::fs::write(directory.path().join(FILE_NAME), stale).unwrap();
             drop(DataLock::acquire(directory.path(), &owner(2)).unwrap());
         }
@@ -228,15 +213,9 @@ mod tests {
 
     #[test]
     fn a_stranger_who_holds_the_lock_is_named() {
-        let stranger = LockProcess {
-            pid: 4711,
-            user: 1000,
-        };
-        let error = LockError::Locked {
-            directory: "/data".into(),
-            owner: None,
-            stranger: Some(stranger),
-        };
+        let stranger = LockProcess { pid: 4711, user: 1000 };
+        let error =
+            LockError::Locked { directory: "/data".into(), owner: None, stranger: Some(stranger) };
         let expected = "process 4711 of user ID 1000 holds the lock of the data directory `/data`";
         assert_eq!(error.to_string(), expected);
     }
@@ -245,9 +224,6 @@ mod tests {
     fn a_missing_directory_is_named() {
         let error = DataLock::acquire(Path::new("/nonexistent/data"), &owner(1)).unwrap_err();
         assert_eq!(error.code(), Code::DataUnavailable);
-        assert_eq!(
-            error.to_string(),
-            "cannot lock `/nonexistent/data/agent.lock`"
-        );
+        assert_eq!(error.to_string(), "cannot lock `/nonexistent/data/agent.lock`");
     }
 }

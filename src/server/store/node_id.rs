@@ -53,10 +53,7 @@ pub fn open_node_id(path: &Path, known: &[NodeId], new: NodeId) -> Result<NodeId
         [] => new,
         [only] => only.clone(),
         [_, _, ..] => {
-            return Err(NodeIdError::Missing {
-                path: path.to_owned(),
-                nodes: known.len(),
-            });
+            return Err(NodeIdError::Missing { path: path.to_owned(), nodes: known.len() });
         }
     };
     let created = create_once(path, format!("{id}\n").as_bytes());
@@ -78,9 +75,7 @@ fn read_node_id(path: &Path) -> Result<Option<NodeId>, NodeIdError> {
     let mut content = vec![];
     file.take(64).read_to_end(&mut content).map_err(failed)?;
     let id = std::str::from_utf8(&content).ok().and_then(parse);
-    id.map(Some).ok_or_else(|| NodeIdError::Damaged {
-        path: path.to_owned(),
-    })
+    id.map(Some).ok_or_else(|| NodeIdError::Damaged { path: path.to_owned() })
 }
 
 fn parse(content: &str) -> Option<NodeId> {
@@ -95,11 +90,7 @@ fn parse(content: &str) -> Option<NodeId> {
 
 fn unavailable(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> NodeIdError {
     let path = path.to_owned();
-    move |source| NodeIdError::Unavailable {
-        operation,
-        path: path.clone(),
-        source,
-    }
+    move |source| NodeIdError::Unavailable { operation, path: path.clone(), source }
 }
 
 #[cfg(test)]
@@ -132,11 +123,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(open(directory.path(), &[SECOND], FIRST).unwrap(), SECOND);
         let with_others = open(directory.path(), &[FIRST, SECOND], FIRST);
-        assert_eq!(
-            with_others.unwrap(),
-            SECOND,
-            "the first node is another one"
-        );
+        assert_eq!(with_others.unwrap(), SECOND, "the first node is another one");
     }
 
     #[test]
@@ -144,10 +131,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let refused = open(directory.path(), &[FIRST, SECOND], FIRST).unwrap_err();
         let message = refused.to_string();
-        assert!(
-            message.ends_with("is missing, and the state has 2 nodes"),
-            "{message}"
-        );
+        assert!(message.ends_with("is missing, and the state has 2 nodes"), "{message}");
         assert!(!directory.path().join("node.id").exists());
     }
 
@@ -160,10 +144,7 @@ mod tests {
         for content in ["", "\n", FIRST, &cut, &extended, &upper, "not a node ID\n"] {
             std::fs::write(&path, content).unwrap();
             let refused = open(directory.path(), &[SECOND], FIRST).unwrap_err();
-            assert!(
-                matches!(refused, NodeIdError::Damaged { .. }),
-                "{content:?}"
-            );
+            assert!(matches!(refused, NodeIdError::Damaged { .. }), "{content:?}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
         }
         std::fs::write(&path, [0xff; 64]).unwrap();
@@ -173,9 +154,6 @@ mod tests {
     #[test]
     fn an_unusable_directory_is_named() {
         let refused = open(Path::new("/nowhere"), &[], FIRST).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "cannot create the file `/nowhere/node.id`"
-        );
+        assert_eq!(refused.to_string(), "cannot create the file `/nowhere/node.id`");
     }
 }

@@ -77,11 +77,7 @@ pub(super) fn decode_parts<R: AsRef<[u8]>>(
             jobs_index: State::FIRST_INDEX,
             namespaces_index: State::FIRST_INDEX,
         },
-        records: nodes
-            .chain(plugins)
-            .chain(variables)
-            .chain(volumes)
-            .collect(),
+        records: nodes.chain(plugins).chain(variables).chain(volumes).collect(),
     })
 }
 
@@ -91,10 +87,8 @@ fn decode_records<T: DeserializeOwned>(
     records: &mut Vec<Arc<T>>,
 ) -> Result<(), CodecError> {
     for record in serde_json::Deserializer::from_slice(payload).into_iter::<T>() {
-        let record = record.map_err(|source| CodecError::Undecodable {
-            what: what.clone(),
-            source,
-        })?;
+        let record =
+            record.map_err(|source| CodecError::Undecodable { what: what.clone(), source })?;
         records.push(Arc::new(record));
     }
     Ok(())

@@ -23,12 +23,7 @@ pub(super) struct SnapshotHeader {
 /// Returns the key of an object in the snapshot at `index`.
 pub(super) fn record_key(subject: &Subject, index: u64) -> RecordKey {
     let (table, group, name) = subject.place();
-    RecordKey {
-        table: tag(table),
-        group: group.to_owned(),
-        name: name.to_owned(),
-        index,
-    }
+    RecordKey { table: tag(table), group: group.to_owned(), name: name.to_owned(), index }
 }
 
 fn tag(table: Table) -> u8 {

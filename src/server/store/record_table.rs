@@ -71,12 +71,7 @@ pub(super) fn remove_superseded(
 ) -> Result<(), Failure> {
     table.retain_in((HEADER, "", "", 0)..(HEADER, "", "", index), |_, _| false)?;
     for (subject, record) in records {
-        let RecordKey {
-            table: tag,
-            group,
-            name,
-            ..
-        } = record_key(subject, index);
+        let RecordKey { table: tag, group, name, .. } = record_key(subject, index);
         let (group, name) = (group.as_str(), name.as_str());
         let end = match record {
             Some(_) => index,
@@ -116,12 +111,7 @@ pub(super) fn load_records(
     for row in table.iter()? {
         let (key, row) = row?;
         let (table, group, name, at) = key.value();
-        let key = RecordKey {
-            table,
-            group: group.to_owned(),
-            name: name.to_owned(),
-            index: at,
-        };
+        let key = RecordKey { table, group: group.to_owned(), name: name.to_owned(), index: at };
         match (base..=index).contains(&at) {
             true => loader.add(key, row.value())?,
             false => loader.leftovers.push(key),
@@ -154,9 +144,7 @@ impl Loader {
 
     fn is_same_object(&self, key: &RecordKey) -> bool {
         let object = |key: &RecordKey| (key.table, key.group.clone(), key.name.clone());
-        self.last
-            .as_ref()
-            .is_some_and(|(last, _)| object(last) == object(key))
+        self.last.as_ref().is_some_and(|(last, _)| object(last) == object(key))
     }
 
     fn keep(&mut self, key: RecordKey, row: &[u8]) -> Result<(), CodecError> {
@@ -184,13 +172,7 @@ impl Loader {
         if objects != header.objects {
             return Err(CodecError::Incomplete { index }.into());
         }
-        let snapshot = StateSnapshot {
-            numbers: header.numbers,
-            records: self.records,
-        };
-        Ok(LoadedRecords {
-            snapshot,
-            leftovers: self.leftovers,
-        })
+        let snapshot = StateSnapshot { numbers: header.numbers, records: self.records };
+        Ok(LoadedRecords { snapshot, leftovers: self.leftovers })
     }
 }

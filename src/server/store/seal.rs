@@ -52,19 +52,13 @@ impl KeySealer {
             (Some(keys), _) => keys,
             (None, None) => create_key(path)?,
             (None, Some((owner, _))) => {
-                return Err(KeyError::Missing {
-                    path: path.to_owned(),
-                    owner: owner.clone(),
-                });
+                return Err(KeyError::Missing { path: path.to_owned(), owner: owner.clone() });
             }
         };
         let sealer = Self::with_keys(&keys).map_err(unavailable("read", path))?;
         match sealed {
             Some((owner, secrets)) if sealer.open(owner, secrets).is_err() => {
-                Err(KeyError::Wrong {
-                    path: path.to_owned(),
-                    owner: owner.clone(),
-                })
+                Err(KeyError::Wrong { path: path.to_owned(), owner: owner.clone() })
             }
             Some(_) | None => Ok(sealer),
         }
@@ -105,10 +99,7 @@ impl KeySealer {
         let associated = associated_data(owner);
         let ciphers = [Some(&self.cipher), self.previous.as_ref()];
         ciphers.into_iter().flatten().find_map(|cipher| {
-            let payload = Payload {
-                msg: hidden,
-                aad: &associated,
-            };
+            let payload = Payload { msg: hidden, aad: &associated };
             cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
         })
     }
@@ -139,12 +130,9 @@ fn associated_data(owner: &SecretOwner) -> Vec<u8> {
             [key.namespace.as_str(), key.path.as_str(), "variable"].join("\0")
         }
         SecretOwner::Job(key) => [key.namespace.as_str(), key.id.as_str(), "job"].join("\0"),
-        SecretOwner::External(volume) => [
-            volume.plugin_id.as_str(),
-            volume.external_id.as_str(),
-            "external",
-        ]
-        .join("\0"),
+        SecretOwner::External(volume) => {
+            [volume.plugin_id.as_str(), volume.external_id.as_str(), "external"].join("\0")
+        }
     };
     let mut data = vec![VERSION];
     data.extend_from_slice(text.as_bytes());
@@ -158,10 +146,7 @@ impl Sealer for KeySealer {
         }
         let clear = pack(secrets);
         let nonce = self.nonce();
-        let payload = Payload {
-            msg: &clear,
-            aad: &associated_data(owner),
-        };
+        let payload = Payload { msg: &clear, aad: &associated_data(owner) };
         #[expect(
             clippy::expect_used,
             reason = "the cipher refuses only messages of more than 256 GiB"

@@ -129,20 +129,18 @@ pub(super) fn decide(
 ) -> Result<Decision, VariableError> {
     let lock = record.and_then(|record| record.lock.as_ref());
     match write {
-        VariableWrite::Set {
-            cas: check,
-            lock_id: holder,
-            ..
-        } => Ok(if is_conflict(record, *check) {
-            Decision::Conflict
-        } else {
-            match (lock, holder) {
-                (None, None) => Decision::Write,
-                (Some(lock), Some(id)) if lock.terms.id == *id => Decision::Write,
-                (None, Some(_)) => Decision::Conflict,
-                (Some(_), _) => Decision::Locked,
-            }
-        }),
+        VariableWrite::Set { cas: check, lock_id: holder, .. } => {
+            Ok(if is_conflict(record, *check) {
+                Decision::Conflict
+            } else {
+                match (lock, holder) {
+                    (None, None) => Decision::Write,
+                    (Some(lock), Some(id)) if lock.terms.id == *id => Decision::Write,
+                    (None, Some(_)) => Decision::Conflict,
+                    (Some(_), _) => Decision::Locked,
+                }
+            })
+        }
         VariableWrite::Delete { check } => Ok(match (record, lock) {
             _ if is_conflict(record, *check) => Decision::Conflict,
             (None, _) => Decision::Unchanged,

@@ -88,11 +88,8 @@ impl VariableService {
     /// A service over these ports. It expires locks until `stopping` is cancelled. Needs a running
     /// tokio runtime.
     pub fn new(ports: VariablePorts, stopping: CancellationToken) -> Self {
-        let variables = Self {
-            ports,
-            limiter: KeyedLimiter::new(MAX_WAITING),
-            tasks: TaskTracker::new(),
-        };
+        let variables =
+            Self { ports, limiter: KeyedLimiter::new(MAX_WAITING), tasks: TaskTracker::new() };
         let expiry = variables.clone();
         variables.tasks.spawn(expiry.expire_locks(stopping));
         variables.tasks.close();
@@ -132,14 +129,10 @@ impl VariableService {
     ) -> Result<VariableWriteOutcome, ServerError> {
         check(key, &write)?;
         let (variables, key) = (self.clone(), key.clone());
-        let task = self
-            .tasks
-            .spawn(async move { variables.write_exclusively(&key, write).await });
+        let task = self.tasks.spawn(async move { variables.write_exclusively(&key, write).await });
         task.await.unwrap_or_else(|failed| {
             tracing::error!(error = %failed, "a write of a variable panicked");
-            Err(ServerError::Internal(
-                "a write of a variable panicked".into(),
-            ))
+            Err(ServerError::Internal("a write of a variable panicked".into()))
         })
     }
 
@@ -161,20 +154,13 @@ impl VariableService {
                 return Ok(VariableWriteOutcome::Conflict(reading));
             }
             Decision::Delete => {
-                self.commit(key, record.as_deref(), VariableEvent::Deleted)
-                    .await?;
+                self.commit(key, record.as_deref(), VariableEvent::Deleted).await?;
                 return Ok(VariableWriteOutcome::Absent);
             }
-            Decision::Write => VariableEvent::Written {
-                items: self.seal(key, &write),
-            },
+            Decision::Write => VariableEvent::Written { items: self.seal(key, &write) },
             Decision::Acquire { id, ttl, delay } => VariableEvent::LockAcquired {
                 items: self.seal(key, &write),
-                terms: LockTerms {
-                    id: id.unwrap_or_else(|| self.ports.ids.uuid()),
-                    ttl,
-                    delay,
-                },
+                terms: LockTerms { id: id.unwrap_or_else(|| self.ports.ids.uuid()), ttl, delay },
             },
             Decision::Renew { id } => VariableEvent::LockRenewed { id },
             Decision::Release { id } => VariableEvent::LockReleased { id },
@@ -182,10 +168,7 @@ impl VariableService {
         self.commit(key, record.as_deref(), event).await?;
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
         let record = record.ok_or_else(|| conflict(key))?;
-        Ok(VariableWriteOutcome::Written {
-            record,
-            items: items_of(&write).cloned(),
-        })
+        Ok(VariableWriteOutcome::Written { record, items: items_of(&write).cloned() })
     }
 
     async fn acquire(&self, key: &VariableKey) -> Result<KeyedPermit<VariableKey>, ServerError> {
@@ -208,10 +191,7 @@ impl VariableService {
         let (name, seen) = (event.name(), seen.map(|record| record.modify_index));
         let expected = Expected::VariableAt(key.clone(), seen);
         let key = key.clone();
-        let kind = EventKind::Variable {
-            key: key.clone(),
-            event,
-        };
+        let kind = EventKind::Variable { key: key.clone(), event };
         let event = Event::new(self.ports.clock.now(), kind);
         let index = self.ports.cell.commit(expected, event).await?;
         tracing::debug!(variable.path = %key.path, variable.namespace = %key.namespace, index, "{name}");
@@ -226,8 +206,7 @@ impl VariableService {
             return Ok(());
         };
         let id = lock.terms.id.clone();
-        self.commit(key, Some(&record), VariableEvent::LockExpired { id })
-            .await?;
+        self.commit(key, Some(&record), VariableEvent::LockExpired { id }).await?;
         info!(variable.path = %key.path, variable.namespace = %key.namespace,
             "a lock expired: it was not renewed in time");
         Ok(())
@@ -301,9 +280,7 @@ fn items_of(write: &VariableWrite) -> Option<&Secrets> {
 }
 
 fn conflict(key: &VariableKey) -> ServerError {
-    ServerError::Commit(CommitError::VariableConflict {
-        variable: key.clone(),
-    })
+    ServerError::Commit(CommitError::VariableConflict { variable: key.clone() })
 }
 
 #[cfg(test)]

@@ -136,12 +136,10 @@ impl CapacityReader {
         candidates: &Candidates,
         request: &GetCapacity,
     ) -> Result<Capacity, String> {
-        let answer = self
-            .forwarder
-            .read(candidates, Rpc::GetCapacity, |controller| {
-                let request = request.clone();
-                async move { controller.get_capacity(request).await }
-            });
+        let answer = self.forwarder.read(candidates, Rpc::GetCapacity, |controller| {
+            let request = request.clone();
+            async move { controller.get_capacity(request).await }
+        });
         answer.await.map_err(|error| match error {
             ForwardError::Failed { error, .. } => error.to_string(),
             other => other.to_string(),
@@ -155,9 +153,6 @@ fn requests(request: &GetCapacity, topologies: BTreeSet<Topology>) -> Vec<GetCap
         return vec![request.clone()];
     }
     let topologies = topologies.into_iter().take(MAX_TOPOLOGIES);
-    let of = |topology| GetCapacity {
-        topology: Some(topology),
-        ..request.clone()
-    };
+    let of = |topology| GetCapacity { topology: Some(topology), ..request.clone() };
     topologies.map(of).collect()
 }

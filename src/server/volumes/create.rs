@@ -70,26 +70,16 @@ impl VolumeCreator {
             }
         }
         result.index = self.store.index();
-        if failures.is_empty() {
-            Ok(result)
-        } else {
-            Err(ServerError::Multiple(failures))
-        }
+        if failures.is_empty() { Ok(result) } else { Err(ServerError::Multiple(failures)) }
     }
 
     /// Checks what can be checked before any volume of the request is created.
     fn check(&self, submission: &VolumeSubmission) -> Result<(), ServerError> {
         let request = &submission.request;
         let (exists, plugin) = self.store.read(|state| {
-            (
-                volume(state, &request.key()).is_some(),
-                VolumePlugin::read(state, &request.plugin_id),
-            )
+            (volume(state, &request.key()).is_some(), VolumePlugin::read(state, &request.plugin_id))
         });
-        let target = ValidationTarget {
-            origin: ORIGIN,
-            exists,
-        };
+        let target = ValidationTarget { origin: ORIGIN, exists };
         validate_submission(submission, target)?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         plugin.check_create()?;
@@ -109,10 +99,7 @@ impl VolumeCreator {
         let request = submission.request.for_create();
         let resource = LockedResource::Volume(key.clone());
         let _permit = self.limiter.acquire(resource).await?;
-        let view = self
-            .store
-            .retry_on_conflict(&key, || self.create_once(&request))
-            .await?;
+        let view = self.store.retry_on_conflict(&key, || self.create_once(&request)).await?;
         let of_state =
             |state: &State| [shared_warning(state, &view), topology_warning(state, &view)];
         warnings.extend(self.store.read(of_state).into_iter().flatten());
@@ -140,12 +127,9 @@ impl VolumeCreator {
 
     async fn update_existing(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
         let key = request.key();
-        let (existing, plugin) = self.store.read(|state| {
-            (
-                volume(state, &key),
-                VolumePlugin::read(state, &request.plugin_id),
-            )
-        });
+        let (existing, plugin) = self
+            .store
+            .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
         let existing = existing.ok_or_else(|| conflict(&key))?;
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         let update = plan_update(&self.sealer, &existing, request, &plugin, ORIGIN)?;
@@ -156,9 +140,7 @@ impl VolumeCreator {
                 forwarder: &self.creation.forwarder,
                 sealer: &self.sealer,
             };
-            validator
-                .validate(&update.volume, &update.secrets, &plugin)
-                .await?;
+            validator.validate(&update.volume, &update.secrets, &plugin).await?;
         }
         if let Some(write) = update.write {
             if let Some(step) = &write.expansion {
@@ -181,18 +163,13 @@ impl VolumeCreator {
     /// Creates a volume that has no record.
     async fn start(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
         let definition = self.sealer.definition(request);
-        let call = self
-            .creation
-            .prepare_call(&definition, ResidualState::None)
-            .await?;
+        let call = self.creation.prepare_call(&definition, ResidualState::None).await?;
         let secrets = request.secrets.clone().unwrap_or_default();
         let share = request.share;
         let expected = Expected::VolumeAbsent(request.key());
         let request = self.creation.create_request(&definition, &secrets);
-        let intent = self
-            .creation
-            .record_intent(expected, request, vec![], PriorCalls::None)
-            .await?;
+        let intent =
+            self.creation.record_intent(expected, request, vec![], PriorCalls::None).await?;
         self.creation.send_and_record(&intent, &call, share).await?;
         self.store.written(&definition.key)
     }
@@ -223,9 +200,7 @@ impl VolumeCreator {
         request: &VolumeRequest,
     ) -> Result<VolumeView, ServerError> {
         if self.sealer.is_definition_of(request, &record.definition)? {
-            self.creation
-                .resume(record, request.secrets.as_ref(), request.share)
-                .await?;
+            self.creation.resume(record, request.secrets.as_ref(), request.share).await?;
             // An earlier request may have created the volume, and this one updates it.
             let created = self.store.record(record.key());
             let is_answer = created.is_some_and(|created| created.definition == record.definition);
@@ -241,25 +216,18 @@ impl VolumeCreator {
         let creation = &self.creation;
         let earlier = self.other_requests(record, request)?;
         let desired = self.sealer.definition(request);
-        let call = creation
-            .prepare_call(&desired, creation.pending(record))
-            .await?;
+        let call = creation.prepare_call(&desired, creation.pending(record)).await?;
         let desired = creation.create_request(&desired, &secrets);
         let changed = creation
             .record_intent(unchanged(record), desired, earlier, PriorCalls::Possible)
             .await?;
-        let error = match creation
-            .send_and_record(&changed, &call, request.share)
-            .await
-        {
+        let error = match creation.send_and_record(&changed, &call, request.share).await {
             Ok(()) => return self.store.written(&request.key()),
             Err(error) => error,
         };
         if is_answered_with(&error, StatusCode::AlreadyExists) {
             let secrets = request.secrets.as_ref();
-            let tried = creation
-                .try_earlier(&changed, secrets, &call, request.share, error)
-                .await;
+            let tried = creation.try_earlier(&changed, secrets, &call, request.share, error).await;
             let Err(error) = tried else {
                 return Err(conflict(record.key()));
             };
@@ -300,9 +268,7 @@ impl VolumeCreator {
 fn is_used_otherwise(before: &Volume, after: &Volume) -> bool {
     let fs_type = |volume: &Volume| {
         let options = volume.mount_options.as_ref();
-        options
-            .map(|options| options.fs_type.clone())
-            .unwrap_or_default()
+        options.map(|options| options.fs_type.clone()).unwrap_or_default()
     };
     before.capabilities != after.capabilities || fs_type(before) != fs_type(after)
 }

@@ -98,10 +98,7 @@ impl CreationProtocol {
         let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
             return Ok(());
         };
-        let event = EventKind::VolumeCreateAbandoned {
-            key: key.clone(),
-            may_remain: None,
-        };
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
         self.store.commit(unchanged(&record), event).await?;
         Ok(())
     }
@@ -112,11 +109,7 @@ impl CreationProtocol {
         let (record, event) = self.giving_up(key)?;
         let provider_name = self.store.read(|state| provider_name(state, &record));
         let index = self.store.commit(unchanged(&record), event).await?;
-        Ok(GivenUp {
-            plugin: record.definition.plugin_id.clone(),
-            provider_name,
-            index,
-        })
+        Ok(GivenUp { plugin: record.definition.plugin_id.clone(), provider_name, index })
     }
 
     /// Returns the event that gives a pending creation up, with the record that it is for.
@@ -130,10 +123,7 @@ impl CreationProtocol {
         let name = self.store.read(|state| provider_name(state, &record));
         warn!(volume.id = %key.id, volume.namespace = %key.namespace, provider_name = name,
             "a pending creation is given up; the provider may have a volume of that name");
-        let event = EventKind::VolumeCreateAbandoned {
-            key: key.clone(),
-            may_remain: Some(name),
-        };
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: Some(name) };
         Ok((record, event))
     }
 
@@ -145,9 +135,7 @@ impl CreationProtocol {
         secrets: Option<&Secrets>,
         may_share: bool,
     ) -> Result<(), ServerError> {
-        let call = self
-            .prepare_call(&record.definition, self.pending(record))
-            .await?;
+        let call = self.prepare_call(&record.definition, self.pending(record)).await?;
         let stored = self.sealer.secrets_of(record);
         let intent = match secrets {
             Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
@@ -160,8 +148,7 @@ impl CreationProtocol {
         };
         match self.send_and_record(&intent, &call, may_share).await {
             Err(error) if is_certainly_refused(&error) => {
-                self.try_earlier(&intent, secrets, &call, may_share, error)
-                    .await
+                self.try_earlier(&intent, secrets, &call, may_share, error).await
             }
             ended => ended,
         }
@@ -231,9 +218,8 @@ impl CreationProtocol {
     ) -> Result<PreparedCall, ServerError> {
         let id = &definition.plugin_id;
         let plugin = self.store.plugin(id)?;
-        let candidates = plugin
-            .candidates()
-            .map_err(|error| failure(definition, error.into(), residual))?;
+        let candidates =
+            plugin.candidates().map_err(|error| failure(definition, error.into(), residual))?;
         Ok(PreparedCall {
             permit: self.limiter.acquire_call(CallClass::Create, id).await?,
             plugin,
@@ -297,9 +283,7 @@ impl CreationProtocol {
             external_id: created.external_id.clone(),
         };
         let sent = (&intent.secrets, &intent.mount_options);
-        let context = self
-            .sealer
-            .seal_volume_context(&volume, created.context, sent);
+        let context = self.sealer.seal_volume_context(&volume, created.context, sent);
         let provided = ProviderFacts {
             provider: provider.into(),
             provider_version: provider_version.into(),
@@ -316,10 +300,7 @@ impl CreationProtocol {
                 data: volume,
             },
         };
-        let event = EventKind::VolumeCreated {
-            key: key.clone(),
-            provided: Box::new(provided),
-        };
+        let event = EventKind::VolumeCreated { key: key.clone(), provided: Box::new(provided) };
         let index = match self.store.commit(expected, event).await {
             // The plugin has answered with the data of another volume, so this one is not deleted at the provider.
             Err(shared @ CommitError::Shared { .. }) => {
@@ -359,20 +340,14 @@ impl CreationProtocol {
     ) -> ServerError {
         let is_abandoned =
             certainly_had_no_effect(&error, intent.prior) && self.abandon(intent).await;
-        let residual = if is_abandoned {
-            ResidualState::None
-        } else {
-            self.pending(&intent.record)
-        };
+        let residual =
+            if is_abandoned { ResidualState::None } else { self.pending(&intent.record) };
         let capacity = match is_without_room(&error) {
             true => self.capacity_for(intent, call).await,
             false => CapacityReport::default(),
         };
         let failure = plugin_failure(&intent.record.definition, error, residual);
-        ServerError::Plugin(Box::new(PluginFailure {
-            capacity,
-            ..failure
-        }))
+        ServerError::Plugin(Box::new(PluginFailure { capacity, ..failure }))
     }
 
     /// Asks what the provider has left for the volume that it refused.
@@ -388,18 +363,13 @@ impl CreationProtocol {
         };
         let (plugin, candidates) = (&call.plugin, &call.candidates);
         let reader = &self.capacity;
-        reader
-            .read_for(plugin, candidates, &request, topologies.collect())
-            .await
+        reader.read_for(plugin, candidates, &request, topologies.collect()).await
     }
 
     /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
     async fn abandon(&self, intent: &CreateIntent) -> bool {
         let key = intent.record.key().clone();
-        let event = EventKind::VolumeCreateAbandoned {
-            key: key.clone(),
-            may_remain: None,
-        };
+        let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
         match self.store.commit(unchanged(&intent.record), event).await {
             Ok(_) => true,
             Err(error) => {
@@ -458,10 +428,7 @@ fn is_without_room(error: &ForwardError) -> bool {
     let ForwardError::Failed { error, .. } = error else {
         return false;
     };
-    matches!(
-        error.code,
-        StatusCode::ResourceExhausted | StatusCode::OutOfRange
-    )
+    matches!(error.code, StatusCode::ResourceExhausted | StatusCode::OutOfRange)
 }
 
 fn rpc_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume {

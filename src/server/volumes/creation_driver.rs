@@ -69,10 +69,7 @@ impl CreationDriver {
             left.collect::<Vec<_>>()
         });
         if !left.is_empty() {
-            info!(
-                creations = left.len(),
-                "creations that did not end are continued"
-            );
+            info!(creations = left.len(), "creations that did not end are continued");
         }
         for key in left {
             self.start(key, None, &mut running);
@@ -127,11 +124,7 @@ impl CreationDriver {
         let delay = self.policy.delay(attempts.failed, self.ids.jitter());
         let nanoseconds = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
         attempts.next_at = Some(self.clock.now().saturating_add(nanoseconds));
-        Pause {
-            attempts,
-            until: Some(now + delay),
-            controllers,
-        }
+        Pause { attempts, until: Some(now + delay), controllers }
     }
 
     fn start(&self, key: NamespacedId, controllers: Controllers, running: &mut Running) {

@@ -54,9 +54,7 @@ impl VolumeDeleter {
         let resource = LockedResource::Volume(key.clone());
         let _permit = self.limiter.acquire(resource).await?;
         self.store.check_spec_index(key, at)?;
-        self.store
-            .retry_on_conflict(key, || self.delete_once(key, &secrets))
-            .await
+        self.store.retry_on_conflict(key, || self.delete_once(key, &secrets)).await
     }
 
     async fn delete_once(&self, key: &NamespacedId, secrets: &Secrets) -> Result<u64, ServerError> {
@@ -89,14 +87,9 @@ impl VolumeDeleter {
         let plugin = self.store.read(|state| VolumePlugin::read(state, id));
         let plugin = plugin.ok_or_else(|| ServerError::PluginNotFound(id.clone()))?;
         if !plugin.needs_controller() {
-            return Err(ServerError::CannotDelete {
-                volume: volume.key(),
-                plugin: id.clone(),
-            });
+            return Err(ServerError::CannotDelete { volume: volume.key(), plugin: id.clone() });
         }
-        plugin
-            .candidates()
-            .map_err(|error| failure(volume, error.into(), ResidualState::None))
+        plugin.candidates().map_err(|error| failure(volume, error.into(), ResidualState::None))
     }
 
     /// Refuses a volume that has claims, or that is registered more than once. The claims of a registration
@@ -111,16 +104,9 @@ impl VolumeDeleter {
         let mut others = self.store.read(|state| volumes_of_data(state, existing));
         others.retain(|other| *other != key);
         if !others.is_empty() {
-            return Err(ServerError::Shared {
-                volume: key,
-                external_id,
-                others,
-            });
+            return Err(ServerError::Shared { volume: key, external_id, others });
         }
-        let orphaned = existing
-            .claims
-            .iter()
-            .flat_map(|record| record.claims.claims.keys());
+        let orphaned = existing.claims.iter().flat_map(|record| record.claims.claims.keys());
         let claiming: BTreeSet<_> = orphaned.map(|key| key.alloc.clone()).collect();
         match claiming.is_empty() {
             true => Ok(()),
@@ -135,10 +121,9 @@ impl VolumeDeleter {
     async fn record_intent(&self, existing: &VolumeView) -> Result<DeleteIntent, ServerError> {
         let record = &existing.record;
         match record.phase {
-            Phase::Deleting => Ok(DeleteIntent {
-                index: record.modify_index,
-                prior: PriorCalls::Possible,
-            }),
+            Phase::Deleting => {
+                Ok(DeleteIntent { index: record.modify_index, prior: PriorCalls::Possible })
+            }
             Phase::Registered | Phase::Creating => {
                 let key = record.key().clone();
                 let event = EventKind::VolumeDeleteIntended { key };
@@ -173,9 +158,7 @@ impl VolumeDeleter {
 
     /// The state that a failure leaves while the intent is on record.
     fn pending(&self, key: &NamespacedId) -> ResidualState {
-        ResidualState::PendingIntent {
-            provider_name: self.store.provider_name(key),
-        }
+        ResidualState::PendingIntent { provider_name: self.store.provider_name(key) }
     }
 
     async fn record_answer(

@@ -46,9 +46,7 @@ impl VolumeDeregistrar {
         for key in keys {
             self.store.check_spec_index(key, at)?;
         }
-        self.store
-            .retry_on_conflict(first, || self.deregister_once(keys, force))
-            .await
+        self.store.retry_on_conflict(first, || self.deregister_once(keys, force)).await
     }
 
     async fn deregister_once(
@@ -114,8 +112,7 @@ impl VolumeDeregistrar {
             return true;
         };
         let through = || record.claims.through(existing.record.key());
-        self.store
-            .read(|state| writers(state, through()).is_empty())
+        self.store.read(|state| writers(state, through()).is_empty())
     }
 
     /// The claims that outlive the registration are still detached; a tombstone keeps what that needs
@@ -132,9 +129,6 @@ impl VolumeDeregistrar {
             registration: Some(tombstone.volume.clone()),
             tombstone: Box::new(tombstone),
         };
-        Some(EventKind::Claim {
-            volume: claims.volume.clone(),
-            event: Box::new(event),
-        })
+        Some(EventKind::Claim { volume: claims.volume.clone(), event: Box::new(event) })
     }
 }

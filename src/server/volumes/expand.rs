@@ -100,10 +100,7 @@ impl VolumeExpander {
             .map_err(|error| failure(step, &record, error.into(), self.residual(&record)))?;
         let permit = self.limiter.acquire_call(CallClass::Change, id).await?;
         let intent = self.record_intent(step, &record).await?;
-        match self
-            .send(step, &intent.record, (&candidates, &permit))
-            .await
-        {
+        match self.send(step, &intent.record, (&candidates, &permit)).await {
             Ok(expanded) => self.record_success(step, &intent, expanded).await,
             Err(error) => Err(self.record_failure(step, &intent, error).await),
         }
@@ -124,18 +121,13 @@ impl VolumeExpander {
         let prior = match record.expanding {
             Some(_) => PriorCalls::Possible,
             None => {
-                let event = EventKind::VolumeExpandIntended {
-                    key: step.key.clone(),
-                    to: step.capacity,
-                };
+                let event =
+                    EventKind::VolumeExpandIntended { key: step.key.clone(), to: step.capacity };
                 self.store.commit(unchanged(record), event).await?;
                 PriorCalls::None
             }
         };
-        Ok(ExpandIntent {
-            record: self.record(&step.key)?,
-            prior,
-        })
+        Ok(ExpandIntent { record: self.record(&step.key)?, prior })
     }
 
     async fn send(

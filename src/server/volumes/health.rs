@@ -68,10 +68,7 @@ async fn read_list(
     let mut token = String::new();
     for _ in 0..MAX_PAGES {
         let request = ListVolumeHealth {
-            page: PageRequest {
-                entries: 0,
-                starting_token: token.clone(),
-            },
+            page: PageRequest { entries: 0, starting_token: token.clone() },
             secrets: Secrets::default(),
         };
         let rpc = Rpc::ControllerListVolumeHealth;
@@ -127,9 +124,7 @@ impl HealthReader {
         let existing = self.store.view(key);
         let existing = existing.ok_or(ServerError::NoVolumeToRead)?;
         let volume = existing.volume();
-        let facts = self
-            .store
-            .read(|state| VolumePlugin::read(state, &volume.plugin_id));
+        let facts = self.store.read(|state| VolumePlugin::read(state, &volume.plugin_id));
         let Some(facts) = facts else {
             return Ok(VolumeHealth::default());
         };
@@ -206,11 +201,8 @@ impl HealthReader {
         let Some(connection) = self.directory.instance(facts.id(), alloc).await else {
             return unknown(format!("node `{node}` has no connection to the plugin"));
         };
-        let request = NodeVolumeHealth {
-            external_id: id.clone(),
-            publish_path: None,
-            staging_path: None,
-        };
+        let request =
+            NodeVolumeHealth { external_id: id.clone(), publish_path: None, staging_path: None };
         match connection.node.node_volume_health(request).await {
             Ok(statuses) => known(Some(node), statuses),
             Err(error) => unknown(format!("node `{node}`: {error}")),
@@ -220,15 +212,9 @@ impl HealthReader {
 
 fn known(node: Option<&NodeId>, statuses: Vec<VolumeStatus>) -> VolumeHealth {
     let statuses = statuses.into_iter().map(|status| (node.cloned(), status));
-    VolumeHealth {
-        statuses: statuses.collect(),
-        unknown: vec![],
-    }
+    VolumeHealth { statuses: statuses.collect(), unknown: vec![] }
 }
 
 fn unknown(reason: String) -> VolumeHealth {
-    VolumeHealth {
-        statuses: vec![],
-        unknown: vec![reason],
-    }
+    VolumeHealth { statuses: vec![], unknown: vec![reason] }
 }

@@ -44,8 +44,7 @@ impl HealthCounter {
 fn listing_plugins(state: &State) -> Vec<VolumePlugin> {
     let all = plugins(state, "").into_iter();
     let all = all.filter_map(|view| VolumePlugin::read(state, &view.plugin.summary.id));
-    all.filter(|plugin| plugin.can(|controller| controller.list_volume_health))
-        .collect()
+    all.filter(|plugin| plugin.can(|controller| controller.list_volume_health)).collect()
 }
 
 /// Counts the registered volumes of a plugin by the words for their health.

@@ -46,10 +46,7 @@ impl ListingHealth {
         }
         let listed = Arc::new(read().await?);
         if has_more {
-            let kept = KeptHealth {
-                listed: listed.clone(),
-                read_at: Instant::now(),
-            };
+            let kept = KeptHealth { listed: listed.clone(), read_at: Instant::now() };
             self.locked().insert(plugin.clone(), kept);
         }
         Some(listed)

@@ -56,10 +56,7 @@ impl VolumeModifier {
         key: &NamespacedId,
         parameters: &Parameters,
     ) -> Result<ModifiedVolume, ServerError> {
-        let _volume = self
-            .limiter
-            .acquire(LockedResource::Volume(key.clone()))
-            .await?;
+        let _volume = self.limiter.acquire(LockedResource::Volume(key.clone())).await?;
         let record = self.record(key)?;
         check(key, &record, parameters)?;
         let plugin = record.definition.plugin_id.clone();
@@ -139,10 +136,7 @@ impl VolumeModifier {
         let index = self.store.commit(unchanged(intended), event).await?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume modified");
         let modified = self.store.record(key).ok_or_else(|| conflict(key))?;
-        Ok(ModifiedVolume {
-            parameters: modified.mutable_parameters.clone(),
-            index,
-        })
+        Ok(ModifiedVolume { parameters: modified.mutable_parameters.clone(), index })
     }
 
     async fn record_failure(
@@ -160,15 +154,9 @@ impl VolumeModifier {
         let without_effect = failure(intended, error.clone(), ResidualState::None);
         if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {
             let (event, outcome) = match replaced {
-                None => (
-                    EventKind::VolumeModifyAbandoned { key: key.clone() },
-                    without_effect,
-                ),
+                None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),
                 Some(parameters) => (
-                    EventKind::VolumeModifyIntended {
-                        key: key.clone(),
-                        parameters,
-                    },
+                    EventKind::VolumeModifyIntended { key: key.clone(), parameters },
                     failure(intended, error.clone(), self.residual(intended)),
                 ),
             };
@@ -203,19 +191,13 @@ fn check(
     let mut kept = record.mutable_parameters.clone();
     kept.extend(record.modifying.clone().unwrap_or_default());
     kept.extend(parameters.clone());
-    let bytes: usize = kept
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
+    let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
     let has_nul = |text: &str| text.contains('\0');
     let problem = if parameters.is_empty() {
         "no mutable parameters are given".to_owned()
     } else if parameters.contains_key("") {
         "a mutable parameter has no name".to_owned()
-    } else if parameters
-        .iter()
-        .any(|(name, value)| has_nul(name) || has_nul(value))
-    {
+    } else if parameters.iter().any(|(name, value)| has_nul(name) || has_nul(value)) {
         "a mutable parameter has a NUL".to_owned()
     } else if kept.len() > MAX_PARAMETERS {
         format!(
@@ -229,10 +211,7 @@ fn check(
     } else {
         return Ok(());
     };
-    Err(ServerError::Invalid {
-        volume: key.id.clone(),
-        problems: vec![problem],
-    })
+    Err(ServerError::Invalid { volume: key.id.clone(), problems: vec![problem] })
 }
 
 fn failure(record: &VolumeRecord, error: ForwardError, residual: ResidualState) -> ServerError {

@@ -67,12 +67,7 @@ impl VolumePlugin {
 
     /// Refuses a source that the plugin does not advertise (CSI 1.12, CreateVolume).
     pub(super) fn check_source(&self, request: &VolumeRequest) -> Result<(), ServerError> {
-        let refused = |source| {
-            Err(ServerError::CannotCopy {
-                plugin: self.id().clone(),
-                source,
-            })
-        };
+        let refused = |source| Err(ServerError::CannotCopy { plugin: self.id().clone(), source });
         if request.clone_id.is_some() && !self.can(|controller| controller.clone_volume) {
             return refused(CopySource::Volume);
         }
@@ -103,18 +98,12 @@ impl VolumePlugin {
             let node = instance.node.as_ref();
             instance.health.healthy && node.is_some_and(|node| node.capabilities.get_volume_health)
         });
-        nodes
-            .map(|(node, instance)| (node.clone(), instance.alloc_id.clone()))
-            .collect()
+        nodes.map(|(node, instance)| (node.clone(), instance.alloc_id.clone())).collect()
     }
 
     /// Returns whether an instance has VOLUME_ACCESSIBILITY_CONSTRAINTS.
     pub(super) fn has_topology(&self) -> bool {
-        let mut instances = self
-            .plugin
-            .controllers
-            .values()
-            .chain(self.plugin.nodes.values());
+        let mut instances = self.plugin.controllers.values().chain(self.plugin.nodes.values());
         instances.any(|instance| instance.requires_topologies)
     }
 
@@ -125,9 +114,7 @@ impl VolumePlugin {
         }
         let nodes = self.plugin.nodes.values();
         let nodes = nodes.filter_map(|instance| instance.node.as_ref());
-        nodes
-            .filter_map(|node| node.accessible_topology.clone())
-            .collect()
+        nodes.filter_map(|node| node.accessible_topology.clone()).collect()
     }
 
     /// The controllers that can be called.

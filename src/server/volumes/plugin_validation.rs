@@ -45,10 +45,8 @@ impl VolumeValidator<'_> {
         let candidates = plugin.candidates().map_err(|error| failed(error.into()))?;
         let class = CallClass::Create;
         let _permit = self.limiter.acquire_call(class, plugin.id()).await?;
-        let remote = RemoteVolume {
-            plugin_id: volume.plugin_id.clone(),
-            external_id: volume.remote_id(),
-        };
+        let remote =
+            RemoteVolume { plugin_id: volume.plugin_id.clone(), external_id: volume.remote_id() };
         let request = ValidateVolume {
             external_id: volume.remote_id(),
             capabilities: volume.capabilities.clone(),

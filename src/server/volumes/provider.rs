@@ -74,12 +74,8 @@ impl ProviderAccess {
         page: PageRequest,
     ) -> Result<Page<ExternalVolume>, ServerError> {
         let facts = self.supporting_plugin(plugin, UnsupportedOperation::ListVolumes)?;
-        let candidates = self.candidates(
-            &facts,
-            ControllerOperation::ListVolumes,
-            &CallTarget::Volumes,
-            "",
-        )?;
+        let candidates =
+            self.candidates(&facts, ControllerOperation::ListVolumes, &CallTarget::Volumes, "")?;
         let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
         let rpc = ControllerOperation::ListVolumes.rpc();
         let answer = self.forwarder.read(&candidates, rpc, |controller| {
@@ -123,11 +119,7 @@ impl ProviderAccess {
         let target = CallTarget::Snapshots;
         let candidates =
             self.candidates(&facts, ControllerOperation::ListSnapshots, &target, "")?;
-        let request = ListSnapshots {
-            page,
-            secrets,
-            ..ListSnapshots::default()
-        };
+        let request = ListSnapshots { page, secrets, ..ListSnapshots::default() };
         let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
         let rpc = ControllerOperation::ListSnapshots.rpc();
         let answer = self.forwarder.read(&candidates, rpc, |controller| {
@@ -135,15 +127,8 @@ impl ProviderAccess {
             async move { controller.list_snapshots(request).await }
         });
         let token = &request.page.starting_token;
-        let failed = |error| {
-            failure(
-                ControllerOperation::ListSnapshots,
-                target,
-                token,
-                plugin,
-                error,
-            )
-        };
+        let failed =
+            |error| failure(ControllerOperation::ListSnapshots, target, token, plugin, error);
         answer.await.map_err(failed)
     }
 
@@ -175,10 +160,7 @@ impl ProviderAccess {
         request: SnapshotRequest,
     ) -> Result<CreatedSnapshot, ServerError> {
         let key = request.source.clone();
-        let _volume = self
-            .limiter
-            .acquire(LockedResource::Volume(key.clone()))
-            .await?;
+        let _volume = self.limiter.acquire(LockedResource::Volume(key.clone())).await?;
         let existing = self.store.view(&key);
         let existing = existing.ok_or_else(|| ServerError::NoSuchSource(key.clone()))?;
         let source = existing.volume();
@@ -196,17 +178,12 @@ impl ProviderAccess {
         let external_id = source.remote_id();
         let external = LockedResource::External(plugin.clone(), external_id.clone());
         let _external = self.limiter.acquire(external).await?;
-        let target = CallTarget::Snapshot {
-            volume: Some(key.clone()),
-            source: external_id.to_string(),
-        };
+        let target =
+            CallTarget::Snapshot { volume: Some(key.clone()), source: external_id.to_string() };
         let name = &request.name;
         let operation = ControllerOperation::CreateSnapshot;
         let candidates = self.candidates(&facts, operation, &target, name)?;
-        let permit = self
-            .limiter
-            .acquire_call(CallClass::Change, &plugin)
-            .await?;
+        let permit = self.limiter.acquire_call(CallClass::Change, &plugin).await?;
         let secrets = self.sealer.secrets_of(&existing.record)?;
         let message = CreateSnapshot {
             source: external_id,
@@ -224,12 +201,7 @@ impl ProviderAccess {
         let snapshot = answer.await.map_err(failed)?;
         info!(volume.id = %key.id, volume.namespace = %key.namespace, snapshot.id = %snapshot.id,
             "snapshot created");
-        Ok(CreatedSnapshot {
-            snapshot,
-            source: key,
-            plugin: plugin.clone(),
-            name: name.clone(),
-        })
+        Ok(CreatedSnapshot { snapshot, source: key, plugin: plugin.clone(), name: name.clone() })
     }
 
     /// Refuses a request that names another plugin than the volume's.
@@ -241,11 +213,7 @@ impl ProviderAccess {
         let Some(named) = request.plugin.as_ref().filter(|named| *named != provider) else {
             return Ok(());
         };
-        if self
-            .store
-            .read(|state| VolumePlugin::read(state, named))
-            .is_none()
-        {
+        if self.store.read(|state| VolumePlugin::read(state, named)).is_none() {
             return Err(SnapshotError::UnknownPlugin(named.clone()));
         }
         Err(SnapshotError::OtherPlugin {
@@ -268,15 +236,9 @@ impl ProviderAccess {
         let resource = LockedResource::Snapshot(plugin.clone(), id.clone());
         let _resource = self.limiter.acquire(resource).await?;
         let operation = ControllerOperation::DeleteSnapshot;
-        let target = CallTarget::Snapshot {
-            volume: None,
-            source: String::new(),
-        };
+        let target = CallTarget::Snapshot { volume: None, source: String::new() };
         let candidates = self.candidates(&facts, operation, &target, id.as_str())?;
-        let permit = self
-            .limiter
-            .acquire_call(CallClass::Release, plugin)
-            .await?;
+        let permit = self.limiter.acquire_call(CallClass::Release, plugin).await?;
         let failed = |error| failure(operation, target.clone(), id.as_str(), plugin, error);
         let (rpc, to) = (operation.rpc(), (&candidates, &permit));
         let report = |error| reply_early(failed(error));
@@ -339,9 +301,7 @@ fn check_name(name: &str) -> Result<(), SnapshotError> {
     if name.is_empty() {
         Err(SnapshotError::MissingName)
     } else if name.len() > 128 {
-        Err(SnapshotError::Name(
-            "it is longer than the 128 bytes that CSI allows",
-        ))
+        Err(SnapshotError::Name("it is longer than the 128 bytes that CSI allows"))
     } else if name.chars().any(forbidden) {
         Err(SnapshotError::Name("it contains control characters"))
     } else {

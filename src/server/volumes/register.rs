@@ -52,18 +52,14 @@ impl VolumeRegistrar {
         }
         check_duplicates(&submissions)?;
         self.check_data(&submissions)?;
-        let resources = submissions
-            .iter()
-            .flat_map(|submission| resources(&submission.request));
+        let resources = submissions.iter().flat_map(|submission| resources(&submission.request));
         let _permits = self.limiter.acquire_all(resources.collect()).await?;
         for submission in &submissions {
             let key = submission.request.key();
             self.store.check_spec_index(&key, at)?;
         }
         self.store
-            .retry_on_conflict(&submissions[0].request.key(), || {
-                self.register_once(&submissions)
-            })
+            .retry_on_conflict(&submissions[0].request.key(), || self.register_once(&submissions))
             .await?;
         Ok(self.result(&submissions))
     }
@@ -109,18 +105,12 @@ impl VolumeRegistrar {
     ) -> Result<Option<PlannedWrite>, ServerError> {
         let request = &submission.request;
         let key = request.key();
-        let target = ValidationTarget {
-            origin: ORIGIN,
-            exists: self.store.view(&key).is_some(),
-        };
+        let target = ValidationTarget { origin: ORIGIN, exists: self.store.view(&key).is_some() };
         validate_submission(submission, target)?;
         self.creation.settle(&key, request.secrets.as_ref()).await?;
-        let (existing, plugin) = self.store.read(|state| {
-            (
-                volume(state, &key),
-                VolumePlugin::read(state, &request.plugin_id),
-            )
-        });
+        let (existing, plugin) = self
+            .store
+            .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
         let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
         plugin.check_controller()?;
         self.store.check_namespace(&key)?;
@@ -136,9 +126,7 @@ impl VolumeRegistrar {
             forwarder: &self.forwarder,
             sealer: &self.sealer,
         };
-        validator
-            .validate(&update.volume, &update.secrets, &plugin)
-            .await?;
+        validator.validate(&update.volume, &update.secrets, &plugin).await?;
         Ok(update.write)
     }
 
@@ -163,11 +151,7 @@ impl VolumeRegistrar {
                 secrets: self.sealer.seal(&volume.key(), &secrets),
             }),
         };
-        Ok(PlannedUpdate {
-            volume,
-            secrets,
-            write: Some(write),
-        })
+        Ok(PlannedUpdate { volume, secrets, write: Some(write) })
     }
 
     fn check_not_being_deleted(&self, volume: &Volume) -> Result<(), ServerError> {
@@ -175,32 +159,26 @@ impl VolumeRegistrar {
         let is_deleting = |record: &VolumeRecord| record.phase == Phase::Deleting;
         let other = self.store.read(|state| {
             let keys = volumes_sharing(state, &volume.plugin_id, &external_id);
-            keys.into_iter()
-                .find(|key| state.record(key).is_some_and(|record| is_deleting(record)))
+            keys.into_iter().find(|key| state.record(key).is_some_and(|record| is_deleting(record)))
         });
         match other {
             None => Ok(()),
-            Some(other) => Err(ServerError::SourceBeingDeleted {
-                volume: volume.key(),
-                external_id,
-                other,
-            }),
+            Some(other) => {
+                Err(ServerError::SourceBeingDeleted { volume: volume.key(), external_id, other })
+            }
         }
     }
 
     /// Checks before the plugin is called that no other volume has the data. The write checks it again.
     fn check_alone(&self, volume: &Volume) -> Result<(), ServerError> {
         let external_id = volume.remote_id();
-        let others = self
-            .store
-            .read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
+        let others =
+            self.store.read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
         match others.is_empty() {
             true => Ok(()),
-            false => Err(ServerError::SecondRegistration {
-                volume: volume.key(),
-                external_id,
-                others,
-            }),
+            false => {
+                Err(ServerError::SecondRegistration { volume: volume.key(), external_id, others })
+            }
         }
     }
 
@@ -217,16 +195,12 @@ impl VolumeRegistrar {
         if let Some(key) = settled {
             return Err(conflict(key));
         }
-        let written = writes
-            .into_iter()
-            .filter_map(|write| Some((write.expected, write.event?)));
+        let written = writes.into_iter().filter_map(|write| Some((write.expected, write.event?)));
         let (expected, events): (Vec<_>, Vec<_>) = written.unzip();
         if events.is_empty() {
             return Ok(());
         }
-        let changes = events
-            .iter()
-            .map(|event| (event.volume().cloned(), event.name()));
+        let changes = events.iter().map(|event| (event.volume().cloned(), event.name()));
         let changes: Vec<_> = changes.collect();
         let index = self.store.commit_all(expected, events).await?;
         for (volume, change) in changes {
@@ -250,15 +224,9 @@ impl VolumeRegistrar {
                 .iter()
                 .flat_map(|view| [shared_warning(state, view), topology_warning(state, view)])
                 .flatten();
-            let pending = volumes
-                .iter()
-                .flat_map(|view| expansion_warnings(&view.record));
+            let pending = volumes.iter().flat_map(|view| expansion_warnings(&view.record));
             let warnings = ignored.chain(of_state).chain(pending).collect();
-            VolumeWriteResult {
-                index: state.index(),
-                volumes,
-                warnings,
-            }
+            VolumeWriteResult { index: state.index(), volumes, warnings }
         })
     }
 }
@@ -322,9 +290,7 @@ fn registered_volume(request: &VolumeRequest, plugin: &VolumePlugin) -> Volume {
         capabilities: request.capabilities.clone(),
         requested_capacity: request.capacity,
         capacity: Default::default(),
-        topologies: topologies
-            .map(|request| request.required.clone())
-            .unwrap_or_default(),
+        topologies: topologies.map(|request| request.required.clone()).unwrap_or_default(),
         topology_request: request.topology_request.clone(),
         clone_id: request.clone_id.clone(),
         snapshot_id: request.snapshot_id.clone(),

@@ -182,8 +182,7 @@ impl VolumeService {
         at: Option<u64>,
     ) -> Result<VolumeWriteResult, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.registrar.register_all(volumes, at).await })
-            .await
+        self.spawn(async move { operations.registrar.register_all(volumes, at).await }).await
     }
 
     /// Creates volumes at their providers and registers them; updates those that exist. Each volume is
@@ -217,8 +216,7 @@ impl VolumeService {
     /// Continues a creation that did not end.
     pub(super) async fn continue_creation(&self, key: NamespacedId) -> Result<(), ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.creator.continue_creation(&key).await })
-            .await
+        self.spawn(async move { operations.creator.continue_creation(&key).await }).await
     }
 
     /// Gives up a creation that did not end: the agent forgets it, and the provider may have the volume. Waits
@@ -228,8 +226,7 @@ impl VolumeService {
     /// If no creation of the volume is pending, or a call does not end in time.
     pub async fn give_up_creation(&self, key: NamespacedId) -> Result<GivenUp, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.creator.give_up(&key).await })
-            .await
+        self.spawn(async move { operations.creator.give_up(&key).await }).await
     }
 
     /// Deletes a volume at its provider and removes its registration. `secrets` overlay the stored
@@ -253,8 +250,7 @@ impl VolumeService {
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.deleter.delete(&key, secrets, at).await })
-            .await
+        self.spawn(async move { operations.deleter.delete(&key, secrets, at).await }).await
     }
 
     /// Changes mutable parameters of a volume at its provider. Those that are not named stay as they are.
@@ -268,8 +264,7 @@ impl VolumeService {
         parameters: BTreeMap<String, String>,
     ) -> Result<ModifiedVolume, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.modifier.modify(&key, &parameters).await })
-            .await
+        self.spawn(async move { operations.modifier.modify(&key, &parameters).await }).await
     }
 
     /// Removes the registration of a volume; the provider keeps it. `force` ignores claims of
@@ -294,8 +289,7 @@ impl VolumeService {
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.deregistrar.deregister(&key, force, at).await })
-            .await
+        self.spawn(async move { operations.deregistrar.deregister(&key, force, at).await }).await
     }
 
     /// Removes several registrations, all or none.
@@ -321,8 +315,7 @@ impl VolumeService {
     /// If the volume does not exist. What does not answer is part of the report.
     pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.health.read(&key).await })
-            .await
+        self.spawn(async move { operations.health.read(&key).await }).await
     }
 
     /// Asks a plugin what its provider can still provide, for each topology of its nodes.
@@ -331,8 +324,7 @@ impl VolumeService {
     /// If the plugin does not exist. What does not answer is part of the report.
     pub async fn capacity(&self, plugin: PluginId) -> Result<CapacityReport, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.capacity.read(&plugin).await })
-            .await
+        self.spawn(async move { operations.capacity.read(&plugin).await }).await
     }
 
     /// Asks the plugins that list the health of their volumes, and counts the registered volumes by it.
@@ -341,8 +333,7 @@ impl VolumeService {
     /// If the service stops.
     pub async fn count_health(&self) -> Result<VolumeHealthCounts, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { Ok(operations.health_counter.count().await) })
-            .await
+        self.spawn(async move { Ok(operations.health_counter.count().await) }).await
     }
 
     /// Returns a page of the provider's volumes, registered or not.
@@ -355,8 +346,7 @@ impl VolumeService {
         page: PageRequest,
     ) -> Result<Page<ExternalVolume>, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.provider.list_volumes(&plugin, page).await })
-            .await
+        self.spawn(async move { operations.provider.list_volumes(&plugin, page).await }).await
     }
 
     /// Returns a page of the provider's snapshots.
@@ -415,10 +405,7 @@ impl VolumeService {
     pub async fn stop(&self, grace: Duration) {
         self.stopping.cancel();
         self.tasks.close();
-        if tokio::time::timeout(grace, self.tasks.wait())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             self.aborting.cancel();
             self.tasks.wait().await;
         }

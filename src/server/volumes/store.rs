@@ -22,11 +22,7 @@ pub(super) struct VolumeStore {
 
 impl VolumeStore {
     pub(super) fn new(cell: StateCell, clock: Arc<dyn Clock>, conflict_retries: u32) -> Self {
-        Self {
-            cell,
-            clock,
-            conflict_retries,
-        }
+        Self { cell, clock, conflict_retries }
     }
 
     pub(super) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
@@ -123,11 +119,7 @@ impl VolumeStore {
         if found == expected {
             return Ok(());
         }
-        Err(ServerError::SpecChanged {
-            volume: key.clone(),
-            expected,
-            found,
-        })
+        Err(ServerError::SpecChanged { volume: key.clone(), expected, found })
     }
 
     /// Returns the time of an event that is recorded now.
@@ -172,8 +164,5 @@ pub(super) fn unused(record: &VolumeRecord) -> Expected {
 
 /// The error that makes [`VolumeStore::retry_on_conflict`] decide again.
 pub(super) fn conflict(key: &NamespacedId) -> ServerError {
-    ServerError::Commit(CommitError::Conflict {
-        volume: key.clone(),
-        found: None,
-    })
+    ServerError::Commit(CommitError::Conflict { volume: key.clone(), found: None })
 }

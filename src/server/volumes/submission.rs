@@ -16,10 +16,7 @@ pub struct VolumeSubmission {
 impl From<VolumeRequest> for VolumeSubmission {
     /// A submission without problems.
     fn from(request: VolumeRequest) -> Self {
-        Self {
-            request,
-            problems: vec![],
-        }
+        Self { request, problems: vec![] }
     }
 }
 

@@ -46,10 +46,7 @@ impl FakeAgent {
     }
 
     async fn delete(&self, id: &str) -> Result<u64, ServerError> {
-        let result = self
-            .volumes
-            .delete(FakeAgent::key(id), Default::default())
-            .await;
+        let result = self.volumes.delete(FakeAgent::key(id), Default::default()).await;
         self.assert_consistent();
         result
     }
@@ -77,11 +74,7 @@ impl FakeAgent {
     /// How often CreateVolume, DeleteVolume and ValidateVolumeCapabilities arrived.
     fn calls(&self) -> (usize, usize, usize) {
         let count = |rpc| self.backend.count(rpc);
-        (
-            count(Rpc::CreateVolume),
-            count(Rpc::DeleteVolume),
-            count(Rpc::ValidateVolumeCapabilities),
-        )
+        (count(Rpc::CreateVolume), count(Rpc::DeleteVolume), count(Rpc::ValidateVolumeCapabilities))
     }
 
     fn external_volumes(&self) -> Vec<String> {
@@ -92,26 +85,17 @@ impl FakeAgent {
     /// Adds a volume to the plugin and returns the request that registers it.
     fn add_external_volume(&self, external_id: &str, id: &str) -> VolumeRequest {
         let external_id = ExternalId::new(external_id);
-        self.backend
-            .add_volume(external_id.clone(), Default::default());
-        VolumeRequest {
-            external_id: Some(external_id),
-            ..FakeAgent::request(id)
-        }
+        self.backend.add_volume(external_id.clone(), Default::default());
+        VolumeRequest { external_id: Some(external_id), ..FakeAgent::request(id) }
     }
 }
 
 fn sized(min: u64, max: u64) -> CapacityRange {
-    CapacityRange {
-        min: Bytes::new(min).unwrap(),
-        max: Bytes::new(max).unwrap(),
-    }
+    CapacityRange { min: Bytes::new(min).unwrap(), max: Bytes::new(max).unwrap() }
 }
 
 fn zone(name: &str) -> Topology {
-    Topology {
-        segments: [("zone".to_owned(), name.to_owned())].into(),
-    }
+    Topology { segments: [("zone".to_owned(), name.to_owned())].into() }
 }
 
 fn in_zones(required: &[&str]) -> TopologyRequest {
@@ -122,17 +106,11 @@ fn in_zones(required: &[&str]) -> TopologyRequest {
 }
 
 fn ext4() -> MountOptions {
-    MountOptions {
-        fs_type: "ext4".into(),
-        mount_flags: vec!["noatime".into()],
-    }
+    MountOptions { fs_type: "ext4".into(), mount_flags: vec!["noatime".into()] }
 }
 
 fn capability(access_mode: AccessMode, attachment_mode: AttachmentMode) -> Capability {
-    Capability {
-        access_mode,
-        attachment_mode,
-    }
+    Capability { access_mode, attachment_mode }
 }
 
 fn text<T: std::fmt::Debug>(result: Result<T, ServerError>) -> String {

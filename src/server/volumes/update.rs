@@ -49,11 +49,7 @@ pub(super) fn plan_update(
     let request = &with_kept_context(request, &before.context)?;
     let merged =
         merge(&before, &request.to_unresolved(), MergeRules::AGENT).map_err(|refusals| {
-            ServerError::UpdateRefused {
-                volume: before.key(),
-                refusals,
-                origin,
-            }
+            ServerError::UpdateRefused { volume: before.key(), refusals, origin }
         })?;
     let expansion = required_expansion(merged.expansion, plugin, existing, origin)?;
     let stored = sealer.secrets_of(record);
@@ -91,11 +87,7 @@ pub(super) fn plan_update(
             secrets: sealed,
         }),
     });
-    Ok(PlannedUpdate {
-        volume: merged.volume,
-        secrets,
-        write,
-    })
+    Ok(PlannedUpdate { volume: merged.volume, secrets, write })
 }
 
 /// Returns whether an update changes what a claim is granted for: the mount options, or a mode that is no longer offered. The
@@ -116,26 +108,21 @@ pub(super) fn with_kept_context(
     let mut request = request.clone();
     let mut problems = vec![];
     for (key, value) in request.context.iter_mut().flatten() {
-        let kept = recorded
-            .get(key)
-            .filter(|kept| SealedSecrets::is_text(kept));
+        let kept = recorded.get(key).filter(|kept| SealedSecrets::is_text(kept));
         match kept {
             Some(kept) if value == MountOptions::REDACTED => value.clone_from(kept),
             Some(_) | None if value == MountOptions::REDACTED => problems.push(format!(
                 "`{key}` in the context is [REDACTED], which a server shows instead of the value"
             )),
-            Some(_) | None if SealedSecrets::is_text(value) => problems.push(format!(
-                "`{key}` in the context begins as a sealed value does"
-            )),
+            Some(_) | None if SealedSecrets::is_text(value) => {
+                problems.push(format!("`{key}` in the context begins as a sealed value does"))
+            }
             Some(_) | None => {}
         }
     }
     match problems.is_empty() {
         true => Ok(request),
-        false => Err(ServerError::Invalid {
-            volume: request.id,
-            problems,
-        }),
+        false => Err(ServerError::Invalid { volume: request.id, problems }),
     }
 }
 
@@ -154,12 +141,11 @@ fn required_expansion(
             Some(pending) if pending != to => (pending, ExpansionNeed::LargerSize),
             Some(_) | None => (to, ExpansionNeed::ThisSize),
         })),
-        Expansion::Needed { .. } => Err(ServerError::CannotExpand {
-            volume: existing.record.key().clone(),
-            origin,
-        }),
-        Expansion::None | Expansion::Record => Ok(pending
-            .filter(|_| can_expand)
-            .map(|pending| (pending, ExpansionNeed::None))),
+        Expansion::Needed { .. } => {
+            Err(ServerError::CannotExpand { volume: existing.record.key().clone(), origin })
+        }
+        Expansion::None | Expansion::Record => {
+            Ok(pending.filter(|_| can_expand).map(|pending| (pending, ExpansionNeed::None)))
+        }
     }
 }

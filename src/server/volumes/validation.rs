@@ -26,10 +26,7 @@ pub(super) fn validate_submission(
     if problems.is_empty() {
         return Ok(());
     }
-    Err(ServerError::Invalid {
-        volume: submission.request.id.clone(),
-        problems,
-    })
+    Err(ServerError::Invalid { volume: submission.request.id.clone(), problems })
 }
 
 fn problems(submission: &VolumeSubmission, target: ValidationTarget) -> Vec<String> {

@@ -16,10 +16,8 @@ pub(super) fn ignored_field_warnings(request: &VolumeRequest, origin: UpdateOrig
         UpdateOrigin::Create | UpdateOrigin::Register => {}
     }
     let is_block = |mode| mode == AttachmentMode::BlockDevice;
-    let only_blocks = request
-        .capabilities
-        .iter()
-        .all(|capability| is_block(capability.attachment_mode));
+    let only_blocks =
+        request.capabilities.iter().all(|capability| is_block(capability.attachment_mode));
     let options = request.mount_options.as_ref();
     if only_blocks && options.is_some_and(|options| !options.is_empty()) {
         warnings.push(format!(
@@ -48,11 +46,7 @@ pub(super) fn topology_warning(state: &State, view: &VolumeView) -> Option<Strin
 pub(super) fn shared_warning(state: &State, view: &VolumeView) -> Option<String> {
     let external_id = view.record.remote_id()?;
     let plugin = &view.record.definition.plugin_id;
-    shared_with(
-        view.record.key(),
-        &external_id,
-        &volumes_sharing(state, plugin, &external_id),
-    )
+    shared_with(view.record.key(), &external_id, &volumes_sharing(state, plugin, &external_id))
 }
 
 /// Two registrations of one external volume are allowed, and dangerous.
@@ -61,11 +55,8 @@ fn shared_with(
     external_id: &ExternalId,
     registered: &[NamespacedId],
 ) -> Option<String> {
-    let others: Vec<_> = registered
-        .iter()
-        .filter(|other| *other != key)
-        .map(NamespacedId::quoted)
-        .collect();
+    let others: Vec<_> =
+        registered.iter().filter(|other| *other != key).map(NamespacedId::quoted).collect();
     (!others.is_empty()).then(|| {
         format!(
             "volume {}: external volume `{external_id}` is also registered as {}; they share their claims, and neither volume can be deleted while the other is registered",

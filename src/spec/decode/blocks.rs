@@ -50,11 +50,7 @@ impl Reader<'_> {
                 }
             }
         }
-        if complete {
-            read.into_iter().unzip()
-        } else {
-            (vec![], vec![])
-        }
+        if complete { read.into_iter().unzip() } else { (vec![], vec![]) }
     }
 
     fn capability(&mut self, entry: &Entry<'_>, object: &Object<'_>) -> Option<Capability> {
@@ -67,23 +63,15 @@ impl Reader<'_> {
                 None
             })
         });
-        let attachment = self.mode(
-            entry,
-            &attachment,
-            "attachment_mode",
-            |reader, node, text| {
-                AttachmentMode::parse(text).or_else(|| {
-                    let all = AttachmentMode::ALL.map(AttachmentMode::as_str);
-                    let meant = alias_in(ATTACHMENT_MODE_ALIASES, text).map(AttachmentMode::as_str);
-                    reader.unknown_mode(Code::SpecUnknownAttachmentMode, node, text, &all, meant);
-                    None
-                })
-            },
-        );
-        Some(Capability {
-            access_mode: access?,
-            attachment_mode: attachment?,
-        })
+        let attachment = self.mode(entry, &attachment, "attachment_mode", |reader, node, text| {
+            AttachmentMode::parse(text).or_else(|| {
+                let all = AttachmentMode::ALL.map(AttachmentMode::as_str);
+                let meant = alias_in(ATTACHMENT_MODE_ALIASES, text).map(AttachmentMode::as_str);
+                reader.unknown_mode(Code::SpecUnknownAttachmentMode, node, text, &all, meant);
+                None
+            })
+        });
+        Some(Capability { access_mode: access?, attachment_mode: attachment? })
     }
 
     fn mode<T>(
@@ -122,11 +110,8 @@ impl Reader<'_> {
         all: &[&'static str],
         meant: Option<&'static str>,
     ) {
-        let kind = if code == Code::SpecUnknownAccessMode {
-            "access mode"
-        } else {
-            "attachment mode"
-        };
+        let kind =
+            if code == Code::SpecUnknownAccessMode { "access mode" } else { "attachment mode" };
         let diagnostic = Diagnostic::error(code, format!("unknown {kind} `{text}`"));
         let begun = || all.iter().find(|mode| mode.starts_with(text)).copied();
         let near = meant
@@ -136,15 +121,14 @@ impl Reader<'_> {
         self.diagnostics.push(match near {
             Some(near) => {
                 let quoted = self.quoted_like(node.span, near);
-                diagnostic
-                    .label(node.span, format!("did you mean `{near}`?"))
-                    .replace(node.span, quoted, format!("a similar {kind} exists"))
+                diagnostic.label(node.span, format!("did you mean `{near}`?")).replace(
+                    node.span,
+                    quoted,
+                    format!("a similar {kind} exists"),
+                )
             }
             None => {
-                let known = all
-                    .iter()
-                    .map(|mode| format!("`{mode}`"))
-                    .collect::<Vec<_>>();
+                let known = all.iter().map(|mode| format!("`{mode}`")).collect::<Vec<_>>();
                 diagnostic.label(node.span, format!("expected one of {}", known.join(", ")))
             }
         });
@@ -177,10 +161,7 @@ impl Reader<'_> {
                 self.mount_flags(entry, &mut mount_flags);
             }
         }
-        let options = MountOptions {
-            fs_type: fs_type.unwrap_or_default(),
-            mount_flags,
-        };
+        let options = MountOptions { fs_type: fs_type.unwrap_or_default(), mount_flags };
         (Some(options), unknown)
     }
 
@@ -231,16 +212,11 @@ impl Reader<'_> {
 fn is_of_list(entries: &[&Entry<'_>], at: usize) -> bool {
     let place = |at: usize| entries.get(at).map(|entry| entry.key.span);
     let neighbours = [at.checked_sub(1).and_then(place), place(at + 1)];
-    neighbours
-        .iter()
-        .flatten()
-        .any(|other| Some(*other) == place(at))
+    neighbours.iter().flatten().any(|other| Some(*other) == place(at))
 }
 
 fn alias_in<T: Copy>(words: &[(&str, T)], text: &str) -> Option<T> {
     let text = text.to_lowercase().replace('_', "-");
-    let found = words
-        .iter()
-        .find(|(word, _)| *word == text || *word == text.replace('-', ""));
+    let found = words.iter().find(|(word, _)| *word == text || *word == text.replace('-', ""));
     found.map(|(_, mode)| *mode)
 }

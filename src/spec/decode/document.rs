@@ -27,12 +27,7 @@ pub(crate) fn decode(
     document: &Document<'_>,
     diagnostics: &mut Diagnostics,
 ) -> Decoded {
-    let mut reader = Reader {
-        document,
-        diagnostics,
-        volume_count: 0,
-        possible_secrets: vec![],
-    };
+    let mut reader = Reader { document, diagnostics, volume_count: 0, possible_secrets: vec![] };
     let count_before = problem_count(reader.diagnostics);
     let mut decoded = Decoded::default();
     let mut aliases = BTreeMap::new();
@@ -63,12 +58,7 @@ impl Reader<'_> {
         aliases: &mut BTreeMap<&'t str, Span>,
         decoded: &mut Decoded,
     ) {
-        let entries = || {
-            object
-                .entries
-                .iter()
-                .filter(|entry| !self.is_comment(entry))
-        };
+        let entries = || object.entries.iter().filter(|entry| !self.is_comment(entry));
         let is =
             |key: &'static str| move |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case(key);
         let (sets, others): (Vec<&Entry<'_>>, Vec<_>) = entries().partition(is(schema::SET));
@@ -93,10 +83,8 @@ impl Reader<'_> {
             specs.extend(self.flat(&flat));
             return;
         }
-        let outside: Vec<&Entry<'_>> = flat
-            .into_iter()
-            .filter(|entry| !self.report_not_supported(entry))
-            .collect();
+        let outside: Vec<&Entry<'_>> =
+            flat.into_iter().filter(|entry| !self.report_not_supported(entry)).collect();
         if let Some(first) = outside.first() {
             self.diagnostics.push(
                 Diagnostic::error(
@@ -154,14 +142,8 @@ impl Reader<'_> {
                 }
             }
             [_, others @ ..] => {
-                let span = others
-                    .iter()
-                    .fold(others[0].span, |span, label| span.to(label.span));
-                self.error(
-                    Code::SpecUnexpectedLabel,
-                    "`volume` requires exactly one label",
-                    span,
-                );
+                let span = others.iter().fold(others[0].span, |span, label| span.to(label.span));
+                self.error(Code::SpecUnexpectedLabel, "`volume` requires exactly one label", span);
             }
         }
     }
@@ -174,9 +156,9 @@ impl Reader<'_> {
             Syntax::Hcl => diagnostic
                 .label(block.key.span, "expected a name here")
                 .help("write `volume \"NAME\" { … }`"),
-            Syntax::Yaml | Syntax::Json => diagnostic
-                .label(field.key.span, "expected a name above this")
-                .help(UNDER_VOLUME),
+            Syntax::Yaml | Syntax::Json => {
+                diagnostic.label(field.key.span, "expected a name above this").help(UNDER_VOLUME)
+            }
         });
     }
 

@@ -40,8 +40,7 @@ pub(super) struct Reader<'d> {
 
 impl Reader<'_> {
     pub(super) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) {
-        self.diagnostics
-            .push(Diagnostic::error(code, message).label(span, ""));
+        self.diagnostics.push(Diagnostic::error(code, message).label(span, ""));
     }
 
     pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, desired: &str) {
@@ -189,11 +188,10 @@ impl Reader<'_> {
             Ok(size) => Some(size),
             Err(problem) => {
                 let message = format!("invalid size in `{key}`: {problem}");
-                self.diagnostics
-                    .push(Diagnostic::error(Code::SpecInvalidSize, message).label(
-                        node.span,
-                        "expected a size such as `10GiB`, `20G` or `1048576`",
-                    ));
+                self.diagnostics.push(
+                    Diagnostic::error(Code::SpecInvalidSize, message)
+                        .label(node.span, "expected a size such as `10GiB`, `20G` or `1048576`"),
+                );
                 None
             }
         }
@@ -292,11 +290,7 @@ impl Reader<'_> {
                 None
             }
             Value::Scalar(scalar) => {
-                let name = if mask::is_sensitive(map) {
-                    map
-                } else {
-                    &pair.key.text
-                };
+                let name = if mask::is_sensitive(map) { map } else { &pair.key.text };
                 self.scalar_text(name, pair.value.span, scalar, ScalarConversion::ByValue)
             }
             Value::Invalid => None,

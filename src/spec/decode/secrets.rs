@@ -20,10 +20,7 @@ impl Reader<'_> {
         let Some(first) = entries.iter().find(unknown) else {
             return false;
         };
-        for other in entries
-            .iter()
-            .filter(|entry| !entry.value.is_unknown(syntax))
-        {
+        for other in entries.iter().filter(|entry| !entry.value.is_unknown(syntax)) {
             let key = &first.key.text;
             let message = format!("`{key}` has a value and is also `unknown`");
             self.diagnostics.push(

@@ -53,20 +53,14 @@ impl Reader<'_> {
         }
         let message = format!("`{text}` is not a field that drift can check");
         let diagnostic = Diagnostic::error(Code::SpecUnknownField, message);
-        self.diagnostics.push(
-            match closest_match(&text, fields.iter().map(String::as_str)) {
-                Some(near) => diagnostic
-                    .label(item.span, format!("did you mean `{near}`?"))
-                    .replace(
-                        item.span,
-                        self.quoted_like(item.span, near),
-                        "a similar field exists",
-                    ),
-                None => {
-                    diagnostic.label(item.span, format!("expected one of {}", fields.join(", ")))
-                }
-            },
-        );
+        self.diagnostics.push(match closest_match(&text, fields.iter().map(String::as_str)) {
+            Some(near) => diagnostic.label(item.span, format!("did you mean `{near}`?")).replace(
+                item.span,
+                self.quoted_like(item.span, near),
+                "a similar field exists",
+            ),
+            None => diagnostic.label(item.span, format!("expected one of {}", fields.join(", "))),
+        });
         None
     }
 }

@@ -59,11 +59,8 @@ impl Reader<'_> {
                     .help(SIZE_HELP),
             ),
             _ => schema::volume_field(key).map(|field| {
-                unknown(format!(
-                    "`{}` is allowed only in a `volume` block",
-                    field.key
-                ))
-                .label(span, "not a field of a flat file")
+                unknown(format!("`{}` is allowed only in a `volume` block", field.key))
+                    .label(span, "not a field of a flat file")
             }),
         };
         if let Some(special) = special {
@@ -71,21 +68,17 @@ impl Reader<'_> {
             let aliased = key.eq_ignore_ascii_case("source").then_some("id");
             return aliased;
         }
-        if !schema::SERVER_FIELDS
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case(key))
-        {
+        if !schema::SERVER_FIELDS.iter().any(|name| name.eq_ignore_ascii_case(key)) {
             return self.unknown_or_misplaced(entry);
         }
         let diagnostic =
             Diagnostic::error(Code::SpecServerField, format!("only a server sets `{key}`"))
                 .label(span, "remove this");
-        self.diagnostics
-            .push(if key.eq_ignore_ascii_case("capacity") {
-                diagnostic.help(SIZE_HELP)
-            } else {
-                diagnostic
-            });
+        self.diagnostics.push(if key.eq_ignore_ascii_case("capacity") {
+            diagnostic.help(SIZE_HELP)
+        } else {
+            diagnostic
+        });
         None
     }
 
@@ -98,12 +91,9 @@ impl Reader<'_> {
         let key = &*entry.key.text;
         let of =
             |fields: &'static [Field]| closest_match(key, fields.iter().map(|field| field.key));
-        let block = [
-            ("capability", schema::CAPABILITY),
-            ("mount_options", schema::MOUNT_OPTIONS),
-        ]
-        .into_iter()
-        .find_map(|(block, fields)| of(fields).map(|near| (block, near)));
+        let block = [("capability", schema::CAPABILITY), ("mount_options", schema::MOUNT_OPTIONS)]
+            .into_iter()
+            .find_map(|(block, fields)| of(fields).map(|near| (block, near)));
         let own = schema::by_api_name(schema::VOLUME, key).or_else(|| of(schema::VOLUME));
         match (own, block) {
             (None, Some((block, near))) => {
@@ -168,16 +158,16 @@ impl Reader<'_> {
             return;
         }
         self.hide_possible_secrets(entry, near);
-        let diagnostic = Diagnostic::error(
-            Code::SpecUnknownField,
-            format!("`{key}` is not a field of {place}"),
-        );
+        let diagnostic =
+            Diagnostic::error(Code::SpecUnknownField, format!("`{key}` is not a field of {place}"));
         self.diagnostics.push(match near {
             Some(near) => {
                 let quoted = self.quoted_like(span, near);
-                diagnostic
-                    .label(span, format!("did you mean `{near}`?"))
-                    .replace(span, quoted, "a similar field exists")
+                diagnostic.label(span, format!("did you mean `{near}`?")).replace(
+                    span,
+                    quoted,
+                    "a similar field exists",
+                )
             }
             None => diagnostic.label(span, no_hint),
         });
@@ -212,9 +202,7 @@ impl Reader<'_> {
             None => !is_plain,
         };
         if is_hidden {
-            entry
-                .value
-                .for_each_scalar(&mut |value| self.possible_secrets.push(value));
+            entry.value.for_each_scalar(&mut |value| self.possible_secrets.push(value));
         }
     }
 
@@ -238,11 +226,7 @@ impl Reader<'_> {
         let Value::Object(object) = &entry.value.value else {
             return None;
         };
-        if object
-            .entries
-            .iter()
-            .any(|inner| mask::is_sensitive(&inner.key.text))
-        {
+        if object.entries.iter().any(|inner| mask::is_sensitive(&inner.key.text)) {
             return None;
         }
         let block = self.source_text(entry.value.span);
@@ -273,14 +257,9 @@ fn by_part(keys: impl Iterator<Item = &'static str>, word: &str) -> Option<&'sta
 fn reindented(text: &str, indent: &str) -> String {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let (first, others) = text.split_once('\n').unwrap_or((text, ""));
-    let others: Vec<_> = others
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let others: Vec<_> = others.lines().filter(|line| !line.trim().is_empty()).collect();
     let least = others.iter().map(|line| indentation(line)).min();
-    let others = others
-        .iter()
-        .map(|line| line[least.unwrap_or_default()..].trim_end());
+    let others = others.iter().map(|line| line[least.unwrap_or_default()..].trim_end());
     let all = std::iter::once(first.trim()).chain(others);
     let lines: Vec<_> = all.filter(|line| !line.is_empty()).collect();
     lines.join(&format!("\n{indent}"))

@@ -17,10 +17,7 @@ pub(super) enum VolumeForm<'t, 'a> {
     /// The fields are at the top level of the file.
     Flat,
     /// The fields are in a `volume` block.
-    Block {
-        alias: &'t SpannedText<'a>,
-        header: Span,
-    },
+    Block { alias: &'t SpannedText<'a>, header: Span },
 }
 
 impl VolumeForm<'_, '_> {
@@ -100,10 +97,7 @@ impl<'t, 'a> Reader<'_> {
         let id = self.id(&mut fields, form, span);
         let plugin_id = self.text_field(&fields, "plugin_id");
         if plugin_id.is_none() && !fields.spans.contains_key("plugin_id") {
-            let empty = fields
-                .all("plugin_id")
-                .first()
-                .map(|entry| field_span(entry));
+            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
             self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
         }
         let namespace = self.text_field(&fields, "namespace");
@@ -113,16 +107,11 @@ impl<'t, 'a> Reader<'_> {
         let (capabilities, capability_spans) = self.capabilities(&fields.all("capability"));
         let secrets = fields.all("secrets");
         let unknown_secrets = self.is_unknown(&secrets);
-        let (secrets, secret_spans) = if unknown_secrets {
-            (None, BTreeMap::new())
-        } else {
-            self.secrets(&secrets)
-        };
+        let (secrets, secret_spans) =
+            if unknown_secrets { (None, BTreeMap::new()) } else { self.secrets(&secrets) };
         let (mount_options, unknown_flags) = self.mount_options(&fields.all("mount_options"));
-        let unknown = [
-            (HiddenField::Secrets, unknown_secrets),
-            (HiddenField::MountFlags, unknown_flags),
-        ];
+        let unknown =
+            [(HiddenField::Secrets, unknown_secrets), (HiddenField::MountFlags, unknown_flags)];
         let request = UnresolvedRequest {
             namespace,
             id: VolumeId::new(id),
@@ -176,10 +165,8 @@ impl<'t, 'a> Reader<'_> {
     /// Assigns entries to fields. A misspelt key is read as the field that it resembles, so its
     /// value is checked and the field is not reported as missing.
     fn fields(&mut self, entries: &[&'t Entry<'a>], form: VolumeForm<'t, 'a>) -> Fields<'t, 'a> {
-        let mut fields = Fields {
-            entries: Vec::with_capacity(entries.len()),
-            spans: BTreeMap::new(),
-        };
+        let mut fields =
+            Fields { entries: Vec::with_capacity(entries.len()), spans: BTreeMap::new() };
         let mut misspelt = vec![];
         for entry in entries {
             match schema::volume_field(&entry.key.text) {
@@ -260,11 +247,7 @@ impl<'t, 'a> Reader<'_> {
     /// Returns whether the volume's type is `csi` or missing. Reports any other type.
     fn is_csi(&mut self, entries: &[&'t Entry<'a>]) -> bool {
         let is_type = |entry: &&&Entry<'_>| entry.key.text.eq_ignore_ascii_case("type");
-        let types: Vec<_> = entries
-            .iter()
-            .copied()
-            .filter(|entry| is_type(&entry))
-            .collect();
+        let types: Vec<_> = entries.iter().copied().filter(|entry| is_type(&entry)).collect();
         let Some(entry) = self.single(&types) else {
             return true;
         };
@@ -286,10 +269,8 @@ impl<'t, 'a> Reader<'_> {
             );
             return false;
         }
-        let diagnostic = Diagnostic::error(
-            Code::SpecVolumeType,
-            format!("unknown volume type `{text}`"),
-        );
+        let diagnostic =
+            Diagnostic::error(Code::SpecVolumeType, format!("unknown volume type `{text}`"));
         self.diagnostics.push(match closest_match(&text, ["csi"]) {
             Some(_) => diagnostic.label(span, "did you mean `csi`?"),
             None => diagnostic.label(span, "expected `csi`"),

@@ -106,10 +106,7 @@ where
                 (Kind::End, None) | (Kind::CloseBrace, Some(_)) => return Ok(object),
                 (Kind::End, Some(open)) => return Err(never_closed(open, "brace")),
                 (Kind::CloseBrace, None) => {
-                    return Err(ParseError::syntax(
-                        token.range(),
-                        "unexpected closing brace",
-                    ));
+                    return Err(ParseError::syntax(token.range(), "unexpected closing brace"));
                 }
                 _ => self.item(token, &mut object)?,
             }
@@ -279,10 +276,7 @@ where
         self.scanner.next()?;
         self.depth -= 1;
         let span = self.span(open.start..self.scanner.at);
-        Ok(Node {
-            value: Value::List(items),
-            span,
-        })
+        Ok(Node { value: Value::List(items), span })
     }
 
     fn enter(&mut self, open: Token) -> Result<(), ParseError> {
@@ -333,10 +327,9 @@ fn no_value(words: &[SpannedText<'_>]) -> ParseError {
 
 fn no_word(kind: Kind, token: Token, before: &[SpannedText<'_>]) -> ParseError {
     match (kind, before) {
-        (Kind::Other(':'), [_, ..]) => ParseError::syntax(
-            token.range(),
-            "expected `=` after the key: HCL does not use `:`",
-        ),
+        (Kind::Other(':'), [_, ..]) => {
+            ParseError::syntax(token.range(), "expected `=` after the key: HCL does not use `:`")
+        }
         (_, [_, ..]) => no_value(before),
         (Kind::Other('\''), []) => only_double_quotes(token),
         (_, []) => ParseError::syntax(token.range(), "expected a key"),

@@ -122,9 +122,5 @@ pub(super) fn heredoc<'a>(text: &'a str, parts: &Heredoc) -> Cow<'a, str> {
 }
 
 fn normalized(text: &str) -> Cow<'_, str> {
-    if text.contains("\r\n") {
-        Cow::Owned(text.replace("\r\n", "\n"))
-    } else {
-        Cow::Borrowed(text)
-    }
+    if text.contains("\r\n") { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
 }

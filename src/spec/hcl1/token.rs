@@ -122,10 +122,7 @@ impl<'a> Scanner<'a> {
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let length = match unsigned.get(..2) {
             Some("0x" | "0X") => {
-                2 + unsigned[2..]
-                    .bytes()
-                    .take_while(u8::is_ascii_hexdigit)
-                    .count()
+                2 + unsigned[2..].bytes().take_while(u8::is_ascii_hexdigit).count()
             }
             _ => {
                 let mut length = digits(unsigned);
@@ -244,17 +241,12 @@ pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, ParseError> {
     let indented = opening.starts_with('-');
     let word_start = start + 2 + usize::from(indented);
     let after = &text[word_start..];
-    let word = &after[..after
-        .find(|c: char| !is_letter(c) && !is_digit(c))
-        .unwrap_or(after.len())];
+    let word = &after[..after.find(|c: char| !is_letter(c) && !is_digit(c)).unwrap_or(after.len())];
     let rest = &after[word.len()..];
     let line_break = rest.len() - rest.strip_prefix('\r').unwrap_or(rest).len() + 1;
     if word.is_empty() || rest.get(line_break - 1..line_break) != Some("\n") {
         let range = start..word_start + word.len();
-        return Err(ParseError::syntax(
-            range,
-            "expected `<<` and a word at the end of the line",
-        ));
+        return Err(ParseError::syntax(range, "expected `<<` and a word at the end of the line"));
     }
     let content_start = word_start + word.len() + line_break;
     let shortest = word.len() + usize::from(indented);
@@ -265,11 +257,7 @@ pub(super) fn heredoc(text: &str, start: usize) -> Result<Heredoc, ParseError> {
         let message = format!("this here-document is not closed: expected a line with `{word}`");
         return Err(ParseError::syntax(range, message).certain());
     };
-    Ok(Heredoc {
-        indented,
-        content: content_start..closing.start,
-        closing,
-    })
+    Ok(Heredoc { indented, content: content_start..closing.start, closing })
 }
 
 fn closing_line(text: &str, from: usize, word: &str, shortest: usize) -> Option<Range<usize>> {

@@ -8,9 +8,8 @@ use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity};
 /// Checks the rules of a decoded job. A rule about a value that could not be decoded adds nothing.
 pub fn check(parsed: &ParsedJob, diagnostics: &mut Diagnostics) {
     let problems = validate(&parsed.job);
-    let readable = problems
-        .into_iter()
-        .filter(|problem| !parsed.places.is_unreadable(&problem.place));
+    let readable =
+        problems.into_iter().filter(|problem| !parsed.places.is_unreadable(&problem.place));
     for problem in readable {
         diagnostics.push(diagnostic(parsed, problem));
     }

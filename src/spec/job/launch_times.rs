@@ -95,10 +95,8 @@ impl LaunchTimes {
         for text in periodic.expressions() {
             match parse(text) {
                 Ok(expression) => expressions.push(expression),
-                Err(reason) => problems.push(LaunchTimesProblem::Expression {
-                    expression: text.to_owned(),
-                    reason,
-                }),
+                Err(reason) => problems
+                    .push(LaunchTimesProblem::Expression { expression: text.to_owned(), reason }),
             }
         }
         let zone = time_zone(&periodic.time_zone);
@@ -201,11 +199,7 @@ fn parse(text: &str) -> Result<Cron, String> {
     }
     let mut years = fields[6].split(',');
     if let Some(item) = years.find(|item| has_unknown_year(item)) {
-        return Err(format!(
-            "`{item}` is not from {} to {}",
-            YEARS.start(),
-            YEARS.end()
-        ));
+        return Err(format!("`{item}` is not from {} to {}", YEARS.start(), YEARS.end()));
     }
     fields[6] = years_of(&fields[6]);
     let parser = CronParser::builder()
@@ -213,9 +207,7 @@ fn parse(text: &str) -> Result<Cron, String> {
         .year(Year::Required)
         .sloppy_ranges(true)
         .build();
-    let expression = parser
-        .parse(&fields.join(" "))
-        .map_err(|error| error.to_string())?;
+    let expression = parser.parse(&fields.join(" ")).map_err(|error| error.to_string())?;
     let before_all = Date::constant(1969, 12, 31).at(23, 59, 59, 0);
     match expression.find_next_occurrence(&before_all, false) {
         Ok(_) => Ok(expression),
@@ -241,8 +233,7 @@ fn is_unknown_form(item: &str) -> bool {
 /// Returns whether an item has a larger step than the field has values, which Nomad refuses.
 fn has_larger_step(item: &str, most: u32) -> bool {
     let step = item.split_once('/').map(|(_, step)| step);
-    step.and_then(|step| step.parse::<u32>().ok())
-        .is_some_and(|step| step > most)
+    step.and_then(|step| step.parse::<u32>().ok()).is_some_and(|step| step > most)
 }
 
 /// Returns whether an item of the years names one that Nomad refuses.

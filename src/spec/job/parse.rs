@@ -16,12 +16,8 @@ pub fn parse_job(
     defaults: &Defaults,
     diagnostics: &mut Diagnostics,
 ) -> Option<JobFile> {
-    let decoded = read_job_text(
-        sources,
-        source,
-        syntax,
-        diagnostics,
-        |text, tree, problems| decode::decode(text, source, &tree, defaults, problems),
-    );
+    let decoded = read_job_text(sources, source, syntax, diagnostics, |text, tree, problems| {
+        decode::decode(text, source, &tree, defaults, problems)
+    });
     decoded.flatten()
 }

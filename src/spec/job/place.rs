@@ -16,34 +16,22 @@ pub struct JobPlace {
 impl JobPlace {
     /// Returns the place of a group, by its position.
     pub(super) fn group(group: usize) -> Self {
-        Self {
-            group: Some(group),
-            ..Self::default()
-        }
+        Self { group: Some(group), ..Self::default() }
     }
 
     /// Returns the place of a task in this group, by its position.
     pub(super) fn task(&self, task: usize) -> Self {
-        Self {
-            task: Some(task),
-            ..self.clone()
-        }
+        Self { task: Some(task), ..self.clone() }
     }
 
     /// Returns the place of a block in this job, group or task, by its name or position.
     pub(super) fn block(&self, kind: &'static str, name: &str) -> Self {
-        Self {
-            block: Some((kind, name.to_owned())),
-            ..self.clone()
-        }
+        Self { block: Some((kind, name.to_owned())), ..self.clone() }
     }
 
     /// Returns the place of a field.
     pub(super) fn field(&self, field: &'static str) -> Self {
-        Self {
-            field: Some(field),
-            ..self.clone()
-        }
+        Self { field: Some(field), ..self.clone() }
     }
 
     /// Returns the place that contains this one.
@@ -67,11 +55,7 @@ pub struct JobPlaces {
 
 impl JobPlaces {
     pub(super) fn new(job: Span) -> Self {
-        Self {
-            job,
-            spans: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
-        }
+        Self { job, spans: BTreeMap::new(), unreadable: BTreeSet::new() }
     }
 
     pub(super) fn insert(&mut self, place: JobPlace, span: Span) {

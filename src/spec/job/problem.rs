@@ -34,25 +34,15 @@ impl JobProblem {
     }
 
     pub(super) fn warning(code: Code, place: JobPlace, text: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::error(code, place, text)
-        }
+        Self { severity: Severity::Warning, ..Self::error(code, place, text) }
     }
 
     pub(super) fn label(self, label: impl Into<String>) -> Self {
-        Self {
-            label: label.into(),
-            ..self
-        }
+        Self { label: label.into(), ..self }
     }
 
     pub(super) fn repeats(self, first: JobPlace) -> Self {
-        Self {
-            first: Some(first),
-            label: "repeated here".to_owned(),
-            ..self
-        }
+        Self { first: Some(first), label: "repeated here".to_owned(), ..self }
     }
 
     /// Returns the headline: the object in its group, and what is wrong.
@@ -86,10 +76,8 @@ impl JobProblem {
 ///
 /// Returns `None` without an error.
 pub fn report_text(job: &Job, problems: &[JobProblem]) -> Option<String> {
-    let errors: Vec<_> = problems
-        .iter()
-        .filter(|problem| problem.severity == Severity::Error)
-        .collect();
+    let errors: Vec<_> =
+        problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
     let lines = |of: &dyn Fn(&JobPlace) -> bool| -> Vec<String> {
         let of = errors.iter().filter(|problem| of(&problem.place));
         of.map(|problem| problem.text.clone()).collect()
@@ -116,10 +104,7 @@ pub fn report_text(job: &Job, problems: &[JobProblem]) -> Option<String> {
             let title = format!("Task {} validation failed", task.name);
             inner.extend(nested(&title, &lines(&of)));
         }
-        all.extend(nested(
-            &format!("Task group {} validation failed", group.name),
-            &inner,
-        ));
+        all.extend(nested(&format!("Task group {} validation failed", group.name), &inner));
     }
     (!all.is_empty()).then(|| list(&all))
 }

@@ -37,11 +37,7 @@ pub(super) struct Key {
 }
 
 const fn key(name: &'static str, form: Form, handling: Handling) -> Key {
-    Key {
-        name,
-        form,
-        handling,
-    }
+    Key { name, form, handling }
 }
 
 const fn value(name: &'static str) -> Key {
@@ -112,31 +108,19 @@ pub(super) const GROUP: &[Key] = &[
     ignored("consul", Form::Block),
     refused("disconnect", Form::Block, PartEffect::Disconnection),
     ignored("ephemeral_disk", Form::Block),
-    refused(
-        "max_client_disconnect",
-        Form::Value,
-        PartEffect::Disconnection,
-    ),
+    refused("max_client_disconnect", Form::Value, PartEffect::Disconnection),
     refused("max_run_duration", Form::Value, PartEffect::Duration),
     map("meta"),
     ignored("migrate", Form::Block),
     ignored("network", Form::Block),
-    refused(
-        "prevent_reschedule_on_lost",
-        Form::Value,
-        PartEffect::Disconnection,
-    ),
+    refused("prevent_reschedule_on_lost", Form::Value, PartEffect::Disconnection),
     block("reschedule"),
     ignored("scaling", Form::Block),
     refused("secret", Form::Block, PartEffect::Input),
     ignored("service", Form::Block),
     ignored("shutdown_delay", Form::Value),
     ignored("spread", Form::Block),
-    refused(
-        "stop_after_client_disconnect",
-        Form::Value,
-        PartEffect::Disconnection,
-    ),
+    refused("stop_after_client_disconnect", Form::Value, PartEffect::Disconnection),
     refused("vault", Form::Block, PartEffect::Input),
 ];
 
@@ -238,11 +222,8 @@ pub(super) const PERIODIC: &[Key] = &[
 ];
 
 /// `parameterized` of a job.
-pub(super) const PARAMETERIZED: &[Key] = &[
-    value("meta_optional"),
-    value("meta_required"),
-    value("payload"),
-];
+pub(super) const PARAMETERIZED: &[Key] =
+    &[value("meta_optional"), value("meta_required"), value("payload")];
 
 /// `dispatch_payload` of a task.
 pub(super) const DISPATCH_PAYLOAD: &[Key] = &[value("file")];

@@ -25,11 +25,7 @@ fn read(text: &str, syntax: Syntax) -> (Option<ParsedJob>, Vec<String>, Diagnost
     let shown = diagnostics.iter().map(|one| {
         let at = one.labels[0].span;
         let place = sources.location(at);
-        let mark = if one.severity == Severity::Warning {
-            "?"
-        } else {
-            ""
-        };
+        let mark = if one.severity == Severity::Warning { "?" } else { "" };
         let text = sources.redacted_snippet(at);
         format!("{mark}{} {}:{} {text}", one.code, place.line, place.column)
     });
@@ -80,12 +76,7 @@ fn volumes_of_both_types_decode() {
     assert_eq!((data.source.as_str(), data.read_only), ("db", true));
     assert_eq!(scratch.source_of(2).as_str(), "tmp[2]");
     assert_eq!(scratch.kind.as_str(), "host");
-    let JobVolumeKind::Csi {
-        access_mode,
-        attachment_mode,
-        mount_options,
-    } = &data.kind
-    else {
+    let JobVolumeKind::Csi { access_mode, attachment_mode, mount_options } = &data.kind else {
         panic!("{data:?}");
     };
     assert_eq!(*access_mode, Some(AccessMode::MultiNodeReaderOnly));
@@ -120,13 +111,8 @@ fn unknown_types_and_modes_are_refused() {
             "",
         );
         let key = line.split(' ').next().expect("the line has a key");
-        let lines = all.lines().map(|other| {
-            if other.trim_start().starts_with(key) {
-                line
-            } else {
-                other
-            }
-        });
+        let lines =
+            all.lines().map(|other| if other.trim_start().starts_with(key) { line } else { other });
         job(&lines.collect::<Vec<_>>().join("\n"), "")
     };
     for mode in AccessMode::ALL {
@@ -142,18 +128,9 @@ fn unknown_types_and_modes_are_refused() {
         ("type = \"nfs\"", "job/unknown-word 5:8 \"nfs\""),
         ("type = \"CSI\"", "job/unknown-word 5:8 \"CSI\""),
         ("access_mode = \"\"", "spec/unknown-access-mode 8:15 \"\""),
-        (
-            "access_mode = \"rwo\"",
-            "spec/unknown-access-mode 8:15 \"rwo\"",
-        ),
-        (
-            "attachment_mode = \"\"",
-            "spec/unknown-attachment-mode 9:19 \"\"",
-        ),
-        (
-            "attachment_mode = \"filesystem\"",
-            "spec/unknown-attachment-mode 9:19 \"filesystem\"",
-        ),
+        ("access_mode = \"rwo\"", "spec/unknown-access-mode 8:15 \"rwo\""),
+        ("attachment_mode = \"\"", "spec/unknown-attachment-mode 9:19 \"\""),
+        ("attachment_mode = \"filesystem\"", "spec/unknown-attachment-mode 9:19 \"filesystem\""),
     ] {
         let (_, shown, _) = read(&volume(line), Syntax::Hcl);
         assert_eq!(shown, [expected], "{line}");
@@ -165,29 +142,17 @@ fn unknown_types_and_modes_are_refused() {
 fn plugin_tasks_decode_with_defaults_and_messages() {
     let task = "csi_plugin {\nid = \"p\"\ntype = \"node\"\n}";
     let decoded = valid(&job("", task), Syntax::Hcl);
-    let plugin = decoded.groups[0].tasks[0]
-        .csi_plugin
-        .as_ref()
-        .expect("it is a plugin");
+    let plugin = decoded.groups[0].tasks[0].csi_plugin.as_ref().expect("it is a plugin");
     let expected = CsiPluginConfig::new(PluginId::new("p"), CsiPluginType::Node);
     assert_eq!(plugin, &expected);
-    assert_eq!(
-        (&*plugin.mount_dir, &*plugin.stage_publish_base_dir),
-        ("/csi", "/local/csi")
-    );
+    assert_eq!((&*plugin.mount_dir, &*plugin.stage_publish_base_dir), ("/csi", "/local/csi"));
     assert_eq!(plugin.health_timeout.as_secs(), 30);
     let decoded = valid(&job("", ""), Syntax::Hcl);
     assert_eq!(decoded.groups[0].tasks[0].csi_plugin, None);
     for (lines, expected) in [
-        (
-            "type = \"node\"",
-            vec!["CSIPluginConfig must have a non-empty PluginID"],
-        ),
+        ("type = \"node\"", vec!["CSIPluginConfig must have a non-empty PluginID"]),
         ("id = \"p\"", vec!["`type` of `csi_plugin` is missing"]),
-        (
-            "id = \"p\"\ntype = \"nod\"",
-            vec!["unknown plugin type `nod`"],
-        ),
+        ("id = \"p\"\ntype = \"nod\"", vec!["unknown plugin type `nod`"]),
         (
             "id = \"p\"\ntype = \"node\"\nmount_dir = \"csi\"",
             vec!["`mount_dir` must be an absolute path without `..`"],
@@ -198,19 +163,14 @@ fn plugin_tasks_decode_with_defaults_and_messages() {
                 "CSIPluginConfig StagePublishBaseDir must not be a subdirectory of MountDir, got: StagePublishBaseDir=\"/csi/./a\" MountDir=\"/csi\"",
             ],
         ),
-        (
-            "id = \"p\"\ntype = \"node\"\nstage_publish_base_dir = \"/csi-other\"",
-            vec![],
-        ),
+        ("id = \"p\"\ntype = \"node\"\nstage_publish_base_dir = \"/csi-other\"", vec![]),
         (
             "id = \"p\"\ntype = \"node\"\nhealth_timeout = \"-1s\"",
             vec!["`health_timeout` is negative"],
         ),
     ] {
-        let (_, _, diagnostics) = read(
-            &job("", &format!("csi_plugin {{\n{lines}\n}}")),
-            Syntax::Hcl,
-        );
+        let (_, _, diagnostics) =
+            read(&job("", &format!("csi_plugin {{\n{lines}\n}}")), Syntax::Hcl);
         let found: Vec<_> = messages(&diagnostics)
             .into_iter()
             .map(|text| text.trim_start_matches("task `t` of group `g`: "))
@@ -229,19 +189,13 @@ fn a_driver_that_cannot_mount_is_reported() {
     assert_eq!(shown, ["?job/driver 17:10 \"raw_exec\""]);
     let expected = "task `t` of group `g`: task driver \"raw_exec\" does not support volumes";
     assert_eq!(messages(&diagnostics), [expected]);
-    valid(
-        &job(VOLUME, "").replace("\"exec\"", "\"raw_exec\""),
-        Syntax::Hcl,
-    );
+    valid(&job(VOLUME, "").replace("\"exec\"", "\"raw_exec\""), Syntax::Hcl);
 }
 
 /// The same job in HCL, YAML and JSON.
 #[test]
 fn all_syntaxes_declare_the_same_job() {
-    let hcl = job(
-        VOLUME,
-        "config {\n  args = [\"a\", \"b\"]\n  nested {\n    c = 1\n  }\n}",
-    );
+    let hcl = job(VOLUME, "config {\n  args = [\"a\", \"b\"]\n  nested {\n    c = 1\n  }\n}");
     let yaml = r#"
 job:
   j:
@@ -280,29 +234,15 @@ fn references_of_the_running_task_are_kept_and_expressions_are_refused() {
     let task = &decoded.groups[0].tasks[0];
     assert_eq!(task.user, "${node.class}");
     let pairs: Vec<_> = task.environment.expose().collect();
-    let expected = [
-        ("A", "${NOMAD_ALLOC_INDEX}"),
-        ("B", "${x}"),
-        ("C", "1.5"),
-        ("D", "true"),
-    ];
+    let expected = [("A", "${NOMAD_ALLOC_INDEX}"), ("B", "${x}"), ("C", "1.5"), ("D", "true")];
     assert_eq!(pairs, expected);
     for (line, expected) in [
         ("user = var.user", "job/expression 6:8 var.user"),
-        (
-            "user = \"a-${var.user}\"",
-            "job/expression 6:11 ${var.user}",
-        ),
+        ("user = \"a-${var.user}\"", "job/expression 6:11 ${var.user}"),
         ("user = lower(\"A\")", "job/expression 6:8 lower(\"A\")"),
         ("user = root", "job/expression 6:8 root"),
-        (
-            "env {\nA = \"${HOME:-x}\"\n}",
-            "job/expression 7:6 **********",
-        ),
-        (
-            "config {\nargs = [\"${local.a}\"]\n}",
-            "job/expression 7:10 ${local.a}",
-        ),
+        ("env {\nA = \"${HOME:-x}\"\n}", "job/expression 7:6 **********"),
+        ("config {\nargs = [\"${local.a}\"]\n}", "job/expression 7:10 ${local.a}"),
     ] {
         let (_, shown, _) = read(&job("", line), Syntax::Hcl);
         assert_eq!(shown, [expected], "{line}");
@@ -328,10 +268,7 @@ fn parts_that_decide_what_happens_to_volumes_are_refused() {
     let task = "template {\ndata = file(\"x\")\n}\nschedule {\n}\nvault = null";
     let (_, shown, diagnostics) = read(&job(group, task), Syntax::Hcl);
     let expected = ["disconnect", "max_run_duration", "template", "schedule"];
-    let words: Vec<_> = shown
-        .iter()
-        .filter_map(|line| line.split(' ').next_back())
-        .collect();
+    let words: Vec<_> = shown.iter().filter_map(|line| line.split(' ').next_back()).collect();
     assert_eq!(words, expected, "{shown:?}");
     let is_refusal = |line: &String| line.starts_with("job/not-supported ");
     assert!(shown.iter().all(is_refusal), "{shown:?}");
@@ -356,9 +293,7 @@ fn meta_and_reschedule_are_those_of_the_nearest_block() {
 /// Only a number of problems is kept. What is not kept could be in a part that is used.
 #[test]
 fn a_file_with_too_many_ignored_expressions_is_refused() {
-    let many: String = (0..2000)
-        .map(|at| format!("data{at} = upper(\"x\")\n"))
-        .collect();
+    let many: String = (0..2000).map(|at| format!("data{at} = upper(\"x\")\n")).collect();
     let task = format!("template {{\n{many}}}\nuser = var.user");
     let (_, _, diagnostics) = read(&job("", &task), Syntax::Hcl);
     assert!(diagnostics.has_errors());
@@ -367,9 +302,8 @@ fn a_file_with_too_many_ignored_expressions_is_refused() {
 
 #[test]
 fn a_message_names_few_volumes() {
-    let volumes: String = (0..50)
-        .map(|at| VOLUME.replace("\"data\"", &format!("\"v{at:02}\"")))
-        .collect();
+    let volumes: String =
+        (0..50).map(|at| VOLUME.replace("\"data\"", &format!("\"v{at:02}\""))).collect();
     let task = "volume_mount {\nvolume = \"other\"\ndestination = \"/x\"\n}";
     let (_, _, diagnostics) = read(&job(&volumes, task), Syntax::Hcl);
     let label = &diagnostics.iter().next().expect("there is one").labels[0].text;
@@ -418,10 +352,7 @@ fn a_report_has_nomads_form() {
     let (parsed, _, _) = read(&job(group, ""), Syntax::Hcl);
     let job = parsed.expect("the job is decoded").job;
     let expected = "1 error occurred:\n\t* Task group g validation failed: 1 error occurred:\n\t* Task group volume validation for v failed: 2 errors occurred:\n\t* CSI volumes must have an attachment mode\n\t* CSI volumes must have an access mode\n\n\n\n\n\n";
-    assert_eq!(
-        report_text(&job, &validate(&job)).as_deref(),
-        Some(expected)
-    );
+    assert_eq!(report_text(&job, &validate(&job)).as_deref(), Some(expected));
     assert_eq!(report_text(&job, &[]), None);
 }
 
@@ -430,9 +361,6 @@ fn a_job_survives_serialization_and_its_debug_output_has_no_secret() {
     let task = "env {\nPASSWORD = \"hunter2\"\n}\nconfig {\nauth {\npassword = \"hunter2\"\n}\n}";
     let job = valid(&job(VOLUME, task), Syntax::Hcl);
     let written = serde_json::to_string(&job).expect("a job is JSON");
-    assert_eq!(
-        serde_json::from_str::<Job>(&written).expect("it is read again"),
-        job
-    );
+    assert_eq!(serde_json::from_str::<Job>(&written).expect("it is read again"), job);
     assert!(!format!("{job:?}").contains("hunter2"));
 }

@@ -122,10 +122,7 @@ fn a_block_ends_before_the_next_field() {
         "id = \"a\"\nsecrets {\n  token = \"x\"\n  key = <<EOF\nid = 1\nEOF\n}\nname = \"b\"\n";
     let hidden = possible_secrets(text, Syntax::Hcl);
     let shown: Vec<_> = hidden.iter().map(|range| &text[range.clone()]).collect();
-    assert_eq!(
-        shown,
-        [" {\n  token = \"x\"\n  key = <<EOF\nid = 1\nEOF\n}\n"]
-    );
+    assert_eq!(shown, [" {\n  token = \"x\"\n  key = <<EOF\nid = 1\nEOF\n}\n"]);
 }
 
 #[test]

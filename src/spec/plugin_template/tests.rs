@@ -13,10 +13,7 @@ use nomad_csi_model::{
 fn instance() -> PluginInstance {
     PluginInstance {
         alloc_id: AllocId::new("alloc"),
-        health: Health {
-            healthy: true,
-            description: "healthy".into(),
-        },
+        health: Health { healthy: true, description: "healthy".into() },
         updated_at: 0,
         provider: String::new(),
         provider_version: String::new(),
@@ -29,10 +26,7 @@ fn instance() -> PluginInstance {
 
 fn controller(capabilities: ControllerCapabilities) -> PluginInstance {
     let controller = Some(ControllerInfo { capabilities });
-    PluginInstance {
-        controller,
-        ..instance()
-    }
+    PluginInstance { controller, ..instance() }
 }
 
 fn node(zone: &str) -> PluginInstance {
@@ -42,9 +36,7 @@ fn node(zone: &str) -> PluginInstance {
             capabilities: NodeCapabilities::default(),
             external_node_id: ExternalNodeId::new("node"),
             max_volumes: None,
-            accessible_topology: Some(Topology {
-                segments: segments.into(),
-            }),
+            accessible_topology: Some(Topology { segments: segments.into() }),
             storage: vec![],
         }),
         ..instance()
@@ -131,10 +123,7 @@ fn the_examples_are_valid_fields() {
         assert!(messages.is_empty(), "{messages:#?}\n{}", lines.join("\n"));
         let parameters = &result.specs[0].request.parameters;
         assert!(result.specs[0].request.secrets.is_some(), "{text}");
-        assert_eq!(
-            parameters.is_some(),
-            result.specs[0].request.external_id.is_none()
-        );
+        assert_eq!(parameters.is_some(), result.specs[0].request.external_id.is_none());
     }
 }
 
@@ -160,9 +149,7 @@ fn the_topologies_of_the_nodes_are_requested_once_each() {
     let requested = |zones: &[&str]| {
         let nodes = zones.iter().map(|zone| node(zone)).collect();
         let request = specification(&plugin(able(), nodes), Syntax::Hcl).request;
-        request
-            .topology_request
-            .map(|request| request.required.len())
+        request.topology_request.map(|request| request.required.len())
     };
     assert_eq!(requested(&[]), None);
     assert_eq!(requested(&["a", "b", "a"]), Some(2));
@@ -178,15 +165,7 @@ fn modes_for_several_nodes_are_named_unless_each_node_has_its_own_topology() {
         let nodes = zones.iter().map(|zone| node(zone)).collect();
         plugin_template(&plugin(None, nodes), Syntax::Yaml, "FILE")
     };
-    for (zones, are_named) in [
-        (&["a"][..], true),
-        (&["a", "a"], true),
-        (&["a", "b"], false),
-    ] {
-        assert_eq!(
-            text(zones).contains("multi-node-multi-writer"),
-            are_named,
-            "{zones:?}"
-        );
+    for (zones, are_named) in [(&["a"][..], true), (&["a", "a"], true), (&["a", "b"], false)] {
+        assert_eq!(text(zones).contains("multi-node-multi-writer"), are_named, "{zones:?}");
     }
 }

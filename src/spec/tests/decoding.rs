@@ -53,81 +53,47 @@ fn a_text_with_a_set_may_declare_no_volume() {
         ("set = \"web\"", Syntax::Hcl, &["web"][..]),
         ("{\"set\": \"web\"}", Syntax::Json, &["web"]),
         ("set: web\nvolume: {}", Syntax::Yaml, &["web"]),
-        (
-            "set: web\n---\nset: other\n",
-            Syntax::Yaml,
-            &["web", "other"],
-        ),
+        ("set: web\n---\nset: other\n", Syntax::Yaml, &["web", "other"]),
     ] {
         let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("test", text);
         let defaults = Defaults::default();
         let parsed = parse_text(&mut sources, source, syntax, &defaults, &mut diagnostics);
-        assert!(
-            diagnostics.is_empty() && parsed.volumes.is_empty(),
-            "{text}"
-        );
+        assert!(diagnostics.is_empty() && parsed.volumes.is_empty(), "{text}");
         let named: Vec<_> = parsed.sets.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(named, sets, "{text}");
     }
-    assert_eq!(
-        messages("set = \"a/b\"", Syntax::Hcl),
-        ["spec/set-name 1:7 \"a/b\""]
-    );
+    assert_eq!(messages("set = \"a/b\"", Syntax::Hcl), ["spec/set-name 1:7 \"a/b\""]);
     assert_eq!(messages("set = \"web\"\nvolumes {}", Syntax::Hcl).len(), 1);
 }
 
 /// Each row is a mistake that Nomad would drop, lose or refuse.
 const DROPPED: &[(&str, &[&str])] = &[
     ("acess_mode = 1", &["spec/unknown-field 1:1 acess_mode"]),
-    (
-        "access_mode = \"x\"",
-        &["spec/unknown-field 1:1 access_mode"],
-    ),
+    ("access_mode = \"x\"", &["spec/unknown-field 1:1 access_mode"]),
     ("PluginID = \"x\"", &["spec/unknown-field 1:1 PluginID"]),
     ("Capacity = 99", &["spec/server-field 1:1 Capacity"]),
     ("schedulable = true", &["spec/server-field 1:1 schedulable"]),
     ("source = \"x\"", &["spec/unknown-field 1:1 source"]),
     ("per_alloc = true", &["spec/unknown-field 1:1 per_alloc"]),
     ("job \"x\" {}", &["spec/unknown-field 1:1 job"]),
-    (
-        "name = \"x\"\nname = \"y\"",
-        &["spec/duplicate-field 2:1 name"],
-    ),
-    (
-        "name = \"x\"\nNAME = \"y\"",
-        &["spec/duplicate-field 2:1 NAME"],
-    ),
+    ("name = \"x\"\nname = \"y\"", &["spec/duplicate-field 2:1 name"]),
+    ("name = \"x\"\nNAME = \"y\"", &["spec/duplicate-field 2:1 NAME"]),
     ("name = [\"x\"]", &["spec/wrong-type 1:8 [\"x\"]"]),
     ("name {}", &["spec/wrong-type 1:6 {}"]),
-    (
-        "name \"x\" {}",
-        &["spec/unexpected-label 1:6 \"x\"", "spec/wrong-type 1:10 {}"],
-    ),
+    ("name \"x\" {}", &["spec/unexpected-label 1:6 \"x\"", "spec/wrong-type 1:10 {}"]),
     ("capacity_min = true", &["spec/wrong-type 1:16 true"]),
     ("capacity_min = [1]", &["spec/wrong-type 1:16 [1]"]),
     ("capacity_min = \"-1\"", &["spec/invalid-size 1:16 \"-1\""]),
-    (
-        "capacity_min = \"10XB\"",
-        &["spec/invalid-size 1:16 \"10XB\""],
-    ),
-    (
-        "capacity_min = \"8EiB\"",
-        &["spec/invalid-size 1:16 \"8EiB\""],
-    ),
+    ("capacity_min = \"10XB\"", &["spec/invalid-size 1:16 \"10XB\""]),
+    ("capacity_min = \"8EiB\"", &["spec/invalid-size 1:16 \"8EiB\""]),
     ("capacity_min = 1e3", &["spec/invalid-size 1:16 1e3"]),
     ("capacity_min = \" \"", &["spec/invalid-size 1:16 \" \""]),
     (
         "capability \"x\" {\naccess_mode = \"single-node-writer\"\nattachment_mode = \"file-system\"\n}",
         &["spec/unexpected-label 1:12 \"x\""],
     ),
-    (
-        "capability {}",
-        &[
-            "spec/missing-field 1:1 capability",
-            "spec/missing-field 1:1 capability",
-        ],
-    ),
+    ("capability {}", &["spec/missing-field 1:1 capability", "spec/missing-field 1:1 capability"]),
     (
         "capability { Access_Mode = \"x\" }",
         &[
@@ -137,41 +103,17 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     ("capability = 1", &["spec/wrong-type 1:14 1"]),
-    (
-        "mount_options {}\nmount_options {}",
-        &["spec/duplicate-field 2:1 mount_options"],
-    ),
-    (
-        "mount_options { mount_flags = \"ro\" }",
-        &["spec/wrong-type 1:31 ****"],
-    ),
-    (
-        "mount_options { flags = [] }",
-        &["spec/unknown-field 1:17 flags"],
-    ),
-    (
-        "parameters { a = { b = 1 } }",
-        &["spec/wrong-type 1:18 { b = 1 }"],
-    ),
+    ("mount_options {}\nmount_options {}", &["spec/duplicate-field 2:1 mount_options"]),
+    ("mount_options { mount_flags = \"ro\" }", &["spec/wrong-type 1:31 ****"]),
+    ("mount_options { flags = [] }", &["spec/unknown-field 1:17 flags"]),
+    ("parameters { a = { b = 1 } }", &["spec/wrong-type 1:18 { b = 1 }"]),
     ("parameters { a = [1] }", &["spec/wrong-type 1:18 [1]"]),
-    (
-        "parameters { a = \"1\", a = \"2\" }",
-        &["spec/duplicate-field 1:23 a"],
-    ),
-    (
-        "parameters { a = \"1\" }\nparameters { a = \"2\" }",
-        &["spec/duplicate-field 2:14 a"],
-    ),
+    ("parameters { a = \"1\", a = \"2\" }", &["spec/duplicate-field 1:23 a"]),
+    ("parameters { a = \"1\" }\nparameters { a = \"2\" }", &["spec/duplicate-field 2:14 a"]),
     ("parameters = \"x\"", &["spec/wrong-type 1:14 \"x\""]),
     ("parameters \"x\" {}", &["spec/unexpected-label 1:12 \"x\""]),
-    (
-        "topology_request { zone = \"a\" }",
-        &["spec/unknown-field 1:20 zone"],
-    ),
-    (
-        "topology_request { required { topology {} } }",
-        &["spec/empty-topology 1:31 topology"],
-    ),
+    ("topology_request { zone = \"a\" }", &["spec/unknown-field 1:20 zone"]),
+    ("topology_request { required { topology {} } }", &["spec/empty-topology 1:31 topology"]),
     (
         "topology_request { required { topology { segments {} } } }",
         &["spec/empty-topology 1:42 segments"],
@@ -184,10 +126,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         "topology_request { required { topology \"x\" { segments { a = 1 } } } }",
         &["spec/unexpected-label 1:40 \"x\""],
     ),
-    (
-        "topology_request { required { zone = \"a\" } }",
-        &["spec/unknown-field 1:31 zone"],
-    ),
+    ("topology_request { required { zone = \"a\" } }", &["spec/unknown-field 1:31 zone"]),
     (
         "topology_request { preferred { topology { segments { a = 1, a = 2 } } } }",
         &["spec/duplicate-field 1:61 a"],
@@ -214,10 +153,7 @@ fn missing_fields_are_reported_together() {
     );
     assert_eq!(
         messages("volume \"a\" {\n  plugin_id = \"\"\n}", Syntax::Hcl),
-        [
-            "spec/missing-field 1:1 volume \"a\"",
-            "spec/missing-field 2:15 \"\""
-        ]
+        ["spec/missing-field 1:1 volume \"a\"", "spec/missing-field 2:15 \"\""]
     );
 }
 
@@ -232,18 +168,12 @@ fn suggestions_name_a_similar_field() {
         ("mount_options { flags = [] }", "mount_flags"),
         ("topology_request { require {} }", "required"),
         ("topology_request { required { topo {} } }", "topology"),
-        (
-            "topology_request { required { topology { zone = 1 } } }",
-            "segments",
-        ),
+        ("topology_request { required { topology { zone = 1 } } }", "segments"),
         ("topology_request { required { zone = 1 } }", "segments"),
     ] {
         let read = read(&hcl(lines), Syntax::Hcl);
         let first = read.diagnostics.iter().next().expect("an error");
-        let replacement = first
-            .replacement
-            .as_ref()
-            .map(|replacement| replacement.text.as_str());
+        let replacement = first.replacement.as_ref().map(|replacement| replacement.text.as_str());
         assert_eq!(replacement, Some(expected), "{lines}: {first:?}");
     }
 }
@@ -252,10 +182,7 @@ fn suggestions_name_a_similar_field() {
 fn the_help_names_the_block_of_a_misplaced_field() {
     for (lines, expected) in [
         ("access_mode = 1", "write `access_mode` under `capability`"),
-        (
-            "attachement_mode = 1",
-            "write `attachment_mode` under `capability`",
-        ),
+        ("attachement_mode = 1", "write `attachment_mode` under `capability`"),
         ("fs_type = 1", "write `fs_type` under `mount_options`"),
     ] {
         let read = read(&hcl(lines), Syntax::Hcl);
@@ -277,44 +204,20 @@ fn a_misspelt_key_is_read_as_a_similar_field() {
     ];
     assert_eq!(messages(text, Syntax::Hcl), expected);
     let both = hcl("plugn_id = [1]");
-    assert_eq!(
-        messages(&both, Syntax::Hcl),
-        ["spec/unknown-field 1:1 plugn_id"]
-    );
+    assert_eq!(messages(&both, Syntax::Hcl), ["spec/unknown-field 1:1 plugn_id"]);
     let source = hcl("source = \"a\"").replace("id = \"a\"", "");
-    assert_eq!(
-        messages(&source, Syntax::Hcl),
-        ["spec/unknown-field 1:1 source"]
-    );
+    assert_eq!(messages(&source, Syntax::Hcl), ["spec/unknown-field 1:1 source"]);
 }
 
 #[test]
 fn a_file_without_volume_fields_reports_no_missing_fields() {
     for (text, syntax, expected, meant) in [
-        (
-            "volumes:\n  a: {type: csi}",
-            Syntax::Yaml,
-            "1:1 volumes",
-            Some("volume"),
-        ),
-        (
-            r#"{"Volumes": [{"ID": "a"}]}"#,
-            Syntax::Json,
-            r#"1:2 "Volumes""#,
-            Some(r#""volume""#),
-        ),
-        (
-            "resource \"x\" \"y\" { volume_id = 1 }",
-            Syntax::Hcl,
-            "1:1 resource",
-            None,
-        ),
+        ("volumes:\n  a: {type: csi}", Syntax::Yaml, "1:1 volumes", Some("volume")),
+        (r#"{"Volumes": [{"ID": "a"}]}"#, Syntax::Json, r#"1:2 "Volumes""#, Some(r#""volume""#)),
+        ("resource \"x\" \"y\" { volume_id = 1 }", Syntax::Hcl, "1:1 resource", None),
         ("size = 1", Syntax::Hcl, "1:1 size", None),
     ] {
-        assert_eq!(
-            messages(text, syntax),
-            [format!("spec/unknown-field {expected}")]
-        );
+        assert_eq!(messages(text, syntax), [format!("spec/unknown-field {expected}")]);
         let read = read(text, syntax);
         let messages = read.diagnostics.iter().next().expect("an error");
         let replacement = messages.replacement.as_ref().map(|new| new.text.as_str());
@@ -347,14 +250,8 @@ fn unreadable_fields_are_not_reported_as_missing() {
     let read = read(&text, Syntax::Hcl);
     let mut diagnostics = read.diagnostics;
     validate(&read.specs, Purpose::Create, &mut diagnostics);
-    let codes: Vec<_> = diagnostics
-        .iter()
-        .map(|messages| messages.code.as_str())
-        .collect();
-    assert_eq!(
-        codes,
-        ["spec/expression", "spec/expression", "spec/wrong-type"]
-    );
+    let codes: Vec<_> = diagnostics.iter().map(|messages| messages.code.as_str()).collect();
+    assert_eq!(codes, ["spec/expression", "spec/expression", "spec/wrong-type"]);
 }
 
 /// The template of Nomad up to 1.9 has `single-node-reader`, which is not a CSI access mode.
@@ -381,49 +278,29 @@ fn unknown_modes_are_refused_with_a_suggestion() {
         let messages: Vec<_> = read.diagnostics.iter().collect();
         assert_eq!(messages.len(), 1, "{mode}: {messages:?}");
         assert_eq!(messages[0].code.as_str(), "spec/unknown-access-mode");
-        let replacement = messages[0]
-            .replacement
-            .as_ref()
-            .map(|replacement| replacement.text.as_str());
+        let replacement =
+            messages[0].replacement.as_ref().map(|replacement| replacement.text.as_str());
         assert_eq!(replacement, expected, "{mode}");
         assert!(read.specs[0].request.capabilities.is_empty());
     }
-    for (mode, expected) in [
-        ("filesystem", "\"file-system\""),
-        ("block", "\"block-device\""),
-    ] {
+    for (mode, expected) in [("filesystem", "\"file-system\""), ("block", "\"block-device\"")] {
         let text = format!(
             "id = \"a\" type = \"csi\" plugin_id = \"p\" capability {{ access_mode = \"single-node-writer\" attachment_mode = \"{mode}\" }}"
         );
         let read = read(&text, Syntax::Hcl);
         let first = read.diagnostics.iter().next().expect("an error");
         assert_eq!(first.code.as_str(), "spec/unknown-attachment-mode");
-        assert_eq!(
-            first.replacement.as_ref().map(|it| it.text.as_str()),
-            Some(expected)
-        );
+        assert_eq!(first.replacement.as_ref().map(|it| it.text.as_str()), Some(expected));
     }
 }
 
 #[test]
 fn only_csi_volumes_are_accepted() {
-    assert_eq!(
-        messages(&hcl("").replace("\"csi\"", "\"CSI\""), Syntax::Hcl),
-        Vec::<String>::new()
-    );
-    let host = read(
-        &hcl("wrong = 1").replace("\"csi\"", "\"Host\""),
-        Syntax::Hcl,
-    );
-    let messages: Vec<_> = host
-        .diagnostics
-        .iter()
-        .map(|messages| messages.message.as_str())
-        .collect();
-    assert_eq!(
-        messages,
-        ["host volumes are not supported: this program manages CSI volumes"]
-    );
+    assert_eq!(messages(&hcl("").replace("\"csi\"", "\"CSI\""), Syntax::Hcl), Vec::<String>::new());
+    let host = read(&hcl("wrong = 1").replace("\"csi\"", "\"Host\""), Syntax::Hcl);
+    let messages: Vec<_> =
+        host.diagnostics.iter().map(|messages| messages.message.as_str()).collect();
+    assert_eq!(messages, ["host volumes are not supported: this program manages CSI volumes"]);
     assert!(host.specs.is_empty());
     let other = read(&hcl("").replace("\"csi\"", "\"cis\""), Syntax::Hcl);
     let first = other.diagnostics.iter().next().expect("an error");
@@ -433,29 +310,14 @@ fn only_csi_volumes_are_accepted() {
 #[test]
 fn the_two_forms_do_not_mix() {
     let text = format!("namespace = \"n\"\nvolume \"a\" {{\n{FIELDS}}}");
-    assert_eq!(
-        messages(&text, Syntax::Hcl),
-        ["spec/mixed-forms 1:1 namespace"]
-    );
+    assert_eq!(messages(&text, Syntax::Hcl), ["spec/mixed-forms 1:1 namespace"]);
     let twice = format!("volume \"a\" {{\n{FIELDS}}}\nvolume \"a\" {{\nsource = \"b\"\n{FIELDS}}}");
-    assert_eq!(
-        messages(&twice, Syntax::Hcl),
-        ["spec/duplicate-field 9:1 volume \"a\""]
-    );
+    assert_eq!(messages(&twice, Syntax::Hcl), ["spec/duplicate-field 9:1 volume \"a\""]);
     let labels = format!("volume \"a\" \"b\" {{\n{FIELDS}}}");
-    assert_eq!(
-        messages(&labels, Syntax::Hcl),
-        ["spec/unexpected-label 1:12 \"b\""]
-    );
+    assert_eq!(messages(&labels, Syntax::Hcl), ["spec/unexpected-label 1:12 \"b\""]);
     let both = format!("volume \"a\" {{\nid = \"x\"\nsource = \"y\"\n{FIELDS}}}");
-    assert_eq!(
-        messages(&both, Syntax::Hcl),
-        ["spec/duplicate-field 3:1 source"]
-    );
-    assert_eq!(
-        messages("volume:\n  a: 3", Syntax::Yaml),
-        ["spec/wrong-type 2:3 a"]
-    );
+    assert_eq!(messages(&both, Syntax::Hcl), ["spec/duplicate-field 3:1 source"]);
+    assert_eq!(messages("volume:\n  a: 3", Syntax::Yaml), ["spec/wrong-type 2:3 a"]);
 }
 
 #[test]
@@ -468,10 +330,7 @@ fn nested_config_is_refused_with_a_correction() {
     assert_eq!(first.code.as_str(), "spec/nested-config");
     let replacement = first.replacement.as_ref().expect("corrected lines");
     assert_eq!(hcl.sources.location(replacement.span).line, 2);
-    assert_eq!(
-        replacement.text,
-        "source    = \"data\"\n  # why\n  read_only = true"
-    );
+    assert_eq!(replacement.text, "source    = \"data\"\n  # why\n  read_only = true");
     let mut fixed = text.clone();
     fixed.replace_range(replacement.span.range(), &replacement.text);
     assert_eq!(ids(&fixed, Syntax::Hcl), ["data"]);
@@ -521,55 +380,31 @@ fn maps_and_blocks_mean_what_they_mean_to_nomad() {
     let request = &specs[0].request;
     let parameters: Vec<_> = request.parameters.iter().flatten().collect();
     assert_eq!(parameters.len(), 2);
-    assert!(
-        request
-            .secrets
-            .as_ref()
-            .is_some_and(nomad_csi_model::SecretRefs::is_empty)
-    );
-    assert_eq!(
-        request.mount_options,
-        Some(nomad_csi_model::MountOptions::default())
-    );
+    assert!(request.secrets.as_ref().is_some_and(nomad_csi_model::SecretRefs::is_empty));
+    assert_eq!(request.mount_options, Some(nomad_csi_model::MountOptions::default()));
     assert_eq!(request.topology_request, Some(TopologyRequest::default()));
     assert_eq!(request.context, None);
     let (specs, _) = read_as(&hcl("capacity_min = \"\"\ncapacity_max = 010"), Syntax::Hcl);
     let capacity = specs[0].request.capacity;
-    assert_eq!(
-        (capacity.min.get(), capacity.max.get()),
-        (0, 10),
-        "sizes are read as written"
-    );
+    assert_eq!((capacity.min.get(), capacity.max.get()), (0, 10), "sizes are read as written");
     let (specs, _) = read_as(
         &hcl("mount_options { fs_type = 1.10 mount_flags = [1.10, true,] mount_flags = [\"x\"] }"),
         Syntax::Hcl,
     );
-    let options = specs[0]
-        .request
-        .mount_options
-        .as_ref()
-        .expect("mount options are set");
+    let options = specs[0].request.mount_options.as_ref().expect("mount options are set");
     assert_eq!(options.fs_type, "1.10");
     assert_eq!(options.mount_flags, ["1.10", "true", "x"]);
     assert_eq!(specs[0].request.capacity, CapacityRange::default());
 }
 
 fn place(segments: &[(&str, &str)]) -> Topology {
-    Topology {
-        segments: segments
-            .iter()
-            .map(|(k, v)| ((*k).into(), (*v).into()))
-            .collect(),
-    }
+    Topology { segments: segments.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect() }
 }
 
 /// No part of any shape is lost.
 #[test]
 fn topologies_are_complete_in_every_shape() {
-    let (a, b) = (
-        place(&[("zone", "a")]),
-        place(&[("rack", "1.10"), ("zone", "b")]),
-    );
+    let (a, b) = (place(&[("zone", "a")]), place(&[("rack", "1.10"), ("zone", "b")]));
     let hcl_a = "topology { segments { zone = \"a\" } }";
     let hcl_b = "topology { segments { zone = \"b\", rack = 1.10 } }";
     let json_a = r#"{"segments": {"zone": "a"}}"#;
@@ -651,10 +486,8 @@ fn topologies_are_complete_in_every_shape() {
     for (text, syntax) in shapes {
         let (specs, messages) = read_as(&text, syntax);
         assert_eq!(messages, Vec::<String>::new(), "{text}");
-        let expected = TopologyRequest {
-            required: vec![a.clone(), b.clone()],
-            preferred: vec![a.clone()],
-        };
+        let expected =
+            TopologyRequest { required: vec![a.clone(), b.clone()], preferred: vec![a.clone()] };
         assert_eq!(specs[0].request.topology_request, Some(expected), "{text}");
     }
 }
@@ -678,10 +511,7 @@ fn json_that_only_nomad_accepts_gives_a_warning() {
         assert_eq!(specs[0].request.capabilities.len(), 1, "{text}");
     }
     let twice = r#"{"id": "a", "id": "b", "type": "csi", "plugin_id": "p"}"#;
-    assert_eq!(
-        messages(twice, Syntax::Json),
-        ["spec/duplicate-field 1:13 \"id\""]
-    );
+    assert_eq!(messages(twice, Syntax::Json), ["spec/duplicate-field 1:13 \"id\""]);
 }
 
 #[test]

@@ -16,18 +16,8 @@ pub(crate) struct ReadResult {
 pub(crate) fn read(text: &str, syntax: Syntax) -> ReadResult {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let source = sources.add("test", text);
-    let specs = parse(
-        &mut sources,
-        source,
-        syntax,
-        &Defaults::default(),
-        &mut diagnostics,
-    );
-    ReadResult {
-        specs,
-        diagnostics,
-        sources,
-    }
+    let specs = parse(&mut sources, source, syntax, &Defaults::default(), &mut diagnostics);
+    ReadResult { specs, diagnostics, sources }
 }
 
 /// Reads a text to volumes and codes: `code` of an error, `?code` of a warning.
@@ -46,18 +36,12 @@ pub(crate) fn code(diagnostic: &Diagnostic) -> String {
 
 /// Returns the diagnostics of a text with their first positions: `code line:column text`.
 pub(crate) fn messages(text: &str, syntax: Syntax) -> Vec<String> {
-    let ReadResult {
-        diagnostics,
-        sources,
-        ..
-    } = read(text, syntax);
+    let ReadResult { diagnostics, sources, .. } = read(text, syntax);
     let place = |diagnostic: &Diagnostic| {
         let span = diagnostic.labels[0].span;
         let at = sources.location(span);
         let shown = sources.redacted_snippet(span);
-        format!("{} {}:{} {shown}", code(diagnostic), at.line, at.column)
-            .trim_end()
-            .to_owned()
+        format!("{} {}:{} {shown}", code(diagnostic), at.line, at.column).trim_end().to_owned()
     };
     diagnostics.iter().map(place).collect()
 }
@@ -86,8 +70,5 @@ pub(crate) fn yaml(lines: &str) -> String {
 
 pub(crate) fn name_of(text: &str, syntax: Syntax) -> (Option<String>, Vec<String>) {
     let (specs, messages) = read_as(text, syntax);
-    (
-        specs.into_iter().next().and_then(|spec| spec.request.name),
-        messages,
-    )
+    (specs.into_iter().next().and_then(|spec| spec.request.name), messages)
 }

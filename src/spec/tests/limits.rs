@@ -10,14 +10,9 @@ use crate::volume_spec::MAX_VOLUMES;
 fn codes(text: String, syntax: Syntax) -> Vec<&'static str> {
     let reading = move || {
         let ReadResult { diagnostics, .. } = read(&text, syntax);
-        diagnostics
-            .iter()
-            .map(|messages| messages.code.as_str())
-            .collect()
+        diagnostics.iter().map(|messages| messages.code.as_str()).collect()
     };
-    let thread = std::thread::Builder::new()
-        .stack_size(2 << 20)
-        .spawn(reading);
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(reading);
     thread.unwrap().join().unwrap()
 }
 
@@ -26,19 +21,10 @@ fn deep_nesting_is_an_error_in_every_syntax() {
     const DEEP: usize = 100_000;
     for (text, syntax) in [
         (format!("id = {}", "[".repeat(DEEP)), Syntax::Hcl),
-        (
-            format!("id = {}{}", "[".repeat(DEEP), "]".repeat(DEEP)),
-            Syntax::Hcl,
-        ),
+        (format!("id = {}{}", "[".repeat(DEEP), "]".repeat(DEEP)), Syntax::Hcl),
         (format!("id = {}", "(".repeat(DEEP)), Syntax::Hcl),
-        (
-            format!("id = {}{}", "{ a = ".repeat(60), "(".repeat(DEEP)),
-            Syntax::Hcl,
-        ),
-        (
-            format!("id = {}1{}", "f(".repeat(DEEP), ")".repeat(DEEP)),
-            Syntax::Hcl,
-        ),
+        (format!("id = {}{}", "{ a = ".repeat(60), "(".repeat(DEEP)), Syntax::Hcl),
+        (format!("id = {}1{}", "f(".repeat(DEEP), ")".repeat(DEEP)), Syntax::Hcl),
         (format!("id = {}1", "-".repeat(DEEP)), Syntax::Hcl),
         (format!("id = {}", "!".repeat(DEEP)), Syntax::Hcl),
         (format!("id = \"{}", "${".repeat(DEEP)), Syntax::Hcl),
@@ -51,12 +37,7 @@ fn deep_nesting_is_an_error_in_every_syntax() {
         (format!("id: {}", "- ".repeat(DEEP)), Syntax::Yaml),
         (format!("- {}", "- ".repeat(DEEP)), Syntax::Yaml),
         ("? ".repeat(DEEP), Syntax::Yaml),
-        (
-            (0..2000)
-                .map(|at| format!("{}a:\n", " ".repeat(at)))
-                .collect(),
-            Syntax::Yaml,
-        ),
+        ((0..2000).map(|at| format!("{}a:\n", " ".repeat(at))).collect(), Syntax::Yaml),
     ] {
         let start: String = text.chars().take(20).collect();
 
@@ -70,18 +51,9 @@ fn nesting_up_to_the_limit_is_accepted() {
     let text =
         "volume \"a\" { topology_request { required { topology { segments { zone = \"a\" } } } } }";
     assert!(!codes(text.into(), Syntax::Hcl).contains(&"spec/too-deep"));
-    assert_eq!(
-        codes(format!("id = {}", "[".repeat(65)), Syntax::Hcl),
-        ["spec/too-deep"]
-    );
-    assert_eq!(
-        codes(format!("{{\"id\": {}", "[".repeat(65)), Syntax::Json),
-        ["spec/too-deep"]
-    );
-    assert_eq!(
-        codes(format!("id: {}", "[".repeat(66)), Syntax::Yaml),
-        ["spec/too-deep"]
-    );
+    assert_eq!(codes(format!("id = {}", "[".repeat(65)), Syntax::Hcl), ["spec/too-deep"]);
+    assert_eq!(codes(format!("{{\"id\": {}", "[".repeat(65)), Syntax::Json), ["spec/too-deep"]);
+    assert_eq!(codes(format!("id: {}", "[".repeat(66)), Syntax::Yaml), ["spec/too-deep"]);
 }
 
 #[test]
@@ -95,10 +67,7 @@ fn excessive_alias_expansion_is_refused() {
     assert_eq!(codes(text, Syntax::Yaml), ["spec/too-many-aliases"]);
     let deeper = |level: usize| format!("a{level}: &a{level} [*a{}]\n", level - 1);
     let levels: String = (1..1000).map(deeper).collect();
-    assert_eq!(
-        codes(format!("a0: &a0 [x]\n{levels}"), Syntax::Yaml),
-        ["spec/too-deep"]
-    );
+    assert_eq!(codes(format!("a0: &a0 [x]\n{levels}"), Syntax::Yaml), ["spec/too-deep"]);
     assert_eq!(codes("a: &a [*a]".into(), Syntax::Yaml), ["spec/syntax"]);
 }
 
@@ -109,10 +78,7 @@ fn values(count: usize) -> String {
 
 #[test]
 fn a_file_has_a_limit_of_values() {
-    assert_eq!(
-        codes(values(MAX_VALUES), Syntax::Json),
-        ["spec/unknown-field"]
-    );
+    assert_eq!(codes(values(MAX_VALUES), Syntax::Json), ["spec/unknown-field"]);
     let too_many = ["spec/too-many-values"];
     assert_eq!(codes(values(MAX_VALUES + 1), Syntax::Json), too_many);
     let list = format!("a = [{}]", "1,".repeat(MAX_VALUES - 1));
@@ -146,11 +112,7 @@ fn a_file_has_a_limit_of_volumes() {
             (0..count).map(|at| format!("\"{at}\":{{\"type\":\"csi\",\"plugin_id\":\"p\"}},"));
         let text = format!("{{\"volume\":{{{}\"//\":1}}}}", volumes.collect::<String>());
         let read = read(&text, Syntax::Json);
-        let codes: Vec<_> = read
-            .diagnostics
-            .iter()
-            .map(|one| one.code.as_str())
-            .collect();
+        let codes: Vec<_> = read.diagnostics.iter().map(|one| one.code.as_str()).collect();
         (read.specs.len(), codes)
     };
     assert_eq!(of(MAX_VOLUMES), (MAX_VOLUMES, vec![]));

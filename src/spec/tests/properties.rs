@@ -99,9 +99,7 @@ fn text_map() -> impl Strategy<Value = BTreeMap<String, String>> {
 
 fn secret() -> impl Strategy<Value = SecretRef> {
     let argument = || {
-        non_empty_text().prop_filter("not a variable or a path", |text| {
-            !text.contains(['\0', '='])
-        })
+        non_empty_text().prop_filter("not a variable or a path", |text| !text.contains(['\0', '=']))
     };
     prop_oneof![
         any_text().prop_map(|value| SecretRef::Literal(Secret::new(value))),
@@ -119,18 +117,12 @@ fn topologies() -> impl Strategy<Value = Vec<Topology>> {
 fn capability() -> impl Strategy<Value = Capability> {
     let access = proptest::sample::select(&AccessMode::ALL);
     let attachment = proptest::sample::select(&AttachmentMode::ALL);
-    (access, attachment).prop_map(|(access_mode, attachment_mode)| Capability {
-        access_mode,
-        attachment_mode,
-    })
+    (access, attachment)
+        .prop_map(|(access_mode, attachment_mode)| Capability { access_mode, attachment_mode })
 }
 
 fn size() -> impl Strategy<Value = Bytes> {
-    let bytes = prop_oneof![
-        Just(0),
-        1..4096_u64,
-        any::<u64>().prop_map(|bytes| bytes >> 1)
-    ];
+    let bytes = prop_oneof![Just(0), 1..4096_u64, any::<u64>().prop_map(|bytes| bytes >> 1)];
     bytes.prop_map(|bytes| Bytes::new(bytes).unwrap())
 }
 
@@ -288,10 +280,7 @@ fn as_data(mut object: Object<'_>) -> Object<'_> {
                 let mut texts: Vec<_> = arguments.map(|text| Node::text(text, span)).collect();
                 let argument = match texts.len() {
                     1 => texts.remove(0),
-                    _ => Node {
-                        value: tree::Value::List(texts),
-                        span,
-                    },
+                    _ => Node { value: tree::Value::List(texts), span },
                 };
                 outer.push(SpannedText { text, span }, vec![], argument);
                 tree::Value::Object(outer)

@@ -19,18 +19,10 @@ fn a_flat_file_is_one_volume() {
 fn texts_in_hcl_mean_what_they_mean_to_nomad() {
     for (written, expected, warning) in [
         (r#""plain""#, "plain", None),
-        (
-            r#""tab\tquote\"back\\\x41\101\u00e4\U0001F980""#,
-            "tab\tquote\"back\\AAä🦀",
-            None,
-        ),
+        (r#""tab\tquote\"back\\\x41\101\u00e4\U0001F980""#, "tab\tquote\"back\\AAä🦀", None),
         (r#""bell\a\b\f\v\r""#, "bell\u{7}\u{8}\u{c}\u{b}\r", None),
         (r#""a${x}b""#, "a${x}b", Some("?spec/literal-template")),
-        (
-            r#""a${f("x\n")}b""#,
-            "a${f(\"x\\n\")}b",
-            Some("?spec/literal-template"),
-        ),
+        (r#""a${f("x\n")}b""#, "a${f(\"x\\n\")}b", Some("?spec/literal-template")),
         (r#""$${x}""#, "$${x}", Some("?spec/literal-template")),
         (r#""%{if}""#, "%{if}", Some("?spec/literal-template")),
         (r#""\u0024{x""#, "${x", None),
@@ -51,11 +43,7 @@ fn texts_in_hcl_mean_what_they_mean_to_nomad() {
         ("<<-EOF\n  one\ntwo\n  EOF\n", "  one\ntwo\n", None),
         ("<<-EOF\n  one\n\n  EOF\n", "  one\n\n", None),
         ("<<EOF\r\none\r\nEOF\r\n", "one\n", None),
-        (
-            "<<EOF\n\\n ${x}\nEOF\n",
-            "\\n ${x}\n",
-            Some("?spec/literal-template"),
-        ),
+        ("<<EOF\n\\n ${x}\nEOF\n", "\\n ${x}\n", Some("?spec/literal-template")),
     ] {
         let (name, messages) = name_of(&hcl(&format!("name = {written}")), Syntax::Hcl);
         assert_eq!(name.as_deref(), Some(expected), "{written}");
@@ -69,11 +57,7 @@ fn texts_in_json_mean_what_they_mean_to_nomad() {
         (r#""plain""#, Some("plain"), None),
         (r#""${x}""#, Some("${x}"), None),
         (r#""\u00e4\ud83e\udd80\/\n""#, Some("ä🦀/\n"), None),
-        (
-            r#""\x41\101\a""#,
-            Some("AA\u{7}"),
-            Some("?spec/lenient-json"),
-        ),
+        (r#""\x41\101\a""#, Some("AA\u{7}"), Some("?spec/lenient-json")),
         ("\"a\tb\"", Some("a\tb"), Some("?spec/lenient-json")),
         ("7", Some("7"), None),
         ("1.10", Some("1.1"), Some("?spec/number-as-text")),
@@ -139,20 +123,9 @@ fn hcl2_literals_decide_the_meaning_of_the_file() {
     let text = hcl("parameters = {a: \"1\", \"b\" = (\"2\"), c = 010}\nname = null");
     let (specs, messages) = read_as(&text, Syntax::Hcl);
     assert_eq!(messages, Vec::<String>::new());
-    let parameters = specs[0]
-        .request
-        .parameters
-        .as_ref()
-        .expect("there are some");
-    let pairs: Vec<_> = parameters
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
-    assert_eq!(
-        pairs,
-        [("a", "1"), ("b", "2"), ("c", "10")],
-        "a file of HCL2 is decimal"
-    );
+    let parameters = specs[0].request.parameters.as_ref().expect("there are some");
+    let pairs: Vec<_> = parameters.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(pairs, [("a", "1"), ("b", "2"), ("c", "10")], "a file of HCL2 is decimal");
     assert_eq!(specs[0].request.name, None);
 }
 
@@ -162,10 +135,7 @@ fn expressions_are_refused_with_their_positions() {
         ("f(\"X\")", "1:8 f(\"X\")"),
         ("var.name", "1:8 var.name"),
         ("upper(\"a\") ", "1:8 upper(\"a\")"),
-        (
-            "\"a\" == \"b\" ? \"x\" : \"y\"",
-            "1:8 \"a\" == \"b\" ? \"x\" : \"y\"",
-        ),
+        ("\"a\" == \"b\" ? \"x\" : \"y\"", "1:8 \"a\" == \"b\" ? \"x\" : \"y\""),
         ("1 + 2 # three", "1:8 1 + 2"),
         ("us-east-1", "1:8 us-east-1"),
         ("[for k in [1] : k]", "1:8 [for k in [1] : k]"),
@@ -182,10 +152,7 @@ fn expressions_are_refused_with_their_positions() {
     let template = "name = \"a${b}\"\nexternal_id = upper(\"x\")";
     assert_eq!(
         messages(&hcl(template), Syntax::Hcl),
-        [
-            "spec/expression 1:8 \"a${b}\"",
-            "spec/expression 2:15 upper(\"x\")"
-        ],
+        ["spec/expression 1:8 \"a${b}\"", "spec/expression 2:15 upper(\"x\")"],
         "a template in an HCL2 file is not literal text"
     );
 }
@@ -198,10 +165,7 @@ fn invalid_hcl_is_reported_with_its_position() {
         ("id = \"\\q\"", "1:7 \\q"),
         ("capability {", "1:12 {"),
         ("topology_request { required = [\"a\" ", "1:31 ["),
-        (
-            "topology_request { requires = [\"a\" \"b\"] }",
-            "1:36 \"b\"",
-        ),
+        ("topology_request { requires = [\"a\" \"b\"] }", "1:36 \"b\""),
         ("}", "1:1 }"),
         ("id", "1:1 id"),
         ("id\nname = \"x\"", "1:1 id"),
@@ -256,10 +220,7 @@ fn invalid_json_is_reported_with_its_position() {
 fn the_help_on_a_missing_comma_names_nomads_behaviour() {
     let read = read("{\"id\": \"x\" \"mount_options\": {}}", Syntax::Json);
     let messages = read.diagnostics.iter().next().expect("an error");
-    assert!(
-        messages.help[0].contains("Nomad would ignore"),
-        "{messages:?}"
-    );
+    assert!(messages.help[0].contains("Nomad would ignore"), "{messages:?}");
 }
 
 #[test]

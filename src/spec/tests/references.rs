@@ -14,9 +14,7 @@ fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::NomadVar { .. } => format!("{from:?}"),
     };
     let pairs = secrets.iter();
-    pairs
-        .map(|(key, from)| (key.to_owned(), shown(from)))
-        .collect()
+    pairs.map(|(key, from)| (key.to_owned(), shown(from))).collect()
 }
 
 #[test]
@@ -68,112 +66,36 @@ fn a_reference_means_the_same_in_every_syntax() {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn invalid_references_are_refused_with_their_positions() {
     for (line, syntax, expected) in [
-        (
-            "secrets { a = vault(\"x\") }",
-            Syntax::Hcl,
-            "spec/expression 1:15 **********",
-        ),
-        (
-            "secrets { a = env(\"X\", \"y\") }",
-            Syntax::Hcl,
-            "spec/expression 1:15 *************",
-        ),
-        (
-            "secrets { a = nomad_var(\"x\") }",
-            Syntax::Hcl,
-            "spec/expression 1:15 **************",
-        ),
+        ("secrets { a = vault(\"x\") }", Syntax::Hcl, "spec/expression 1:15 **********"),
+        ("secrets { a = env(\"X\", \"y\") }", Syntax::Hcl, "spec/expression 1:15 *************"),
+        ("secrets { a = nomad_var(\"x\") }", Syntax::Hcl, "spec/expression 1:15 **************"),
         (
             "secrets { a = nomad_var(\"x\", \"\") }",
             Syntax::Hcl,
             "spec/secret-reference 1:15 nomad_var(\"x\", \"\")",
         ),
-        (
-            "secrets: {a: {nomad_var: x}}",
-            Syntax::Yaml,
-            "spec/wrong-type 1:15 nomad_var",
-        ),
-        (
-            "secrets { a = env(b) }",
-            Syntax::Hcl,
-            "spec/expression 1:15 ******",
-        ),
-        (
-            "secrets { a = env(\"${b}\") }",
-            Syntax::Hcl,
-            "spec/expression 1:15 ***********",
-        ),
-        (
-            "secrets { a = x::env(\"X\") }",
-            Syntax::Hcl,
-            "spec/expression 1:15 ***********",
-        ),
-        (
-            "secrets { a = env(\"\") }",
-            Syntax::Hcl,
-            "spec/secret-reference 1:15 env(\"\")",
-        ),
-        (
-            "secrets { a = env(\"A=B\") }",
-            Syntax::Hcl,
-            "spec/secret-reference 1:15 env(\"A=B\")",
-        ),
-        (
-            "secrets { a { env = \"X\" } }",
-            Syntax::Hcl,
-            "spec/wrong-type 1:11 a",
-        ),
-        (
-            "secrets { a = [env(\"X\")] }",
-            Syntax::Hcl,
-            "spec/wrong-type 1:11 a",
-        ),
-        (
-            "secrets = env(\"X\")",
-            Syntax::Hcl,
-            "spec/wrong-type 1:11 env(\"X\")",
-        ),
-        (
-            "parameters { a = env(\"X\") }",
-            Syntax::Hcl,
-            "spec/wrong-type 1:18 env(\"X\")",
-        ),
-        (
-            "name = file(\"x\")",
-            Syntax::Hcl,
-            "spec/wrong-type 1:8 file(\"x\")",
-        ),
-        (
-            "capacity_min = env(\"X\")",
-            Syntax::Hcl,
-            "spec/wrong-type 1:16 env(\"X\")",
-        ),
+        ("secrets: {a: {nomad_var: x}}", Syntax::Yaml, "spec/wrong-type 1:15 nomad_var"),
+        ("secrets { a = env(b) }", Syntax::Hcl, "spec/expression 1:15 ******"),
+        ("secrets { a = env(\"${b}\") }", Syntax::Hcl, "spec/expression 1:15 ***********"),
+        ("secrets { a = x::env(\"X\") }", Syntax::Hcl, "spec/expression 1:15 ***********"),
+        ("secrets { a = env(\"\") }", Syntax::Hcl, "spec/secret-reference 1:15 env(\"\")"),
+        ("secrets { a = env(\"A=B\") }", Syntax::Hcl, "spec/secret-reference 1:15 env(\"A=B\")"),
+        ("secrets { a { env = \"X\" } }", Syntax::Hcl, "spec/wrong-type 1:11 a"),
+        ("secrets { a = [env(\"X\")] }", Syntax::Hcl, "spec/wrong-type 1:11 a"),
+        ("secrets = env(\"X\")", Syntax::Hcl, "spec/wrong-type 1:11 env(\"X\")"),
+        ("parameters { a = env(\"X\") }", Syntax::Hcl, "spec/wrong-type 1:18 env(\"X\")"),
+        ("name = file(\"x\")", Syntax::Hcl, "spec/wrong-type 1:8 file(\"x\")"),
+        ("capacity_min = env(\"X\")", Syntax::Hcl, "spec/wrong-type 1:16 env(\"X\")"),
         (
             "mount_options { mount_flags = [env(\"X\")] }",
             Syntax::Hcl,
             "spec/wrong-type 1:32 env(\"X\")",
         ),
-        (
-            "secrets: {a: {vault: x}}",
-            Syntax::Yaml,
-            "spec/secret-reference 1:15 vault",
-        ),
-        (
-            "secrets: {a: {env: X, file: y}}",
-            Syntax::Yaml,
-            "spec/wrong-type 1:11 a",
-        ),
-        (
-            "secrets: {a: {env: 7}}",
-            Syntax::Yaml,
-            "spec/wrong-type 1:15 env",
-        ),
+        ("secrets: {a: {vault: x}}", Syntax::Yaml, "spec/secret-reference 1:15 vault"),
+        ("secrets: {a: {env: X, file: y}}", Syntax::Yaml, "spec/wrong-type 1:11 a"),
+        ("secrets: {a: {env: 7}}", Syntax::Yaml, "spec/wrong-type 1:15 env"),
         ("secrets: {a: {}}", Syntax::Yaml, "spec/wrong-type 1:11 a"),
-        (
-            "parameters: {a: {env: X}}",
-            Syntax::Yaml,
-            "spec/wrong-type 1:17 {env: X}",
-        ),
+        ("parameters: {a: {env: X}}", Syntax::Yaml, "spec/wrong-type 1:17 {env: X}"),
     ] {
         let text = match syntax {
             Syntax::Hcl => hcl(line),
@@ -226,20 +148,14 @@ fn fields_of_this_program_are_checked() {
         ("set = [\"a\"]", "spec/wrong-type 1:7 [\"a\"]"),
         ("protect = \"yes\"", "spec/wrong-type 1:11 \"yes\""),
         ("ignore = \"context\"", "spec/wrong-type 1:10 \"context\""),
-        (
-            "ignore = [\"contxt\"]",
-            "spec/unknown-field 1:11 \"contxt\"",
-        ),
+        ("ignore = [\"contxt\"]", "spec/unknown-field 1:11 \"contxt\""),
         ("ignore = [\"id\"]", "spec/unknown-field 1:11 \"id\""),
         ("volume \"x\" { set = \"a\" }", "spec/mixed-forms 2:1 id"),
     ] {
         assert_eq!(messages(&hcl(line), Syntax::Hcl)[0], expected, "{line}");
     }
     let inside = "volume \"a\" {\n type = \"csi\"\n plugin_id = \"p\"\n set = \"s\"\n}\n";
-    assert_eq!(
-        messages(inside, Syntax::Hcl),
-        ["spec/unknown-field 4:2 set"]
-    );
+    assert_eq!(messages(inside, Syntax::Hcl), ["spec/unknown-field 4:2 set"]);
 }
 
 /// The fields of this program differ from Nomad's keys and API names in any case, so no Nomad file
@@ -253,10 +169,7 @@ fn fields_of_this_program_are_not_nomads() {
         .flat_map(|field| [field.key, field.api])
         .chain(schema::SERVER_FIELDS.iter().copied());
     for name in nomads {
-        assert!(
-            own_keys.iter().all(|own| !own.eq_ignore_ascii_case(name)),
-            "{name}"
-        );
+        assert!(own_keys.iter().all(|own| !own.eq_ignore_ascii_case(name)), "{name}");
     }
     let own = schema::VOLUME.iter().chain(schema::FILE);
     let own = own.filter(|field| own_keys.contains(&field.key));
@@ -280,11 +193,7 @@ fn unknown_means_the_same_in_every_syntax() {
             Syntax::Yaml,
             &[MountFlags],
         ),
-        (
-            json(r#""secrets": {"unknown": true}"#),
-            Syntax::Json,
-            &[Secrets],
-        ),
+        (json(r#""secrets": {"unknown": true}"#), Syntax::Json, &[Secrets]),
         (
             json(r#""mount_options": {"fs_type": "ext4", "mount_flags": {"unknown": true}}"#),
             Syntax::Json,
@@ -324,32 +233,13 @@ fn a_secret_can_be_named_unknown() {
 fn visible_fields_cannot_be_unknown() {
     for (text, syntax, expected) in [
         (hcl("parameters = unknown"), Syntax::Hcl, "spec/wrong-type"),
-        (
-            hcl("capacity_min = unknown"),
-            Syntax::Hcl,
-            "spec/wrong-type",
-        ),
-        (
-            hcl("secrets { a = unknown }"),
-            Syntax::Hcl,
-            "spec/wrong-type",
-        ),
+        (hcl("capacity_min = unknown"), Syntax::Hcl, "spec/wrong-type"),
+        (hcl("secrets { a = unknown }"), Syntax::Hcl, "spec/wrong-type"),
         (hcl("secrets = unknwn"), Syntax::Hcl, "spec/expression"),
-        (
-            hcl("secrets = unknown\nsecrets { a = \"b\" }"),
-            Syntax::Hcl,
-            "spec/duplicate-field",
-        ),
-        (
-            hcl("mount_options { mount_flags = [unknown] }"),
-            Syntax::Hcl,
-            "spec/wrong-type",
-        ),
+        (hcl("secrets = unknown\nsecrets { a = \"b\" }"), Syntax::Hcl, "spec/duplicate-field"),
+        (hcl("mount_options { mount_flags = [unknown] }"), Syntax::Hcl, "spec/wrong-type"),
     ] {
         let messages = messages(&text, syntax);
-        assert!(
-            messages.iter().any(|one| one.starts_with(expected)),
-            "{text}: {messages:?}"
-        );
+        assert!(messages.iter().any(|one| one.starts_with(expected)), "{text}: {messages:?}");
     }
 }

@@ -19,9 +19,7 @@ fn shown(read: &ReadResult) -> Vec<String> {
         let text = read.sources.redacted_text(span.source);
         let range = span.range();
         let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
-        let end = text[range.end..]
-            .find('\n')
-            .map_or(text.len(), |at| range.end + at);
+        let end = text[range.end..].find('\n').map_or(text.len(), |at| range.end + at);
         text[start..end].to_owned()
     };
     let mut shown = vec![];
@@ -41,22 +39,14 @@ fn shown(read: &ReadResult) -> Vec<String> {
 
 fn leaks(text: &str, syntax: Syntax) -> Option<String> {
     let read = read(text, syntax);
-    shown(&read)
-        .into_iter()
-        .find(|shown| shown.contains(CANARY))
+    shown(&read).into_iter().find(|shown| shown.contains(CANARY))
 }
 
 #[test]
 fn source_lines_hide_secrets() {
     for (text, syntax) in [
-        (
-            hcl("secrets { a = \"hunter2\" wrong = [\"hunter2\"] }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("secrets { a = \"hunter2\" a = \"hunter2\" }"),
-            Syntax::Hcl,
-        ),
+        (hcl("secrets { a = \"hunter2\" wrong = [\"hunter2\"] }"), Syntax::Hcl),
+        (hcl("secrets { a = \"hunter2\" a = \"hunter2\" }"), Syntax::Hcl),
         (
             hcl("secrets { pin = 0077 }\nsecrets \"hunter2-label\" {}")
                 .replace("hunter2-label", "label"),
@@ -65,34 +55,13 @@ fn source_lines_hide_secrets() {
         (hcl("secret { a = \"hunter2\" }"), Syntax::Hcl),
         (hcl("Secrets = \"hunter2\""), Syntax::Hcl),
         (hcl("mystery { a = \"hunter2\" }"), Syntax::Hcl),
-        (
-            hcl("secrets { a = f(\"hunter2\") b = \"${hunter2}\" }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("mount_options { mount_flags = \"password=hunter2\" }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("mount_options { mount_flags = [\"password=hunter2\", [1]] }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("mount_options { mountflags = [\"password=hunter2\"] }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("secrets { a = <<EOF\nhunter2\nEOF\n b = [] }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("secrets { a = vault(\"hunter2\") b = env(\"hunter2\", \"hunter2\") }"),
-            Syntax::Hcl,
-        ),
-        (
-            hcl("secrets { a = env(\"X${hunter2}\") b { env = \"hunter2\" } }"),
-            Syntax::Hcl,
-        ),
+        (hcl("secrets { a = f(\"hunter2\") b = \"${hunter2}\" }"), Syntax::Hcl),
+        (hcl("mount_options { mount_flags = \"password=hunter2\" }"), Syntax::Hcl),
+        (hcl("mount_options { mount_flags = [\"password=hunter2\", [1]] }"), Syntax::Hcl),
+        (hcl("mount_options { mountflags = [\"password=hunter2\"] }"), Syntax::Hcl),
+        (hcl("secrets { a = <<EOF\nhunter2\nEOF\n b = [] }"), Syntax::Hcl),
+        (hcl("secrets { a = vault(\"hunter2\") b = env(\"hunter2\", \"hunter2\") }"), Syntax::Hcl),
+        (hcl("secrets { a = env(\"X${hunter2}\") b { env = \"hunter2\" } }"), Syntax::Hcl),
         (hcl("secrets { a = \"hunter2"), Syntax::Hcl),
         (hcl("secrets { a = \"x\\qhunter2\" }"), Syntax::Hcl),
         (hcl("secrets { \"hunter2\" }"), Syntax::Hcl),
@@ -100,40 +69,22 @@ fn source_lines_hide_secrets() {
         (hcl("secrets { a = hunter2 hunter2 }"), Syntax::Hcl),
         (hcl("secrets { a: \"hunter2\" }"), Syntax::Hcl),
         (hcl("secrets {\na = \"}\"\nb = hunter2 x\n}"), Syntax::Hcl),
-        (
-            hcl("secrets {\na = <<EOF\nid = hunter2\nEOF\nb = \"hunter2\n}"),
-            Syntax::Hcl,
-        ),
-        (
-            json(r#""secrets": {"a": "hunter2", "b": ["hunter2"]}"#),
-            Syntax::Json,
-        ),
-        (
-            json(r#""secrets": {"a": "hunter2" "b": "hunter2"}"#),
-            Syntax::Json,
-        ),
+        (hcl("secrets {\na = <<EOF\nid = hunter2\nEOF\nb = \"hunter2\n}"), Syntax::Hcl),
+        (json(r#""secrets": {"a": "hunter2", "b": ["hunter2"]}"#), Syntax::Json),
+        (json(r#""secrets": {"a": "hunter2" "b": "hunter2"}"#), Syntax::Json),
         (json(r#""secrets": ["hunter2"]"#), Syntax::Json),
         (
             json(r#""secrets": {"a": {"env": "X", "b": "hunter2"}, "c": {"vault": "hunter2"}}"#),
             Syntax::Json,
         ),
-        (
-            json(r#""secrets": {"a": {"env": ["hunter2"]}, "env": {"x": "hunter2"}}"#),
-            Syntax::Json,
-        ),
-        (
-            json(r#""mount_options": {"mount_flags": ["hunter2",]}"#),
-            Syntax::Json,
-        ),
+        (json(r#""secrets": {"a": {"env": ["hunter2"]}, "env": {"x": "hunter2"}}"#), Syntax::Json),
+        (json(r#""mount_options": {"mount_flags": ["hunter2",]}"#), Syntax::Json),
         (yaml("secrets:\n  a: hunter2\n  b: [hunter2]"), Syntax::Yaml),
         (yaml("secrets:\n  a: *hunter2"), Syntax::Yaml),
         (yaml("secrets:\n  a: hunter2\n   b: hunter2"), Syntax::Yaml),
         (yaml("secrets:\n  a: @hunter2"), Syntax::Yaml),
         (yaml("secrets: [hunter2"), Syntax::Yaml),
-        (
-            yaml("mount_options:\n  mount_flags:\n  - hunter2\n  -hunter2: x: y"),
-            Syntax::Yaml,
-        ),
+        (yaml("mount_options:\n  mount_flags:\n  - hunter2\n  -hunter2: x: y"), Syntax::Yaml),
         (yaml("x: &a hunter2\nsecrets: {a: *a, a: *a}"), Syntax::Yaml),
     ] {
         let result = read(&text, syntax);
@@ -146,14 +97,9 @@ fn source_lines_hide_secrets() {
 fn other_lines_stay_readable() {
     let text = hcl("secrets {\n  a = \"hunter2\"\n}\nname = = 3\ncontext { b = \"seen\" }");
     let read = read(&text, Syntax::Hcl);
-    let source = read.diagnostics.iter().next().expect("an error").labels[0]
-        .span
-        .source;
+    let source = read.diagnostics.iter().next().expect("an error").labels[0].span.source;
     let shown = read.sources.redacted_text(source);
-    assert!(
-        shown.contains("name = = 3\ncontext { b = \"seen\" }"),
-        "{shown}"
-    );
+    assert!(shown.contains("name = = 3\ncontext { b = \"seen\" }"), "{shown}");
     assert!(!shown.contains(CANARY));
 }
 
@@ -166,11 +112,7 @@ fn values_of_unknown_keys_are_hidden_only_where_secrets_may_be() {
         (hcl("db_pass = \"hunter2\""), Syntax::Hcl, false),
         (hcl("colour = [\"hunter2\"]"), Syntax::Hcl, false),
         (hcl("colour { a = \"hunter2\" }"), Syntax::Hcl, false),
-        (
-            yaml("secrets:\n  a: b\ncolour: hunter2"),
-            Syntax::Yaml,
-            false,
-        ),
+        (yaml("secrets:\n  a: b\ncolour: hunter2"), Syntax::Yaml, false),
         (yaml("secrets:\ncolour: hunter2"), Syntax::Yaml, false),
     ] {
         assert_eq!(leaks(&text, syntax).is_some(), is_shown, "{text}");
@@ -209,10 +151,7 @@ fn debug_output_contains_no_secret() {
 }
 
 fn with_canaries() -> UnresolvedRequest {
-    let secrets = [
-        ("userKey", "hunter2-}key{"),
-        ("other", "line\nhunter2 = \"x\"\nhunter2: ["),
-    ];
+    let secrets = [("userKey", "hunter2-}key{"), ("other", "line\nhunter2 = \"x\"\nhunter2: [")];
     UnresolvedRequest {
         namespace: Namespace::default(),
         id: VolumeId::new("database"),

@@ -10,14 +10,7 @@ fn said_of(texts: &[String], purpose: Purpose) -> Vec<String> {
     let mut specs = vec![];
     let mut places = vec![];
     for text in texts {
-        let read = read(
-            text,
-            if text.contains(" = ") {
-                Syntax::Hcl
-            } else {
-                Syntax::Yaml
-            },
-        );
+        let read = read(text, if text.contains(" = ") { Syntax::Hcl } else { Syntax::Yaml });
         assert!(!read.diagnostics.has_errors(), "{:?}", read.diagnostics);
         specs.extend(read.specs);
         places.push(read.sources);
@@ -32,10 +25,7 @@ fn said_of(texts: &[String], purpose: Purpose) -> Vec<String> {
         let at = places[0].location(messages.labels[0].span);
         format!("{}:{}", at.line, at.column)
     };
-    diagnostics
-        .iter()
-        .map(|messages| format!("{} {}", word(messages), place(messages)))
-        .collect()
+    diagnostics.iter().map(|messages| format!("{} {}", word(messages), place(messages))).collect()
 }
 
 fn messages(lines: &str, purpose: Purpose) -> Vec<String> {
@@ -92,11 +82,7 @@ fn a_volume_needs_a_capability() {
     let flat = "id: a\nname: n\ntype: csi\nplugin_id: p\n";
     for capability in ["", "capability:", "capability: []"] {
         let text = format!("{flat}{capability}");
-        assert_eq!(
-            said_of(&[text], Purpose::Create),
-            ["spec/no-capability 1:1"],
-            "{capability}"
-        );
+        assert_eq!(said_of(&[text], Purpose::Create), ["spec/no-capability 1:1"], "{capability}");
     }
 }
 
@@ -104,10 +90,7 @@ fn a_volume_needs_a_capability() {
 fn mount_options_are_for_file_systems() {
     let block = hcl("name = \"n\"\nmount_options { fs_type = \"ext4\" }")
         .replace("file-system", "block-device");
-    assert_eq!(
-        said_of(&[block], Purpose::Create),
-        ["spec/block-mount-options 2:1"]
-    );
+    assert_eq!(said_of(&[block], Purpose::Create), ["spec/block-mount-options 2:1"]);
     let empty = hcl("name = \"n\"\nmount_options {}").replace("file-system", "block-device");
     assert_eq!(said_of(&[empty], Purpose::Create), Vec::<String>::new());
     let both = "name = \"n\"\nmount_options { fs_type = \"ext4\" }\ncapability { access_mode = \"single-node-writer\" attachment_mode = \"block-device\" }";
@@ -117,31 +100,15 @@ fn mount_options_are_for_file_systems() {
 #[test]
 fn read_only_and_the_access_modes_must_agree() {
     for (read_only, modes, expected) in [
-        (
-            "true",
-            ["single-node-writer", "multi-node-multi-writer"],
-            vec!["spec/read-only 4:16"],
-        ),
-        (
-            "true",
-            ["single-node-writer", "multi-node-reader-only"],
-            vec![],
-        ),
+        ("true", ["single-node-writer", "multi-node-multi-writer"], vec!["spec/read-only 4:16"]),
+        ("true", ["single-node-writer", "multi-node-reader-only"], vec![]),
         (
             "false",
             ["single-node-reader-only", "multi-node-reader-only"],
             vec!["spec/read-only 4:16"],
         ),
-        (
-            "false",
-            ["single-node-reader-only", "multi-node-single-writer"],
-            vec![],
-        ),
-        (
-            "~",
-            ["single-node-reader-only", "multi-node-reader-only"],
-            vec![],
-        ),
+        ("false", ["single-node-reader-only", "multi-node-single-writer"], vec![]),
+        ("~", ["single-node-reader-only", "multi-node-reader-only"], vec![]),
     ] {
         let [one, two] =
             modes.map(|mode| format!("{{access_mode: {mode}, attachment_mode: file-system}}"));
@@ -149,11 +116,7 @@ fn read_only_and_the_access_modes_must_agree() {
             "volume:\n  a:\n    name: n\n    read_only: {read_only}\n    type: csi\n    plugin_id: p\n    capability: [{one}, {two}]\n"
         );
         let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            said_of(&[text], Purpose::Create),
-            expected,
-            "{read_only} {modes:?}"
-        );
+        assert_eq!(said_of(&[text], Purpose::Create), expected, "{read_only} {modes:?}");
     }
 }
 
@@ -165,38 +128,14 @@ fn fields_without_effect_give_a_warning() {
     let snapshot = "external_id = \"e\"\nsnapshot_id = \"s\"";
     let clone = "external_id = \"e\"\nclone_id = \"c\"";
     for (lines, purpose, expected) in [
-        (
-            context,
-            Purpose::Create,
-            vec!["?spec/context-on-create 2:1"],
-        ),
-        (
-            context,
-            Purpose::ByExternalId,
-            vec!["?spec/context-on-create 2:1"],
-        ),
-        (
-            context,
-            Purpose::Register,
-            vec!["?spec/register-without-external-id 3:6"],
-        ),
-        (
-            external,
-            Purpose::Create,
-            vec!["?spec/external-id-on-create 2:15"],
-        ),
+        (context, Purpose::Create, vec!["?spec/context-on-create 2:1"]),
+        (context, Purpose::ByExternalId, vec!["?spec/context-on-create 2:1"]),
+        (context, Purpose::Register, vec!["?spec/register-without-external-id 3:6"]),
+        (external, Purpose::Create, vec!["?spec/external-id-on-create 2:15"]),
         (external, Purpose::ByExternalId, vec![]),
         (external, Purpose::Register, vec![]),
-        (
-            snapshot,
-            Purpose::Register,
-            vec!["?spec/content-source-on-register 2:15"],
-        ),
-        (
-            clone,
-            Purpose::ByExternalId,
-            vec!["?spec/content-source-on-register 2:12"],
-        ),
+        (snapshot, Purpose::Register, vec!["?spec/content-source-on-register 2:15"]),
+        (clone, Purpose::ByExternalId, vec!["?spec/content-source-on-register 2:12"]),
     ] {
         assert_eq!(messages(lines, purpose), expected, "{lines} {purpose:?}");
     }
@@ -208,10 +147,7 @@ fn a_creation_never_sends_a_context() {
     let spec = &read.specs[0];
     assert_eq!(spec.request_for(Purpose::ByExternalId).context, None);
     assert_eq!(spec.request_for(Purpose::Create).context, None);
-    assert_eq!(
-        spec.request_for(Purpose::Register).context,
-        spec.request.context
-    );
+    assert_eq!(spec.request_for(Purpose::Register).context, spec.request.context);
 }
 
 #[test]
@@ -236,17 +172,10 @@ fn a_volume_declared_in_two_files_is_an_error() {
     let all: Vec<_> = diagnostics.iter().collect();
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].code, Code::SpecDuplicateVolume);
-    let names: Vec<_> = all[0]
-        .labels
-        .iter()
-        .map(|label| sources.name(label.span.source))
-        .collect();
+    let names: Vec<_> = all[0].labels.iter().map(|label| sources.name(label.span.source)).collect();
     assert_eq!(names, ["1.yaml", "0.yaml"]);
     let other_namespace = [yaml("name: x"), yaml(&distinct("namespace: n"))];
-    assert_eq!(
-        said_of(&other_namespace, Purpose::Create),
-        Vec::<String>::new()
-    );
+    assert_eq!(said_of(&other_namespace, Purpose::Create), Vec::<String>::new());
 }
 
 /// On Nomad, a provider identifies a new volume by its name alone (W13).
@@ -259,12 +188,7 @@ fn two_new_volumes_of_one_name_give_a_warning() {
         2,
         "registered ones are known by their IDs"
     );
-    let other_plugin = [
-        yaml("name: x"),
-        yaml("name: x\nnamespace: n").replace("plugin_id: p", "plugin_id: q"),
-    ];
-    assert_eq!(
-        said_of(&other_plugin, Purpose::Create),
-        Vec::<String>::new()
-    );
+    let other_plugin =
+        [yaml("name: x"), yaml("name: x\nnamespace: n").replace("plugin_id: p", "plugin_id: q")];
+    assert_eq!(said_of(&other_plugin, Purpose::Create), Vec::<String>::new());
 }

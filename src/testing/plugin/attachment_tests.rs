@@ -10,10 +10,7 @@ const WRITER: Capability = Capability {
     access_mode: AccessMode::SingleNodeWriter,
     attachment_mode: AttachmentMode::FileSystem,
 };
-const SHARED: Capability = Capability {
-    access_mode: AccessMode::MultiNodeMultiWriter,
-    ..WRITER
-};
+const SHARED: Capability = Capability { access_mode: AccessMode::MultiNodeMultiWriter, ..WRITER };
 
 /// A plugin with a volume `v` and two nodes.
 struct Fixture {
@@ -93,10 +90,7 @@ fn expand(path: &str, min: u64) -> NodeExpandVolume {
     NodeExpandVolume {
         external_id: "v".into(),
         volume_path: path.into(),
-        capacity: CapacityRange {
-            min: Bytes::new(min).unwrap(),
-            max: Bytes::ZERO,
-        },
+        capacity: CapacityRange { min: Bytes::new(min).unwrap(), max: Bytes::ZERO },
         staging_path: Some("/staging".into()),
         capability: None,
         mount_options: MountOptions::default(),
@@ -152,9 +146,7 @@ async fn forbidden_steps_are_recorded_as_violations() {
     let context = attached.unwrap();
     a.stage_volume(stage(&none, WRITER)).await.unwrap_err();
     fixture.violated("the publish context is not that of v on a");
-    a.publish_volume(publish(&context, WRITER))
-        .await
-        .unwrap_err();
+    a.publish_volume(publish(&context, WRITER)).await.unwrap_err();
     fixture.violated("v is not staged");
     let elsewhere = b.controller_publish_volume(attach("b", WRITER)).await;
     assert_eq!(elsewhere.unwrap_err().code, StatusCode::FailedPrecondition);
@@ -167,21 +159,13 @@ async fn forbidden_steps_are_recorded_as_violations() {
     a.controller_publish_volume(read_only).await.unwrap_err();
     fixture.violated("PUBLISH_READONLY");
     a.stage_volume(stage(&context, WRITER)).await.unwrap();
-    a.controller_unpublish_volume(detach("a"))
-        .await
-        .unwrap_err();
+    a.controller_unpublish_volume(detach("a")).await.unwrap_err();
     fixture.violated("still staged or published on a");
-    a.node_expand_volume(expand("/elsewhere", 1))
-        .await
-        .unwrap_err();
+    a.node_expand_volume(expand("/elsewhere", 1)).await.unwrap_err();
     fixture.violated("v is not at /elsewhere");
-    a.node_expand_volume(expand("/staging", 1))
-        .await
-        .unwrap_err();
+    a.node_expand_volume(expand("/staging", 1)).await.unwrap_err();
     fixture.violated("was not expanded by the controller");
-    a.delete_volume("v".into(), Secrets::default())
-        .await
-        .unwrap_err();
+    a.delete_volume("v".into(), Secrets::default()).await.unwrap_err();
     fixture.violated("does not advertise");
 }
 
@@ -220,13 +204,9 @@ async fn each_call_lock_has_one_call_for_a_volume() {
         assert_eq!(backend.take_violations(), Vec::<String>::new());
         a.stage_volume(stage(&context, SHARED)).await.unwrap_err();
         fixture.violated("NodeStageVolume for v is still running");
-        a.controller_publish_volume(attach("a", SHARED))
-            .await
-            .unwrap_err();
+        a.controller_publish_volume(attach("a", SHARED)).await.unwrap_err();
         fixture.violated("ControllerUnpublishVolume for v is still running");
-        b.unstage_volume("v".into(), "/staging".into())
-            .await
-            .unwrap();
+        b.unstage_volume("v".into(), "/staging".into()).await.unwrap();
         backend.release();
     };
     let (staged, detached, ()) = tokio::join!(staging, detaching, others);
@@ -244,9 +224,7 @@ async fn an_effect_can_outlive_its_caller() {
     backend.inject_faults(Rpc::ControllerPublishVolume, outlive);
     let late = a.controller_publish_volume(attach("a", WRITER)).await;
     assert_eq!(late.unwrap_err().code, StatusCode::DeadlineExceeded);
-    a.controller_unpublish_volume(detach("a"))
-        .await
-        .unwrap_err();
+    a.controller_unpublish_volume(detach("a")).await.unwrap_err();
     fixture.violated("ControllerPublishVolume for v is still running");
     assert_eq!(backend.attachments().len(), 0);
     backend.release();

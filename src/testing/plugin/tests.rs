@@ -67,10 +67,7 @@ async fn a_name_identifies_one_volume() {
     assert_eq!(plugin.create_volume(create("a")).await, Ok(first.clone()));
     let mut larger = create("a");
     larger.capacity.min = Bytes::new(1 << 30).unwrap();
-    assert_eq!(
-        code(plugin.create_volume(larger).await),
-        StatusCode::AlreadyExists
-    );
+    assert_eq!(code(plugin.create_volume(larger).await), StatusCode::AlreadyExists);
     assert_eq!(backend.volumes().len(), 1);
     let id = first.external_id;
     let no_secrets = Secrets::default;
@@ -85,14 +82,8 @@ async fn stage_publish_unpublish_unstage_in_order_is_no_violation() {
     let volume = plugin.create_volume(create("a")).await.unwrap();
     let id = &volume.external_id;
     for _ in 0..2 {
-        plugin
-            .stage_volume(stage(&volume, "/staging"))
-            .await
-            .unwrap();
-        plugin
-            .publish_volume(publish(&volume, "/target"))
-            .await
-            .unwrap();
+        plugin.stage_volume(stage(&volume, "/staging")).await.unwrap();
+        plugin.publish_volume(publish(&volume, "/target")).await.unwrap();
     }
     assert_eq!(backend.stagings().len() + backend.targets().len(), 2);
     let second = plugin.publish_volume(publish(&volume, "/other")).await;
@@ -102,10 +93,7 @@ async fn stage_publish_unpublish_unstage_in_order_is_no_violation() {
         plugin.unpublish_volume(id.clone(), target).await.unwrap();
     }
     for _ in 0..2 {
-        plugin
-            .unstage_volume(id.clone(), "/staging".into())
-            .await
-            .unwrap();
+        plugin.unstage_volume(id.clone(), "/staging".into()).await.unwrap();
     }
     assert_eq!(backend.stagings().len() + backend.targets().len(), 0);
 }
@@ -117,34 +105,19 @@ async fn forbidden_calls_are_recorded_as_violations() {
     let id = &volume.external_id;
     let assert_violation = |what: &str| {
         let violations = backend.take_violations();
-        assert!(
-            violations.len() == 1 && violations[0].contains(what),
-            "{violations:?}"
-        );
+        assert!(violations.len() == 1 && violations[0].contains(what), "{violations:?}");
     };
-    plugin
-        .publish_volume(publish(&volume, "/t"))
-        .await
-        .unwrap_err();
+    plugin.publish_volume(publish(&volume, "/t")).await.unwrap_err();
     assert_violation("NodePublishVolume: fake-1 is not staged");
-    plugin
-        .stage_volume(stage(&volume, "/staging"))
-        .await
-        .unwrap();
-    plugin
-        .stage_volume(stage(&volume, "/second"))
-        .await
-        .unwrap_err();
+    plugin.stage_volume(stage(&volume, "/staging")).await.unwrap();
+    plugin.stage_volume(stage(&volume, "/second")).await.unwrap_err();
     assert_violation("is already staged at /staging");
     let mut without_context = stage(&volume, "/staging");
     without_context.context.clear();
     plugin.stage_volume(without_context).await.unwrap_err();
     assert_violation("context does not belong to");
     plugin.publish_volume(publish(&volume, "/t")).await.unwrap();
-    plugin
-        .unstage_volume(id.clone(), "/staging".into())
-        .await
-        .unwrap_err();
+    plugin.unstage_volume(id.clone(), "/staging".into()).await.unwrap_err();
     assert_violation("still published");
     let deleted = plugin.delete_volume(id.clone(), Secrets::default()).await;
     assert_eq!(code(deleted), StatusCode::FailedPrecondition);
@@ -201,16 +174,8 @@ async fn an_untaken_violation_fails_the_test() {
 async fn each_fault_has_its_effect_and_its_verdict() {
     use Verdict::{FailedUnknownOutcome, Retry, RetryUnknownOutcome};
     for (fault, verdict, volumes) in [
-        (
-            Fault::Fail(StatusCode::Internal),
-            Some(FailedUnknownOutcome),
-            0,
-        ),
-        (
-            Fault::FailAfterEffect(StatusCode::Unavailable),
-            Some(RetryUnknownOutcome),
-            1,
-        ),
+        (Fault::Fail(StatusCode::Internal), Some(FailedUnknownOutcome), 0),
+        (Fault::FailAfterEffect(StatusCode::Unavailable), Some(RetryUnknownOutcome), 1),
         (Fault::Hang, Some(RetryUnknownOutcome), 0),
         (Fault::LoseReply, Some(RetryUnknownOutcome), 1),
         (Fault::ApplyTwice, None, 1),
@@ -221,11 +186,7 @@ async fn each_fault_has_its_effect_and_its_verdict() {
         let (backend, plugin) = fake();
         backend.inject_faults(Rpc::CreateVolume, [fault]);
         let answer = plugin.create_volume(create("a")).await;
-        assert_eq!(
-            answer.err().map(|error| error.verdict),
-            verdict,
-            "{fault:?}"
-        );
+        assert_eq!(answer.err().map(|error| error.verdict), verdict, "{fault:?}");
         assert_eq!(backend.volumes().len(), volumes, "{fault:?}");
         if !backend.is_alive() {
             let error = plugin.create_volume(create("a")).await.unwrap_err();

@@ -13,10 +13,7 @@ pub fn capacity_to_wire(report: &CapacityReport) -> CapacityReportDocument {
         maximum_volume_size: capacity.maximum_volume_size.map(Bytes::to_wire),
         minimum_volume_size: capacity.minimum_volume_size.map(Bytes::to_wire),
     });
-    CapacityReportDocument {
-        capacity: places.collect(),
-        unknown: report.unknown.clone(),
-    }
+    CapacityReportDocument { capacity: places.collect(), unknown: report.unknown.clone() }
 }
 
 /// Converts the capacity of a provider from JSON.
@@ -29,10 +26,7 @@ pub fn capacity_from_wire(document: &CapacityReportDocument) -> CapacityReport {
         };
         (place.topology.as_ref().map(topology_from_wire), capacity)
     });
-    CapacityReport {
-        places: places.collect(),
-        unknown: document.unknown.clone(),
-    }
+    CapacityReport { places: places.collect(), unknown: document.unknown.clone() }
 }
 
 #[cfg(test)]
@@ -42,9 +36,7 @@ mod tests {
 
     #[test]
     fn a_capacity_survives_the_conversion_and_says_nothing_of_what_is_not_reported() {
-        let zone = Topology {
-            segments: [("zone".to_owned(), "a".to_owned())].into(),
-        };
+        let zone = Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
         let here = Capacity {
             available: Bytes::MAX,
             maximum_volume_size: Some(Bytes::ZERO),

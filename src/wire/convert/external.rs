@@ -26,10 +26,7 @@ pub fn external_volume_from_wire(document: &ExternalVolumeDocument) -> ExternalV
         context: document.volume_context.clone().unwrap_or_default(),
         clone_id: non_empty(&document.clone_id),
         snapshot_id: non_empty(&document.snapshot_id),
-        published_nodes: nodes
-            .filter(|id| !id.is_empty())
-            .map(ExternalNodeId::new)
-            .collect(),
+        published_nodes: nodes.filter(|id| !id.is_empty()).map(ExternalNodeId::new).collect(),
         condition: is_said.then(|| Condition {
             abnormal: document.is_abnormal,
             message: document.status.clone(),
@@ -59,15 +56,9 @@ pub fn external_volume_to_wire(volume: &ExternalVolume) -> ExternalVolumeDocumen
 pub fn volume_health_to_wire(health: &VolumeHealth) -> VolumeHealthDocument {
     let statuses = health.statuses.iter().map(|(node, status)| {
         let node_id = node.as_ref().map_or_else(String::new, ToString::to_string);
-        VolumeStatusDocument {
-            node_id,
-            ..status_to_wire(status)
-        }
+        VolumeStatusDocument { node_id, ..status_to_wire(status) }
     });
-    VolumeHealthDocument {
-        health: statuses.collect(),
-        unknown: health.unknown.clone(),
-    }
+    VolumeHealthDocument { health: statuses.collect(), unknown: health.unknown.clone() }
 }
 
 /// Converts a condition of a volume from JSON.
@@ -126,10 +117,7 @@ mod tests {
         let document: ExternalVolumeDocument = serde_json::from_str(response).unwrap();
         let unknown = external_volume_from_wire(&document);
         let shown = external_volume_to_wire(&unknown);
-        assert_eq!(
-            (shown.is_abnormal, shown.status.as_str()),
-            (false, "TYPE_9 (New): m")
-        );
+        assert_eq!((shown.is_abnormal, shown.status.as_str()), (false, "TYPE_9 (New): m"));
         assert_eq!(shown.health, document.health);
         let mut lost = unknown;
         for status in lost.health.iter_mut().flatten() {
@@ -157,10 +145,7 @@ mod tests {
             condition: None,
         };
         assert_eq!(volume, expected);
-        assert_eq!(
-            external_volume_from_wire(&external_volume_to_wire(&volume)),
-            volume
-        );
+        assert_eq!(external_volume_from_wire(&external_volume_to_wire(&volume)), volume);
     }
 
     /// The response is from the same source (`snapshot-list`).
@@ -173,9 +158,6 @@ mod tests {
         let snapshot = snapshot_from_wire(&documents[0]);
         let again = snapshot_to_wire(&snapshot, Some(&PluginId::new("hostpath")));
         response.snapshots = Some(vec![again]);
-        assert_eq!(
-            serde_json::to_string(&response).expect("cannot serialise the list"),
-            text
-        );
+        assert_eq!(serde_json::to_string(&response).expect("cannot serialise the list"), text);
     }
 }

@@ -111,11 +111,7 @@ pub fn node_to_wire(node: &Node) -> NodeStub {
         NodeStatus::Ready => "ready",
         NodeStatus::Down => "down",
     };
-    let eligibility = if node.is_eligible {
-        "eligible"
-    } else {
-        "ineligible"
-    };
+    let eligibility = if node.is_eligible { "eligible" } else { "ineligible" };
     NodeStub {
         datacenter: node.datacenter.clone(),
         id: node.id.to_string(),
@@ -133,10 +129,7 @@ pub fn node_to_wire(node: &Node) -> NodeStub {
 fn driver_to_wire((name, config): (&String, &MountConfig)) -> (String, DriverDocument) {
     let attributes = [
         (format!("driver.{name}"), "true".to_owned()),
-        (
-            format!("driver.{name}.mount_config"),
-            config.as_str().to_owned(),
-        ),
+        (format!("driver.{name}.mount_config"), config.as_str().to_owned()),
     ];
     let document = DriverDocument {
         attributes: attributes.into(),
@@ -236,17 +229,10 @@ fn node_from_wire(document: &NodeInfoDocument) -> NodeInfo {
             get_volume_health: document.supports_get_volume_health,
             get_storage_health: document.supports_storage_health,
         },
-        storage: document
-            .storage_health
-            .iter()
-            .map(storage_from_wire)
-            .collect(),
+        storage: document.storage_health.iter().map(storage_from_wire).collect(),
         external_node_id: ExternalNodeId::new(&document.id),
         max_volumes: limit.filter(|limit| *limit != 0 && document.max_volumes != i64::MAX),
-        accessible_topology: document
-            .accessible_topology
-            .as_ref()
-            .map(topology_from_wire),
+        accessible_topology: document.accessible_topology.as_ref().map(topology_from_wire),
     }
 }
 

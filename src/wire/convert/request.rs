@@ -66,10 +66,7 @@ pub fn request_to_wire(
         requested_capabilities: capabilities_to_wire(&request.capabilities),
         requested_capacity_max: request.capacity.max.to_wire(),
         requested_capacity_min: request.capacity.min.to_wire(),
-        requested_topologies: request
-            .topology_request
-            .as_ref()
-            .map(topology_request_to_wire),
+        requested_topologies: request.topology_request.as_ref().map(topology_request_to_wire),
         secrets: request.secrets.clone().map(SecretsDocument),
         snapshot_id: request.snapshot_id.clone().unwrap_or_default(),
     })
@@ -116,10 +113,7 @@ pub fn request_from_wire(
         plugin_id: PluginId::new(&document.plugin_id),
         capabilities,
         capacity,
-        topology_request: document
-            .requested_topologies
-            .as_ref()
-            .map(topology_request_from_wire),
+        topology_request: document.requested_topologies.as_ref().map(topology_request_from_wire),
         clone_id: non_empty(&document.clone_id),
         snapshot_id: non_empty(&document.snapshot_id),
         mount_options: document.mount_options.as_ref().map(mount_options_from_wire),
@@ -144,46 +138,28 @@ fn capabilities(document: &VolumeWrite, problems: &mut Vec<RequestProblem>) -> V
             problems.push(RequestProblem::AttachmentMode(word));
         }
         if let (Some(access_mode), Some(attachment_mode)) = (access_mode, attachment_mode) {
-            known.push(Capability {
-                access_mode,
-                attachment_mode,
-            });
+            known.push(Capability { access_mode, attachment_mode });
         }
     }
     known
 }
 
 fn capacity(document: &VolumeWrite, problems: &mut Vec<RequestProblem>) -> CapacityRange {
-    let (min, max) = (
-        document.requested_capacity_min,
-        document.requested_capacity_max,
-    );
-    for (bytes, field) in [
-        (min, "requested capacity min"),
-        (max, "requested capacity max"),
-    ] {
+    let (min, max) = (document.requested_capacity_min, document.requested_capacity_max);
+    for (bytes, field) in [(min, "requested capacity min"), (max, "requested capacity max")] {
         if bytes < 0 {
             problems.push(RequestProblem::NegativeCapacity(field));
         }
     }
-    CapacityRange {
-        min: Bytes::from_wire(min),
-        max: Bytes::from_wire(max),
-    }
+    CapacityRange { min: Bytes::from_wire(min), max: Bytes::from_wire(max) }
 }
 
 /// Adds one problem per topology, as Nomad does.
 fn missing_segments(request: &TopologyRequestDocument, problems: &mut Vec<RequestProblem>) {
     let has_no_segments = |topology: &&TopologyDocument| {
-        topology
-            .segments
-            .as_ref()
-            .is_none_or(std::collections::BTreeMap::is_empty)
+        topology.segments.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
     };
-    for (list, name) in [
-        (&request.required, "required"),
-        (&request.preferred, "preferred"),
-    ] {
+    for (list, name) in [(&request.required, "required"), (&request.preferred, "preferred")] {
         let invalid = list.iter().flatten().flatten().filter(has_no_segments);
         problems.extend(invalid.map(|_| RequestProblem::TopologyWithoutSegments(name)));
     }

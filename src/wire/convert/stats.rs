@@ -17,10 +17,7 @@ pub fn stats_to_wire(stats: &PublishedStats) -> PublishedStatsDocument {
         }),
         problems: stats.problems.clone(),
     });
-    PublishedStatsDocument {
-        stats: nodes.collect(),
-        unknown: stats.unknown.clone(),
-    }
+    PublishedStatsDocument { stats: nodes.collect(), unknown: stats.unknown.clone() }
 }
 
 /// Converts the statistics of a volume from JSON.
@@ -37,26 +34,15 @@ pub fn stats_from_wire(document: PublishedStatsDocument) -> PublishedStats {
         };
         (NodeId::new(on_node.node_id), stats)
     });
-    PublishedStats {
-        nodes: nodes.collect(),
-        unknown: document.unknown,
-    }
+    PublishedStats { nodes: nodes.collect(), unknown: document.unknown }
 }
 
 fn quantity_to_wire(quantity: Quantity) -> QuantityDocument {
-    QuantityDocument {
-        total: quantity.total,
-        used: quantity.used,
-        available: quantity.available,
-    }
+    QuantityDocument { total: quantity.total, used: quantity.used, available: quantity.available }
 }
 
 fn quantity_from_wire(document: QuantityDocument) -> Quantity {
-    Quantity {
-        total: document.total,
-        used: document.used,
-        available: document.available,
-    }
+    Quantity { total: document.total, used: document.used, available: document.available }
 }
 
 #[cfg(test)]
@@ -70,16 +56,9 @@ mod tests {
             nodes: vec![(
                 NodeId::new("n1"),
                 VolumeStats {
-                    bytes: Some(Quantity {
-                        total: Some(u64::MAX),
-                        used: Some(0),
-                        available: None,
-                    }),
+                    bytes: Some(Quantity { total: Some(u64::MAX), used: Some(0), available: None }),
                     inodes: None,
-                    condition: Some(Condition {
-                        abnormal: false,
-                        message: "fine".to_owned(),
-                    }),
+                    condition: Some(Condition { abnormal: false, message: "fine".to_owned() }),
                     problems: vec!["wrong".to_owned()],
                 },
             )],

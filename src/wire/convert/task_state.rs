@@ -10,9 +10,7 @@ use nomad_csi_model::{TaskEvent, TaskState};
 pub fn task_states_to_wire(
     tasks: &BTreeMap<String, TaskState>,
 ) -> Option<BTreeMap<String, TaskStateDocument>> {
-    let documents = tasks
-        .iter()
-        .map(|(name, task)| (name.clone(), task_state_to_wire(task)));
+    let documents = tasks.iter().map(|(name, task)| (name.clone(), task_state_to_wire(task)));
     (!tasks.is_empty()).then(|| documents.collect())
 }
 

@@ -16,16 +16,11 @@ use nomad_csi_model::{
 const SAMPLE: &str = include_str!("../../../tests/data/wire/volume-2.0.json");
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 fn zone_topology(zone: &str) -> Topology {
-    Topology {
-        segments: map(&[("zone", zone)]),
-    }
+    Topology { segments: map(&[("zone", zone)]) }
 }
 
 fn minimal() -> VolumeRequest {
@@ -42,10 +37,7 @@ fn full() -> VolumeRequest {
         namespace: Namespace::new("prod"),
         name: Some("database".into()),
         external_id: Some(ExternalId::new("vol-0abc")),
-        capacity: CapacityRange {
-            min: Bytes::from_wire(10 << 30),
-            max: Bytes::MAX,
-        },
+        capacity: CapacityRange { min: Bytes::from_wire(10 << 30), max: Bytes::MAX },
         topology_request: Some(TopologyRequest {
             required: vec![zone_topology("b"), zone_topology("a")],
             preferred: vec![],
@@ -64,10 +56,7 @@ fn full() -> VolumeRequest {
 
 fn body(request: &VolumeRequest, kind: WriteKind) -> Value {
     let volume = request_to_wire(request, kind).expect("the request has redacted values");
-    let body = WriteRequest {
-        volumes: vec![volume],
-        ..WriteRequest::default()
-    };
+    let body = WriteRequest { volumes: vec![volume], ..WriteRequest::default() };
     serde_json::to_value(body).expect("cannot serialise the body")
 }
 
@@ -141,10 +130,7 @@ fn redacted_values_are_never_sent() {
     let mut secrets = minimal();
     secrets.secrets = Some(Secrets::from_iter([("token", MountOptions::REDACTED)]));
     for (request, field) in [(flags, "mount flags"), (secrets, "secrets")] {
-        assert_eq!(
-            request_to_wire(&request, WriteKind::Register),
-            Err(RedactedValue(field))
-        );
+        assert_eq!(request_to_wire(&request, WriteKind::Register), Err(RedactedValue(field)));
     }
 }
 
@@ -187,10 +173,7 @@ fn invalid_values_are_reported() {
         ),
         (
             capability("", "filesystem"),
-            vec![
-                Problem::AccessMode(String::new()),
-                Problem::AttachmentMode("filesystem".into()),
-            ],
+            vec![Problem::AccessMode(String::new()), Problem::AttachmentMode("filesystem".into())],
             "unknown volume access mode: , unknown volume attachment mode: filesystem",
         ),
         (
@@ -286,21 +269,11 @@ fn responses_of_every_version_decode() {
         volume(all)
     };
     // 1.1: no topologies, no capabilities, null mount options; secrets and claims in clear text.
-    let old = base(
-        json!({"MountOptions": null, "RequestedCapabilities": null, "Context": null,
+    let old = base(json!({"MountOptions": null, "RequestedCapabilities": null, "Context": null,
         "Secrets": {"token": "hunter2"}, "ReadAllocs": {"a": {"ID": "a", "Job": {}}},
-        "WriteAllocs": null, "Allocations": null, "Parameters": null}),
-    );
-    assert_eq!(
-        (old.mount_options.as_ref(), old.capabilities.len()),
-        (None, 0)
-    );
-    assert_eq!(
-        old.claiming_allocs()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>(),
-        ["a"]
-    );
+        "WriteAllocs": null, "Allocations": null, "Parameters": null}));
+    assert_eq!((old.mount_options.as_ref(), old.capabilities.len()), (None, 0));
+    assert_eq!(old.claiming_allocs().map(ToString::to_string).collect::<Vec<_>>(), ["a"]);
     assert!(!format!("{old:?}").contains("hunter2"));
     // 1.3 to 2.0: null topologies after a create, redacted flags.
     let redacted = base(
@@ -308,29 +281,14 @@ fn responses_of_every_version_decode() {
         "MountOptions": {"FSType": "", "MountFlags": ["[REDACTED]"]},
         "RequestedTopologies": {"Required": null, "Preferred": [null, {"Segments": {"zone": "b"}}]}}),
     );
-    assert_eq!(
-        redacted.topologies,
-        [zone_topology("a"), Topology::default()]
-    );
-    assert!(
-        redacted
-            .mount_options
-            .as_ref()
-            .is_some_and(MountOptions::are_redacted)
-    );
-    let requested = redacted
-        .topology_request
-        .expect("the topology request is missing");
-    assert_eq!(
-        (requested.required.len(), requested.preferred),
-        (0, vec![zone_topology("b")])
-    );
+    assert_eq!(redacted.topologies, [zone_topology("a"), Topology::default()]);
+    assert!(redacted.mount_options.as_ref().is_some_and(MountOptions::are_redacted));
+    let requested = redacted.topology_request.expect("the topology request is missing");
+    assert_eq!((requested.required.len(), requested.preferred), (0, vec![zone_topology("b")]));
     // 1.10: times. Any version: two forms of times, the largest integers, unknown keys.
-    let new = base(
-        json!({"ResourceExhausted": "0001-01-01T00:00:00Z", "CreateTime": i64::MAX,
+    let new = base(json!({"ResourceExhausted": "0001-01-01T00:00:00Z", "CreateTime": i64::MAX,
         "Capacity": i64::MAX, "ModifyIndex": u64::MAX, "AccessMode": "of-the-future", "New": [{}],
-        "NodesHealthy": -1}),
-    );
+        "NodesHealthy": -1}));
     assert_eq!((new.capacity, new.modify_index), (Bytes::MAX, u64::MAX));
     assert_eq!((new.access_mode, new.nodes.healthy), (None, 0));
     assert_eq!((new.create_time, new.external_id), (i64::MAX, None));
@@ -369,19 +327,13 @@ fn plugin_sample() -> Value {
 fn a_plugin_round_trips() {
     let plugin =
         plugin_from_wire(&decode_value(&plugin_sample()).expect("cannot decode the plugin"));
-    let health = HealthCount {
-        healthy: 1,
-        expected: 1,
-    };
+    let health = HealthCount { healthy: 1, expected: 1 };
     assert_eq!(plugin.summary.controllers, health);
     let controller = &plugin.controllers[&NodeId::new("n1")];
     assert!(controller.requires_topologies && controller.node.is_none());
     assert_eq!(controller.updated_at, 1_767_323_045_000_000_006);
     let node: &PluginInstance = &plugin.nodes[&NodeId::new("n1")];
-    let unhealthy = Health {
-        healthy: false,
-        description: "unhealthy".into(),
-    };
+    let unhealthy = Health { healthy: false, description: "unhealthy".into() };
     assert_eq!((node.health.clone(), node.updated_at), (unhealthy, 0));
     let info = node.node.as_ref().expect("the node service is missing");
     assert_eq!(
@@ -390,13 +342,7 @@ fn a_plugin_round_trips() {
     );
 
     let answered = plugin_to_wire(&plugin);
-    assert_eq!(
-        answered.nodes["n1"]
-            .node_info
-            .as_ref()
-            .map(|n| n.max_volumes),
-        Some(i64::MAX)
-    );
+    assert_eq!(answered.nodes["n1"].node_info.as_ref().map(|n| n.max_volumes), Some(i64::MAX));
     assert_eq!(answered.allocations, None);
     assert_eq!(plugin_from_wire(&answered), plugin);
     let bare: PluginDocument =

@@ -26,11 +26,7 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
         plugin_id: PluginId::new(&document.plugin_id),
         provider: document.provider.clone(),
         provider_version: document.provider_version.clone(),
-        capabilities: document
-            .requested_capabilities
-            .iter()
-            .filter_map(capability)
-            .collect(),
+        capabilities: document.requested_capabilities.iter().filter_map(capability).collect(),
         requested_capacity: CapacityRange {
             min: Bytes::from_wire(document.requested_capacity_min),
             max: Bytes::from_wire(document.requested_capacity_max),
@@ -47,11 +43,7 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
         attachment_mode: AttachmentMode::parse(&document.attachment_mode),
         read_allocs: document.read_allocs.keys().map(AllocId::new).collect(),
         write_allocs: document.write_allocs.keys().map(AllocId::new).collect(),
-        allocs: document
-            .allocations
-            .iter()
-            .map(allocation_from_wire)
-            .collect(),
+        allocs: document.allocations.iter().map(allocation_from_wire).collect(),
         schedulable: document.schedulable,
         controller_required: document.controller_required,
         controllers: health(document.controllers_healthy, document.controllers_expected),
@@ -66,18 +58,13 @@ pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
 }
 
 fn kept_files(document: &KeptFilesDocument) -> KeptFiles {
-    KeptFiles {
-        node: NodeId::new(&document.node_id),
-        path: document.path.clone(),
-    }
+    KeptFiles { node: NodeId::new(&document.node_id), path: document.path.clone() }
 }
 
 /// Converts a volume to JSON.
 pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
     let allocs = |ids: &std::collections::BTreeSet<AllocId>| {
-        ids.iter()
-            .map(|id| (id.as_str().to_owned(), Null))
-            .collect()
+        ids.iter().map(|id| (id.as_str().to_owned(), Null)).collect()
     };
     VolumeDocument {
         reports_health: false,
@@ -116,10 +103,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         requested_capabilities: capabilities_to_wire(&volume.capabilities),
         requested_capacity_max: volume.requested_capacity.max.to_wire(),
         requested_capacity_min: volume.requested_capacity.min.to_wire(),
-        requested_topologies: volume
-            .topology_request
-            .as_ref()
-            .map(topology_request_to_wire),
+        requested_topologies: volume.topology_request.as_ref().map(topology_request_to_wire),
         resource_exhausted: None,
         schedulable: volume.schedulable,
         secrets: Null,
@@ -274,22 +258,15 @@ pub(super) fn mount_options_from_wire(document: &MountOptionsDocument) -> MountO
 
 pub(super) fn mount_options_to_wire(options: &MountOptions) -> MountOptionsDocument {
     let flags = (!options.mount_flags.is_empty()).then(|| options.mount_flags.clone());
-    MountOptionsDocument {
-        fs_type: options.fs_type.clone(),
-        mount_flags: flags,
-    }
+    MountOptionsDocument { fs_type: options.fs_type.clone(), mount_flags: flags }
 }
 
 pub(super) fn topology_from_wire(document: &TopologyDocument) -> Topology {
-    Topology {
-        segments: document.segments.clone().unwrap_or_default(),
-    }
+    Topology { segments: document.segments.clone().unwrap_or_default() }
 }
 
 pub(super) fn topology_to_wire(topology: &Topology) -> TopologyDocument {
-    TopologyDocument {
-        segments: Some(topology.segments.clone()),
-    }
+    TopologyDocument { segments: Some(topology.segments.clone()) }
 }
 
 fn topologies_from_wire(documents: &[Option<TopologyDocument>]) -> Vec<Topology> {
@@ -297,18 +274,12 @@ fn topologies_from_wire(documents: &[Option<TopologyDocument>]) -> Vec<Topology>
 }
 
 fn topologies_to_wire(topologies: &[Topology]) -> Vec<Option<TopologyDocument>> {
-    topologies
-        .iter()
-        .map(|topology| Some(topology_to_wire(topology)))
-        .collect()
+    topologies.iter().map(|topology| Some(topology_to_wire(topology))).collect()
 }
 
 pub(super) fn topology_request_from_wire(document: &TopologyRequestDocument) -> TopologyRequest {
     let list = |list: &Option<Vec<_>>| topologies_from_wire(list.as_deref().unwrap_or_default());
-    TopologyRequest {
-        required: list(&document.required),
-        preferred: list(&document.preferred),
-    }
+    TopologyRequest { required: list(&document.required), preferred: list(&document.preferred) }
 }
 
 /// Converts a topology request to JSON. An empty list becomes `null`, as in Go clients.

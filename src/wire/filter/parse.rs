@@ -28,16 +28,9 @@ impl Filter {
     /// If it is malformed or exceeds a limit: where, and what was expected.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > Self::LENGTH {
-            return Err(FilterProblem::TooLong {
-                length: text.len(),
-                limit: Self::LENGTH,
-            });
+            return Err(FilterProblem::TooLong { length: text.len(), limit: Self::LENGTH });
         }
-        let mut reader = FilterReader {
-            text,
-            rest: text,
-            patterns: 0,
-        };
+        let mut reader = FilterReader { text, rest: text, patterns: 0 };
         let expression = reader.any(0)?;
         if reader.rest.is_empty() {
             return Ok(Self(expression));
@@ -73,10 +66,7 @@ impl<'a> FilterReader<'a> {
     fn part(&mut self, depth: usize) -> Result<Expression> {
         self.skip_space();
         if depth > Filter::DEPTH {
-            return Err(FilterProblem::TooDeep {
-                at: self.place(),
-                limit: Filter::DEPTH,
-            });
+            return Err(FilterProblem::TooDeep { at: self.place(), limit: Filter::DEPTH });
         }
         if self.takes_word("not") {
             return Ok(Expression::Not(Box::new(self.part(depth + 1)?)));
@@ -129,11 +119,7 @@ impl<'a> FilterReader<'a> {
             };
             (selector, test, is_negated)
         };
-        Ok(Condition {
-            selector,
-            test,
-            is_negated,
-        })
+        Ok(Condition { selector, test, is_negated })
     }
 
     /// Reads the field of a condition whose value comes first.
@@ -146,11 +132,7 @@ impl<'a> FilterReader<'a> {
             self.rest = before;
             return Err(self.unexpected(SELECTOR));
         }
-        Ok(Condition {
-            selector,
-            test: Test::Contains(value),
-            is_negated,
-        })
+        Ok(Condition { selector, test: Test::Contains(value), is_negated })
     }
 
     fn selector(&mut self, expected: &'static str) -> Result<Selector> {
@@ -177,10 +159,7 @@ impl<'a> FilterReader<'a> {
     }
 
     fn name(&mut self, expected: &'static str) -> Result<String> {
-        if !self
-            .rest
-            .starts_with(|first: char| first.is_ascii_alphabetic())
-        {
+        if !self.rest.starts_with(|first: char| first.is_ascii_alphabetic()) {
             return Err(self.unexpected(expected));
         }
         Ok(self.take_while(is_name_character).to_owned())
@@ -217,10 +196,7 @@ impl<'a> FilterReader<'a> {
         let text = self.value()?;
         self.patterns += 1;
         if self.patterns > Filter::PATTERNS {
-            return Err(FilterProblem::TooManyPatterns {
-                at,
-                limit: Filter::PATTERNS,
-            });
+            return Err(FilterProblem::TooManyPatterns { at, limit: Filter::PATTERNS });
         }
         Pattern::new(&text).map_err(|reason| FilterProblem::Pattern { at, reason })
     }
@@ -313,11 +289,7 @@ impl<'a> FilterReader<'a> {
     }
 
     fn unexpected(&self, expected: &'static str) -> FilterProblem {
-        FilterProblem::Unexpected {
-            at: self.place(),
-            expected,
-            found: found(self.rest),
-        }
+        FilterProblem::Unexpected { at: self.place(), expected, found: found(self.rest) }
     }
 }
 

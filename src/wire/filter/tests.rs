@@ -103,10 +103,7 @@ const EXPRESSIONS: [(&str, bool); 78] = [
     ("not not ID == x", false),
     ("ID == x or Name == db", true),
     ("ID == x and Name == db", false),
-    (
-        "Name == db and Namespace == default and Schedulable == true",
-        true,
-    ),
+    ("Name == db and Namespace == default and Schedulable == true", true),
     // `and` binds more tightly than `or`.
     ("Name == db or ID == x and ID == y", true),
     ("(Name == db or ID == x) and ID == y", false),
@@ -135,14 +132,8 @@ fn a_written_expression_is_read_as_the_same() {
 
 /// Expressions that cannot be read, with their errors.
 const ERRORS: &[(&str, &str)] = &[
-    (
-        "",
-        "at character 1: expected a field, a value, `not` or `(`, found the end",
-    ),
-    (
-        "   ",
-        "at character 4: expected a field, a value, `not` or `(`, found the end",
-    ),
+    ("", "at character 1: expected a field, a value, `not` or `(`, found the end"),
+    ("   ", "at character 4: expected a field, a value, `not` or `(`, found the end"),
     (
         "ID",
         "at character 3: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found the end",
@@ -155,86 +146,29 @@ const ERRORS: &[(&str, &str)] = &[
         "ID like x",
         "at character 4: expected `==`, `!=`, `in`, `contains`, `matches`, `is empty`, or `not` and one of them, found `like`",
     ),
-    (
-        "ID not like x",
-        "at character 8: expected `in`, `contains` or `matches`, found `like`",
-    ),
-    (
-        "ID is nil",
-        "at character 7: expected `empty` or `not empty`, found `nil`",
-    ),
+    ("ID not like x", "at character 8: expected `in`, `contains` or `matches`, found `like`"),
+    ("ID is nil", "at character 7: expected `empty` or `not empty`, found `nil`"),
     (
         "ID ==",
         "at character 6: expected a value: a text in quotes, a number or a name, found the end",
     ),
-    (
-        "ID == db-0",
-        "at character 9: expected `and`, `or` or the end, found `-`",
-    ),
-    (
-        "ID == 5a",
-        "at character 7: expected a number, or a text in quotes, found `5a`",
-    ),
-    (
-        "ID == 1.2.3",
-        "at character 7: expected a number, or a text in quotes, found `1`",
-    ),
-    (
-        r#"ID == "db"#,
-        "at character 10: expected a closing `\"`, found the end",
-    ),
-    (
-        "ID == `db",
-        "at character 10: expected a closing backquote, found the end",
-    ),
-    (
-        r#"ID == "\d""#,
-        "at character 9: expected `\"`, `\\`, `n`, `r` or `t` after `\\`, found `d`",
-    ),
-    (
-        r#""db" == ID"#,
-        "at character 6: expected `in` or `not in` after a value, found `=`",
-    ),
-    (
-        "(ID == x",
-        "at character 9: expected `and`, `or` or `)`, found the end",
-    ),
-    (
-        "ID == x)",
-        "at character 8: expected `and`, `or` or the end, found `)`",
-    ),
-    (
-        "ID == x && ID == y",
-        "at character 9: expected `and`, `or` or the end, found `&`",
-    ),
-    (
-        "ID == x and",
-        "at character 12: expected a field, a value, `not` or `(`, found the end",
-    ),
-    (
-        "Parameters. == x",
-        "at character 12: expected a name or a number after `.`, found ` `",
-    ),
-    (
-        "Parameters[type] == x",
-        "at character 12: expected a text in quotes, found `type`",
-    ),
-    (
-        r#"Parameters["type" == x"#,
-        "at character 19: expected `]`, found `=`",
-    ),
-    (
-        "äöü == x",
-        "at character 1: expected a field, a value, `not` or `(`, found `ä`",
-    ),
-    (
-        r#"ID == "ä" ö"#,
-        "at character 11: expected `and`, `or` or the end, found `ö`",
-    ),
-    (
-        r#"ID matches "(""#,
-        "at character 12: the regular expression is not valid: unclosed group",
-    ),
+    ("ID == db-0", "at character 9: expected `and`, `or` or the end, found `-`"),
+    ("ID == 5a", "at character 7: expected a number, or a text in quotes, found `5a`"),
+    ("ID == 1.2.3", "at character 7: expected a number, or a text in quotes, found `1`"),
+    (r#"ID == "db"#, "at character 10: expected a closing `\"`, found the end"),
+    ("ID == `db", "at character 10: expected a closing backquote, found the end"),
+    (r#"ID == "\d""#, "at character 9: expected `\"`, `\\`, `n`, `r` or `t` after `\\`, found `d`"),
+    (r#""db" == ID"#, "at character 6: expected `in` or `not in` after a value, found `=`"),
+    ("(ID == x", "at character 9: expected `and`, `or` or `)`, found the end"),
+    ("ID == x)", "at character 8: expected `and`, `or` or the end, found `)`"),
+    ("ID == x && ID == y", "at character 9: expected `and`, `or` or the end, found `&`"),
+    ("ID == x and", "at character 12: expected a field, a value, `not` or `(`, found the end"),
+    ("Parameters. == x", "at character 12: expected a name or a number after `.`, found ` `"),
+    ("Parameters[type] == x", "at character 12: expected a text in quotes, found `type`"),
+    (r#"Parameters["type" == x"#, "at character 19: expected `]`, found `=`"),
+    ("äöü == x", "at character 1: expected a field, a value, `not` or `(`, found `ä`"),
+    (r#"ID == "ä" ö"#, "at character 11: expected `and`, `or` or the end, found `ö`"),
+    (r#"ID matches "(""#, "at character 12: the regular expression is not valid: unclosed group"),
     (
         r#"ID matches "\\w{900}{900}""#,
         "at character 12: the regular expression is not valid: the pattern is too large",
@@ -256,10 +190,7 @@ fn values_that_cannot_be_tested_are_errors() {
             "`Schedulabel` is not a field of a list item; did you mean `Schedulable`?",
         ),
         ("Foo is empty", "`Foo` is not a field of a list item"),
-        (
-            "Secrets.key == x",
-            "`Secrets` is not a field of a list item",
-        ),
+        ("Secrets.key == x", "`Secrets` is not a field of a list item"),
         (
             "Schedulable == yes",
             "`Schedulable` is a boolean, which the condition `Schedulable == \"yes\"` cannot test",
@@ -327,11 +258,7 @@ fn conditions() -> impl Strategy<Value = Expression> {
         "[a-z`\"]{0,5}".prop_map(|text| Test::Matches(Pattern::new(&text).unwrap())),
     ];
     (selectors, tests, any::<bool>()).prop_map(|(selector, test, is_negated)| {
-        Expression::Condition(Condition {
-            selector,
-            test,
-            is_negated,
-        })
+        Expression::Condition(Condition { selector, test, is_negated })
     })
 }
 
@@ -339,8 +266,7 @@ fn expressions() -> impl Strategy<Value = Expression> {
     conditions().prop_recursive(4, 12, 3, |part| {
         let parts = || prop::collection::vec(part.clone(), 2..4);
         prop_oneof![
-            part.clone()
-                .prop_map(|part| Expression::Not(Box::new(part))),
+            part.clone().prop_map(|part| Expression::Not(Box::new(part))),
             parts().prop_map(Expression::All),
             parts().prop_map(Expression::Any),
         ]

@@ -31,10 +31,7 @@ pub struct JobRequestDocument {
     pub submission: Option<JobSubmissionDocument>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(truth: &bool) -> bool {
     !*truth
 }
@@ -148,24 +145,15 @@ pub struct TaskGroupDocument {
     /// Requirements on the node.
     pub constraints: Vec<ConstraintDocument>,
     /// Its own Consul; ignored.
-    #[serde(
-        deserialize_with = "block",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "block", skip_serializing_if = "Unsupported::is_absent")]
     pub consul: Unsupported,
     /// The number of allocations.
     pub count: Option<i64>,
     /// What happens while its node is away; refused.
-    #[serde(
-        deserialize_with = "block",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "block", skip_serializing_if = "Unsupported::is_absent")]
     pub disconnect: Unsupported,
     /// The disk of its allocation, if that should outlive the allocation; ignored.
-    #[serde(
-        deserialize_with = "kept_disk",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "kept_disk", skip_serializing_if = "Unsupported::is_absent")]
     pub ephemeral_disk: Unsupported,
     /// The older form of `Disconnect`; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]

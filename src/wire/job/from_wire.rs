@@ -36,10 +36,7 @@ pub struct JobWordProblem {
 pub fn job_from_wire(document: &JobDocument, fallback: &Namespace) -> (Job, Vec<JobWordProblem>) {
     let mut reader = JobReader::default();
     let namespace = given(&document.namespace).map(Namespace::new);
-    let mut job = Job::new(
-        namespace.unwrap_or_else(|| fallback.clone()),
-        JobId::new(&document.id),
-    );
+    let mut job = Job::new(namespace.unwrap_or_else(|| fallback.clone()), JobId::new(&document.id));
     if let Some(name) = given(&document.name) {
         job.name = name.to_owned();
     }
@@ -49,10 +46,7 @@ pub fn job_from_wire(document: &JobDocument, fallback: &Namespace) -> (Job, Vec<
     let unknown = |word: &str| format!("Invalid job type: {word:?}");
     let job_type = reader.word(&document.job_type, JobType::parse, unknown);
     job.job_type = job_type.unwrap_or(job.job_type);
-    job.priority = document
-        .priority
-        .filter(|number| *number != 0)
-        .unwrap_or(job.priority);
+    job.priority = document.priority.filter(|number| *number != 0).unwrap_or(job.priority);
     if !document.datacenters.is_empty() {
         job.datacenters.clone_from(&document.datacenters);
     }
@@ -188,16 +182,8 @@ impl JobReader {
     ) -> TaskGroup {
         self.refuse(&[
             ("Disconnect", document.disconnect, PartEffect::Disconnection),
-            (
-                "MaxClientDisconnect",
-                document.max_client_disconnect,
-                PartEffect::Disconnection,
-            ),
-            (
-                "MaxRunDuration",
-                document.max_run_duration,
-                PartEffect::Duration,
-            ),
+            ("MaxClientDisconnect", document.max_client_disconnect, PartEffect::Disconnection),
+            ("MaxRunDuration", document.max_run_duration, PartEffect::Duration),
             (
                 "PreventRescheduleOnLost",
                 document.prevent_reschedule_on_lost,
@@ -252,12 +238,8 @@ impl JobReader {
         let negative = "Restart policy has a negative duration";
         RestartPolicy {
             attempts: attempts.and_then(Result::ok).unwrap_or(base.attempts),
-            interval: self
-                .duration(document.interval, negative)
-                .unwrap_or(base.interval),
-            delay: self
-                .duration(document.delay, negative)
-                .unwrap_or(base.delay),
+            interval: self.duration(document.interval, negative).unwrap_or(base.interval),
+            delay: self.duration(document.delay, negative).unwrap_or(base.delay),
             mode: mode.unwrap_or(base.mode),
         }
     }
@@ -345,24 +327,15 @@ impl JobReader {
         task.user.clone_from(&document.user);
         task.constraints = self.constraints(&document.constraints);
         task.kill_timeout = self
-            .duration(
-                document.kill_timeout,
-                "KillTimeout must be a positive value",
-            )
+            .duration(document.kill_timeout, "KillTimeout must be a positive value")
             .filter(|timeout| !timeout.is_zero())
             .unwrap_or(task.kill_timeout);
         task.kill_signal.clone_from(&document.kill_signal);
-        task.lifecycle = document
-            .lifecycle
-            .as_ref()
-            .and_then(|one| self.lifecycle(one));
+        task.lifecycle = document.lifecycle.as_ref().and_then(|one| self.lifecycle(one));
         task.is_leader = document.leader;
         let mounts = document.volume_mounts.iter();
         task.volume_mounts = mounts.map(|mount| self.volume_mount(mount)).collect();
-        task.csi_plugin = document
-            .csi_plugin_config
-            .as_ref()
-            .map(|one| self.csi_plugin(one));
+        task.csi_plugin = document.csi_plugin_config.as_ref().map(|one| self.csi_plugin(one));
         let payload = document.dispatch_payload.as_ref();
         task.payload_file = payload.and_then(|one| given(&one.file).map(str::to_owned));
         if let Some(resources) = &document.resources {
@@ -374,15 +347,9 @@ impl JobReader {
     fn lifecycle(&mut self, document: &LifecycleDocument) -> Option<Lifecycle> {
         let hook = LifecycleHook::parse(&document.hook);
         if hook.is_none() {
-            self.problem(format!(
-                "Lifecycle validation failed: invalid hook: {}",
-                document.hook
-            ));
+            self.problem(format!("Lifecycle validation failed: invalid hook: {}", document.hook));
         }
-        hook.map(|hook| Lifecycle {
-            hook,
-            is_sidecar: document.sidecar,
-        })
+        hook.map(|hook| Lifecycle { hook, is_sidecar: document.sidecar })
     }
 
     fn volume_mount(&mut self, document: &VolumeMountDocument) -> VolumeMount {
@@ -413,10 +380,7 @@ impl JobReader {
         let mut plugin = CsiPluginConfig::new(PluginId::new(&document.id), plugin_type);
         for (directory, value) in [
             (&mut plugin.mount_dir, &document.mount_dir),
-            (
-                &mut plugin.stage_publish_base_dir,
-                &document.stage_publish_base_dir,
-            ),
+            (&mut plugin.stage_publish_base_dir, &document.stage_publish_base_dir),
         ] {
             if !value.is_empty() {
                 directory.clone_from(value);

@@ -11,12 +11,7 @@ use super::unsupported::Unsupported;
 
 /// Returns a warning that names the parts of a job that are ignored, in the words of a job file; `None` without any.
 pub fn ignored_parts(job: &JobDocument) -> Option<String> {
-    let JobDocument {
-        affinities,
-        spreads,
-        task_groups,
-        ..
-    } = job;
+    let JobDocument { affinities, spreads, task_groups, .. } = job;
     let mut parts = BTreeSet::new();
     note(&mut parts, &[("affinity", affinities), ("spread", spreads)]);
     for group in task_groups {
@@ -102,11 +97,7 @@ mod tests {
         for (part, of_group, of_task) in [
             ("consul", json!({"Consul": {}}), json!({})),
             ("consul", json!({}), json!({"Consul": {}})),
-            (
-                "ephemeral_disk",
-                json!({"EphemeralDisk": {"Migrate": true}}),
-                json!({}),
-            ),
+            ("ephemeral_disk", json!({"EphemeralDisk": {"Migrate": true}}), json!({})),
         ] {
             let mut group = of_group;
             group["Tasks"] = json!([of_task]);

@@ -95,10 +95,7 @@ mod tests {
         });
         let plan: JobPlanResponse = decode_value(&recorded).expect("cannot decode");
         assert_eq!(json!(plan), recorded);
-        let updates = plan
-            .annotations
-            .expect("the annotations are missing")
-            .desired_updates;
+        let updates = plan.annotations.expect("the annotations are missing").desired_updates;
         assert!(!updates["g"].changes_allocations());
     }
 
@@ -113,16 +110,10 @@ mod tests {
                 "Old": "", "New": "50", "Annotations": null}]},
         }))
         .expect("cannot decode");
-        let updates = plan
-            .annotations
-            .expect("the annotations are missing")
-            .desired_updates;
+        let updates = plan.annotations.expect("the annotations are missing").desired_updates;
         assert!(updates["g"].changes_allocations());
         let failed = plan.failed_placements.expect("the failures are missing");
         let reasons = failed["g"].constraint_filtered.clone();
-        assert_eq!(
-            reasons,
-            Some([("missing CSI volume(s) nosuch".to_owned(), 1)].into())
-        );
+        assert_eq!(reasons, Some([("missing CSI volume(s) nosuch".to_owned(), 1)].into()));
     }
 }

@@ -50,22 +50,13 @@ pub struct TaskDocument {
     /// The resources.
     pub resources: Option<ResourcesDocument>,
     /// Its own Consul; ignored.
-    #[serde(
-        deserialize_with = "block",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "block", skip_serializing_if = "Unsupported::is_absent")]
     pub consul: Unsupported,
     /// Its identities, which are refused if it gets one as a file or a variable.
-    #[serde(
-        deserialize_with = "given_identity",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "given_identity", skip_serializing_if = "Unsupported::is_absent")]
     pub identities: Unsupported,
     /// Its identity without a name.
-    #[serde(
-        deserialize_with = "given_identity",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "given_identity", skip_serializing_if = "Unsupported::is_absent")]
     pub identity: Unsupported,
     /// When it is restarted after a failure.
     pub restart_policy: Option<RestartPolicyDocument>,
@@ -73,10 +64,7 @@ pub struct TaskDocument {
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub scaling_policies: Unsupported,
     /// When it runs; refused.
-    #[serde(
-        deserialize_with = "block",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "block", skip_serializing_if = "Unsupported::is_absent")]
     pub schedule: Unsupported,
     /// Secrets that it gets; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
@@ -93,10 +81,7 @@ pub struct TaskDocument {
     /// The user.
     pub user: String,
     /// The tokens that it gets; refused.
-    #[serde(
-        deserialize_with = "block",
-        skip_serializing_if = "Unsupported::is_absent"
-    )]
+    #[serde(deserialize_with = "block", skip_serializing_if = "Unsupported::is_absent")]
     pub vault: Unsupported,
     /// The volumes that it mounts.
     pub volume_mounts: Vec<VolumeMountDocument>,

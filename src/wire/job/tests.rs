@@ -28,16 +28,8 @@ fn word<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy
 }
 
 fn constraint() -> impl Strategy<Value = Constraint> {
-    let parts = (
-        "[a-z$.{}]{0,9}",
-        word(ConstraintOperator::ALL),
-        "[a-z0-9]{0,5}",
-    );
-    parts.prop_map(|(attribute, operator, value)| Constraint {
-        attribute,
-        operator,
-        value,
-    })
+    let parts = ("[a-z$.{}]{0,9}", word(ConstraintOperator::ALL), "[a-z0-9]{0,5}");
+    parts.prop_map(|(attribute, operator, value)| Constraint { attribute, operator, value })
 }
 
 fn restart() -> impl Strategy<Value = RestartPolicy> {
@@ -51,36 +43,19 @@ fn restart() -> impl Strategy<Value = RestartPolicy> {
 }
 
 fn volume() -> impl Strategy<Value = JobVolume> {
-    let options = (name(), vec(name(), 0..3)).prop_map(|(fs_type, mount_flags)| MountOptions {
-        fs_type,
-        mount_flags,
-    });
+    let options = (name(), vec(name(), 0..3))
+        .prop_map(|(fs_type, mount_flags)| MountOptions { fs_type, mount_flags });
     let attachment = option::of(select(&AttachmentMode::ALL[..]));
-    let csi = (
-        option::of(select(&AccessMode::ALL[..])),
-        attachment.clone(),
-        option::of(options),
-    );
-    let csi = csi.prop_map(
-        |(access_mode, attachment_mode, mount_options)| JobVolumeKind::Csi {
-            access_mode,
-            attachment_mode,
-            mount_options,
-        },
-    );
-    let host = (
-        option::of(word(HostAccessMode::ALL)),
-        attachment,
-        any::<bool>(),
-    );
-    let host =
-        host.prop_map(
-            |(access_mode, attachment_mode, has_mount_options)| JobVolumeKind::Host {
-                access_mode,
-                attachment_mode,
-                has_mount_options,
-            },
-        );
+    let csi = (option::of(select(&AccessMode::ALL[..])), attachment.clone(), option::of(options));
+    let csi = csi.prop_map(|(access_mode, attachment_mode, mount_options)| JobVolumeKind::Csi {
+        access_mode,
+        attachment_mode,
+        mount_options,
+    });
+    let host = (option::of(word(HostAccessMode::ALL)), attachment, any::<bool>());
+    let host = host.prop_map(|(access_mode, attachment_mode, has_mount_options)| {
+        JobVolumeKind::Host { access_mode, attachment_mode, has_mount_options }
+    });
     let flags = any::<[bool; 3]>();
     (name(), flags, prop_oneof![csi, host]).prop_map(|(source, flags, kind)| JobVolume {
         source,
@@ -92,10 +67,7 @@ fn volume() -> impl Strategy<Value = JobVolume> {
 }
 
 fn mount() -> impl Strategy<Value = VolumeMount> {
-    let modes = (
-        word(PropagationMode::ALL),
-        option::of(word(SelinuxLabel::ALL)),
-    );
+    let modes = (word(PropagationMode::ALL), option::of(word(SelinuxLabel::ALL)));
     let parts = (name(), "/[a-z]{0,5}", any::<bool>(), modes);
     parts.prop_map(|(volume, destination, read_only, modes)| VolumeMount {
         volume: VolumeAlias::new(volume),
@@ -107,33 +79,21 @@ fn mount() -> impl Strategy<Value = VolumeMount> {
 }
 
 fn plugin() -> impl Strategy<Value = CsiPluginConfig> {
-    let parts = (
-        name(),
-        word(CsiPluginType::ALL),
-        "/[a-z]{1,5}",
-        "/[a-z]{1,5}",
-        duration(),
-    );
-    parts.prop_map(
-        |(id, plugin_type, mount_dir, base, health_timeout)| CsiPluginConfig {
-            id: PluginId::new(id),
-            plugin_type,
-            mount_dir,
-            stage_publish_base_dir: base,
-            health_timeout,
-        },
-    )
+    let parts = (name(), word(CsiPluginType::ALL), "/[a-z]{1,5}", "/[a-z]{1,5}", duration());
+    parts.prop_map(|(id, plugin_type, mount_dir, base, health_timeout)| CsiPluginConfig {
+        id: PluginId::new(id),
+        plugin_type,
+        mount_dir,
+        stage_publish_base_dir: base,
+        health_timeout,
+    })
 }
 
 fn task() -> impl Strategy<Value = Task> {
     let lifecycle = (word(LifecycleHook::ALL), any::<bool>())
         .prop_map(|(hook, is_sidecar)| Lifecycle { hook, is_sidecar });
     let texts = (name(), name(), name(), name());
-    let blocks = (
-        option::of(lifecycle),
-        option::of(plugin()),
-        vec(mount(), 0..3),
-    );
+    let blocks = (option::of(lifecycle), option::of(plugin()), vec(mount(), 0..3));
     let rest = (restart(), duration(), any::<bool>(), any::<[i64; 4]>());
     let data = (btree_map(name(), name(), 0..3), vec(constraint(), 0..2));
     (texts, blocks, rest, data).prop_map(|(texts, blocks, rest, data)| {
@@ -146,17 +106,8 @@ fn task() -> impl Strategy<Value = Task> {
         task.kill_timeout = rest.1;
         task.is_leader = rest.2;
         let [cpu, cores, memory_mb, memory_max_mb] = rest.3;
-        task.resources = Resources {
-            cpu,
-            cores,
-            memory_mb,
-            memory_max_mb,
-        };
-        task.meta = data
-            .0
-            .iter()
-            .map(|(name, value)| (format!("m{name}"), value))
-            .collect();
+        task.resources = Resources { cpu, cores, memory_mb, memory_max_mb };
+        task.meta = data.0.iter().map(|(name, value)| (format!("m{name}"), value)).collect();
         task.environment = data.0.into_iter().collect();
         task.constraints = data.1;
         task.config = TaskConfig::new(config.as_object().cloned().unwrap_or_default());
@@ -176,53 +127,40 @@ fn group() -> impl Strategy<Value = TaskGroup> {
         vec(task(), 0..3),
         volumes,
     );
-    parts.prop_map(
-        |(name, numbers, constraints, restart, reschedule, tasks, volumes)| TaskGroup {
-            name,
-            count: numbers.0,
-            canaries: numbers.1,
-            constraints,
-            volumes,
-            restart,
-            reschedule,
-            tasks,
-        },
-    )
+    parts.prop_map(|(name, numbers, constraints, restart, reschedule, tasks, volumes)| TaskGroup {
+        name,
+        count: numbers.0,
+        canaries: numbers.1,
+        constraints,
+        volumes,
+        restart,
+        reschedule,
+        tasks,
+    })
 }
 
 /// A policy is on record if it differs from the default, and only in jobs whose allocations are replaced.
 fn with_policy_of(job_type: JobType, group: TaskGroup) -> TaskGroup {
-    let policy = group
-        .reschedule
-        .filter(|_| matches!(job_type, JobType::Service | JobType::Batch));
-    TaskGroup {
-        reschedule: policy.and_then(|policy| policy.unless_default(job_type)),
-        ..group
-    }
+    let policy = group.reschedule.filter(|_| matches!(job_type, JobType::Service | JobType::Batch));
+    TaskGroup { reschedule: policy.and_then(|policy| policy.unless_default(job_type)), ..group }
 }
 
 fn reschedule() -> impl Strategy<Value = ReschedulePolicy> {
     let times = (duration(), duration(), duration());
     let parts = (any::<u32>(), times, word(DelayFunction::ALL), any::<bool>());
-    parts.prop_map(
-        |(attempts, times, delay_function, unlimited)| ReschedulePolicy {
-            attempts,
-            interval: times.0,
-            delay: times.1,
-            delay_function,
-            max_delay: times.2,
-            unlimited,
-        },
-    )
+    parts.prop_map(|(attempts, times, delay_function, unlimited)| ReschedulePolicy {
+        attempts,
+        interval: times.0,
+        delay: times.1,
+        delay_function,
+        max_delay: times.2,
+        unlimited,
+    })
 }
 
 fn job() -> impl Strategy<Value = Job> {
     let texts = (name(), name(), name(), name(), name());
-    let lists = (
-        vec(name(), 1..3),
-        vec(constraint(), 0..2),
-        vec(group(), 0..3),
-    );
+    let lists = (vec(name(), 1..3), vec(constraint(), 0..2), vec(group(), 0..3));
     let parts = (texts, word(JobType::ALL), 1..i64::MAX, lists);
     parts.prop_map(|(texts, job_type, priority, lists)| Job {
         namespace: Namespace::new(texts.0),
@@ -238,11 +176,7 @@ fn job() -> impl Strategy<Value = Job> {
         periodic: None,
         parameterized: None,
         origin: None,
-        groups: lists
-            .2
-            .into_iter()
-            .map(|group| with_policy_of(job_type, group))
-            .collect(),
+        groups: lists.2.into_iter().map(|group| with_policy_of(job_type, group)).collect(),
     })
 }
 
@@ -318,16 +252,8 @@ fn words_without_a_meaning_are_reported() {
 fn an_empty_mode_of_a_csi_volume_is_invalid() {
     for (access, attachment, expected) in [
         ("single-node-writer", "file-system", vec![]),
-        (
-            "",
-            "file-system",
-            vec!["CSI volumes must have an access mode"],
-        ),
-        (
-            "single-node-writer",
-            "",
-            vec!["CSI volumes must have an attachment mode"],
-        ),
+        ("", "file-system", vec!["CSI volumes must have an access mode"]),
+        ("single-node-writer", "", vec!["CSI volumes must have an attachment mode"]),
     ] {
         let document = json!({"ID": "j", "Type": "service", "TaskGroups": [{"Name": "g",
             "Volumes": {"v": {"Type": "csi", "Source": "db", "AccessMode": access,
@@ -360,10 +286,7 @@ fn jobs_that_others_are_made_from_keep_what_decides_about_their_runs() {
     assert_eq!(problems, []);
     let periodic = job.periodic.as_ref().expect("it is periodic");
     assert!(periodic.is_enabled && periodic.prohibits_overlap);
-    assert_eq!(
-        periodic.expressions().collect::<Vec<_>>(),
-        ["0 3 * * *", "@daily"]
-    );
+    assert_eq!(periodic.expressions().collect::<Vec<_>>(), ["0 3 * * *", "@daily"]);
     let parameterized = job.parameterized.as_ref().expect("it is parameterized");
     assert_eq!(parameterized.payload, PayloadRule::Required);
     assert_eq!(parameterized.meta_required, ["set"]);
@@ -390,23 +313,11 @@ fn what_only_a_server_sets_or_nobody_reads_is_a_problem() {
     for (job, expected) in [
         (json!({"Dispatched": true}), "'Dispatched' set"),
         (json!({"ParentID": "nightly"}), "'ParentID' set"),
-        (
-            json!({"Periodic": {"SpecType": "test"}}),
-            "specification type \"test\"",
-        ),
+        (json!({"Periodic": {"SpecType": "test"}}), "specification type \"test\""),
         (json!({"Periodic": {"Crons": ["@daily"]}}), "Crons"),
-        (
-            json!({"ParameterizedJob": {"Payload": "maybe"}}),
-            "payload requirement: \"maybe\"",
-        ),
-        (
-            json!({"ParameterizedJob": {"Required": ["set"]}}),
-            "Required",
-        ),
-        (
-            json!({"TaskGroups": [{"Tasks": [{"DispatchPayload": {"Path": "x"}}]}]}),
-            "Path",
-        ),
+        (json!({"ParameterizedJob": {"Payload": "maybe"}}), "payload requirement: \"maybe\""),
+        (json!({"ParameterizedJob": {"Required": ["set"]}}), "Required"),
+        (json!({"TaskGroups": [{"Tasks": [{"DispatchPayload": {"Path": "x"}}]}]}), "Path"),
     ] {
         let found = problems(job.clone());
         assert!(found.contains(expected), "{job}: {found}");
@@ -425,63 +336,27 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
     let task = |task: serde_json::Value| group(json!({"Name": "g", "Tasks": [task]}));
     for (job, part) in [
         (json!({"ID": "j", "Payload": "aGVsbG8K"}), "Payload"),
-        (
-            json!({"ID": "j", "Multiregion": {"Regions": [{"Name": "a"}]}}),
-            "Multiregion",
-        ),
-        (
-            group(json!({"Name": "g", "MaxRunDuration": 1})),
-            "MaxRunDuration",
-        ),
-        (
-            group(json!({"Name": "g", "Disconnect": {"LostAfter": 1}})),
-            "Disconnect",
-        ),
-        (
-            group(json!({"Name": "g", "MaxClientDisconnect": 1})),
-            "MaxClientDisconnect",
-        ),
-        (
-            group(json!({"Name": "g", "StopAfterClientDisconnect": 1})),
-            "StopAfterClientDisconnect",
-        ),
-        (
-            group(json!({"Name": "g", "PreventRescheduleOnLost": true})),
-            "PreventRescheduleOnLost",
-        ),
-        (
-            task(json!({"Name": "t", "Templates": [{"EmbeddedTmpl": "x"}]})),
-            "Templates",
-        ),
-        (
-            task(json!({"Name": "t", "Artifacts": [{"GetterSource": "x"}]})),
-            "Artifacts",
-        ),
-        (
-            task(json!({"Name": "t", "Schedule": {"Cron": {"Start": "x"}}})),
-            "Schedule",
-        ),
-        (
-            task(json!({"Name": "t", "Secrets": [{"Name": "x"}]})),
-            "Secrets",
-        ),
+        (json!({"ID": "j", "Multiregion": {"Regions": [{"Name": "a"}]}}), "Multiregion"),
+        (group(json!({"Name": "g", "MaxRunDuration": 1})), "MaxRunDuration"),
+        (group(json!({"Name": "g", "Disconnect": {"LostAfter": 1}})), "Disconnect"),
+        (group(json!({"Name": "g", "MaxClientDisconnect": 1})), "MaxClientDisconnect"),
+        (group(json!({"Name": "g", "StopAfterClientDisconnect": 1})), "StopAfterClientDisconnect"),
+        (group(json!({"Name": "g", "PreventRescheduleOnLost": true})), "PreventRescheduleOnLost"),
+        (task(json!({"Name": "t", "Templates": [{"EmbeddedTmpl": "x"}]})), "Templates"),
+        (task(json!({"Name": "t", "Artifacts": [{"GetterSource": "x"}]})), "Artifacts"),
+        (task(json!({"Name": "t", "Schedule": {"Cron": {"Start": "x"}}})), "Schedule"),
+        (task(json!({"Name": "t", "Secrets": [{"Name": "x"}]})), "Secrets"),
         (
             task(json!({"Name": "t", "Identities": [{"Name": "x"}, {"Name": "y", "File": true}]})),
             "Identities",
         ),
-        (
-            task(json!({"Name": "t", "Identity": {"env": true}})),
-            "Identity",
-        ),
+        (task(json!({"Name": "t", "Identity": {"env": true}})), "Identity"),
         (task(json!({"Name": "t", "Vault": {"Role": "x"}})), "Vault"),
         (task(json!({"Name": "t", "Vault": {}})), "Vault"),
     ] {
         let found = problems(job);
         let expected = format!("{part} is not supported: it decides ");
-        assert!(
-            found.len() == 1 && found[0].contains(&expected),
-            "{part}: {found:?}"
-        );
+        assert!(found.len() == 1 && found[0].contains(&expected), "{part}: {found:?}");
     }
     let nothing = json!({
         "ID": "j", "Periodic": null, "ParameterizedJob": null, "Multiregion": {"Regions": null},
@@ -495,8 +370,5 @@ fn parts_that_decide_what_happens_to_volumes_are_problems() {
     });
     assert_eq!(problems(nothing.clone()), Vec::<String>::new());
     let (job, _) = job_from_wire(&decode_value(&nothing).unwrap(), &Namespace::default());
-    assert_eq!(
-        job.groups[0].reschedule, None,
-        "the default of the type is no difference"
-    );
+    assert_eq!(job.groups[0].reschedule, None, "the default of the type is no difference");
 }

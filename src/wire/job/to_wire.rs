@@ -32,9 +32,7 @@ pub fn job_to_wire(job: &Job) -> JobDocument {
         namespace: job.namespace.to_string(),
         node_pool: job.node_pool.clone(),
         parameterized_job: job.parameterized.as_ref().map(parameterized_to_wire),
-        parent_id: origin
-            .map(|origin| origin.parent.to_string())
-            .unwrap_or_default(),
+        parent_id: origin.map(|origin| origin.parent.to_string()).unwrap_or_default(),
         periodic: job.periodic.as_ref().map(periodic_to_wire),
         priority: Some(job.priority),
         region: job.region.clone(),
@@ -80,9 +78,7 @@ fn group_to_wire(group: &TaskGroup) -> TaskGroupDocument {
         reschedule_policy: group.reschedule.as_ref().map(reschedule_to_wire),
         restart_policy: Some(restart_to_wire(&group.restart)),
         tasks: group.tasks.iter().map(task_to_wire).collect(),
-        update: (group.canaries != 0).then_some(UpdateDocument {
-            canary: Some(group.canaries),
-        }),
+        update: (group.canaries != 0).then_some(UpdateDocument { canary: Some(group.canaries) }),
         volumes: volumes
             .map(|(alias, volume)| (alias.to_string(), volume_to_wire(alias, volume)))
             .collect(),
@@ -117,32 +113,16 @@ fn reschedule_to_wire(policy: &ReschedulePolicy) -> ReschedulePolicyDocument {
 fn volume_to_wire(alias: &VolumeAlias, volume: &JobVolume) -> VolumeRequestDocument {
     let word = |mode: Option<&str>| mode.unwrap_or_default().to_owned();
     let (access_mode, attachment_mode, mount_options) = match &volume.kind {
-        JobVolumeKind::Csi {
-            access_mode,
-            attachment_mode,
-            mount_options,
-        } => {
+        JobVolumeKind::Csi { access_mode, attachment_mode, mount_options } => {
             let options = mount_options.as_ref().map(|options| MountOptionsDocument {
                 fs_type: options.fs_type.clone(),
                 mount_flags: Some(options.mount_flags.clone()),
             });
-            (
-                access_mode.map(AccessMode::as_str),
-                attachment_mode,
-                options,
-            )
+            (access_mode.map(AccessMode::as_str), attachment_mode, options)
         }
-        JobVolumeKind::Host {
-            access_mode,
-            attachment_mode,
-            has_mount_options,
-        } => {
+        JobVolumeKind::Host { access_mode, attachment_mode, has_mount_options } => {
             let options = has_mount_options.then(MountOptionsDocument::default);
-            (
-                access_mode.map(HostAccessMode::as_str),
-                attachment_mode,
-                options,
-            )
+            (access_mode.map(HostAccessMode::as_str), attachment_mode, options)
         }
     };
     VolumeRequestDocument {

@@ -22,9 +22,7 @@ impl Unsupported {
 impl<'de> Deserialize<'de> for Unsupported {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Ok(Self {
-            is_present: says_something(&value),
-        })
+        Ok(Self { is_present: says_something(&value) })
     }
 }
 
@@ -38,9 +36,7 @@ impl Serialize for Unsupported {
 /// Reads a part that is there if a document has an object for it, also an empty one.
 pub(super) fn block<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Unsupported, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    Ok(Unsupported {
-        is_present: !value.is_null(),
-    })
+    Ok(Unsupported { is_present: !value.is_null() })
 }
 
 /// Reads one or several identities, which are there if the task gets one as a file or a variable.
@@ -62,9 +58,7 @@ pub(super) fn kept_disk<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Unsupported, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    Ok(Unsupported {
-        is_present: has_field(&value, "Sticky") || has_field(&value, "Migrate"),
-    })
+    Ok(Unsupported { is_present: has_field(&value, "Sticky") || has_field(&value, "Migrate") })
 }
 
 /// Returns whether an object says something in a field. Go takes the name in any case.
@@ -119,10 +113,7 @@ mod tests {
             assert_eq!(!group.disconnect.is_absent(), is_present, "{value}");
         }
         for (value, is_present) in [
-            (
-                json!({"EphemeralDisk": {"SizeMB": 300, "Sticky": false, "Migrate": false}}),
-                false,
-            ),
+            (json!({"EphemeralDisk": {"SizeMB": 300, "Sticky": false, "Migrate": false}}), false),
             (json!({"EphemeralDisk": {"Sticky": true}}), true),
             (json!({"EphemeralDisk": {"Migrate": true}}), true),
             (json!({"EphemeralDisk": {"sticky": true}}), true),

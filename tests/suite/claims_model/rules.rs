@@ -91,10 +91,7 @@ pub(super) enum Busy {
 
 /// What the world may do, and how late calls are dealt with.
 #[derive(Clone, Copy, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one flag per freedom of the world"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "one flag per freedom of the world")]
 pub(super) struct Rules {
     pub(super) broken: Mutation,
     pub(super) busy: Busy,
@@ -164,16 +161,10 @@ impl Rules {
             }
             Mutation::SweepUnassumed => {
                 let sweeps = facts.returned.iter().cloned().map(Step::Sweep);
-                next_steps(record, facts)
-                    .into_iter()
-                    .chain(sweeps)
-                    .collect()
+                next_steps(record, facts).into_iter().chain(sweeps).collect()
             }
             Mutation::NewestDecides => {
-                let facts = Facts {
-                    stages: BTreeMap::new(),
-                    ..facts.clone()
-                };
+                let facts = Facts { stages: BTreeMap::new(), ..facts.clone() };
                 next_steps(record, &facts)
             }
             _ => next_steps(record, facts),
@@ -220,14 +211,8 @@ impl Rules {
             record.claims.retain(|_, claim| claim.node == request.node);
         }
         if self.broken == Mutation::IgnoreOrphaned {
-            let gone: BTreeSet<_> = record
-                .tombstones
-                .drain(..)
-                .map(|gone| gone.volume)
-                .collect();
-            record
-                .claims
-                .retain(|_, claim| !gone.contains(&claim.volume));
+            let gone: BTreeSet<_> = record.tombstones.drain(..).map(|gone| gone.volume).collect();
+            record.claims.retain(|_, claim| !gone.contains(&claim.volume));
         }
         if record.claims.is_empty() {
             record.modes = None;
@@ -243,10 +228,7 @@ impl Rules {
 
     /// Records the answer of a call, if it is still the last one for its effect.
     pub(super) fn record_done(&self, world: &mut World, step: &Step, started: u64) {
-        if matches!(
-            self.broken,
-            Mutation::StartUnrecorded | Mutation::HearTheLost
-        ) {
+        if matches!(self.broken, Mutation::StartUnrecorded | Mutation::HearTheLost) {
             force_done(&mut world.record, step);
         }
         world.commit(&done(step, started), 0);
@@ -333,11 +315,7 @@ fn force_done(record: &mut Claims, step: &Step) {
     if let Some(Effect::Published(key)) = step.effect()
         && let Some(claim) = record.claims.get_mut(&key)
     {
-        claim.published = if step.is_setup() {
-            Known::Yes
-        } else {
-            Known::No
-        };
+        claim.published = if step.is_setup() { Known::Yes } else { Known::No };
     }
 }
 
@@ -418,17 +396,10 @@ fn without_sharers(
 ) -> BTreeSet<Step> {
     let alone = |key: &ClaimKey| {
         let mut record = record.clone();
-        record
-            .claims
-            .retain(|other, claim| other == key || is_seen(other, claim));
+        record.claims.retain(|other, claim| other == key || is_seen(other, claim));
         next_steps(&record, facts)
     };
-    record
-        .claims
-        .keys()
-        .flat_map(alone)
-        .chain(next_steps(record, facts))
-        .collect()
+    record.claims.keys().flat_map(alone).chain(next_steps(record, facts)).collect()
 }
 
 /// Releases claims on these nodes before staging and attachment are undone.

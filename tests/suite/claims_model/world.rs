@@ -167,9 +167,8 @@ impl World {
         let step = call.step.clone();
         let sent = self.calls.iter().map(|call| call.order);
         call.order = sent.chain(self.seen.values().copied()).max().unwrap_or(0) + 1;
-        let is_open = step
-            .effect()
-            .is_some_and(|effect| self.record.known(&effect) == Known::Maybe);
+        let is_open =
+            step.effect().is_some_and(|effect| self.record.known(&effect) == Known::Maybe);
         let recorded = self.record.call(&step);
         let recorded = recorded.filter(|recorded| recorded.is_setup == step.is_setup());
         if is_open && let Some(recorded) = recorded {
@@ -210,10 +209,7 @@ impl World {
     /// Returns whether a request was sent on the call lock after this call was, and is held up.
     pub(super) fn has_later_request(&self, call: &Call) -> bool {
         let call_lock = call.call_lock();
-        let seen = call_lock
-            .as_ref()
-            .and_then(|call_lock| self.seen.get(call_lock))
-            .copied();
+        let seen = call_lock.as_ref().and_then(|call_lock| self.seen.get(call_lock)).copied();
         let is_later = |other: &Call| {
             other.phase == Phase::HeldUp
                 && other.call_lock() == call_lock
@@ -235,11 +231,7 @@ impl World {
             let order = key(one).cmp(&key(other));
             // Requests of one call lock that are held up stay in the order in which they were sent.
             order.then_with(|| {
-                if is_held_up(one) {
-                    std::cmp::Ordering::Equal
-                } else {
-                    one.cmp(other)
-                }
+                if is_held_up(one) { std::cmp::Ordering::Equal } else { one.cmp(other) }
             })
         });
         for call in &mut self.calls {
@@ -278,8 +270,7 @@ impl World {
                 _ => call.order = 0,
             }
         }
-        self.seen
-            .retain(|call_lock, _| orders.contains_key(call_lock));
+        self.seen.retain(|call_lock, _| orders.contains_key(call_lock));
         for (call_lock, seen) in &self.seen {
             orders.entry(call_lock.clone()).or_default().insert(*seen);
         }
@@ -292,9 +283,7 @@ impl World {
                 rank(&call_lock, &mut call.order);
             }
         }
-        self.seen
-            .iter_mut()
-            .for_each(|(call_lock, seen)| rank(call_lock, seen));
+        self.seen.iter_mut().for_each(|(call_lock, seen)| rank(call_lock, seen));
     }
 }
 
@@ -333,22 +322,16 @@ fn each_call(record: &mut Claims, mut visit: impl FnMut(Known, &mut StartedCall)
 
 /// Returns what CSI, or the user of a claim, has against this call when it starts or when it takes effect.
 pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static str {
-    let Call {
-        step, node, usage, ..
-    } = call;
+    let Call { step, node, usage, .. } = call;
     let attached = world.usage(&Effect::Attached(node.clone()));
     let staged = world.usage(&Effect::Staged(node.clone()));
     let PluginSteps { attach, stage } = world.facts.steps_on(node).unwrap_or_default();
     let is_single = world.is_single();
     let is_changed = world.instances == Instances::Change;
-    let attached_read_only = world
-        .plugin
-        .get(&Effect::Attached(node.clone()))
-        .map(|(_, _, read_only)| *read_only);
-    let is_elsewhere = world
-        .plugin
-        .iter()
-        .any(|(e, place)| matches!(e, Effect::Attached(_)) && place.0 != *node);
+    let attached_read_only =
+        world.plugin.get(&Effect::Attached(node.clone())).map(|(_, _, read_only)| *read_only);
+    let is_elsewhere =
+        world.plugin.iter().any(|(e, place)| matches!(e, Effect::Attached(_)) && place.0 != *node);
     let is_lost = world.facts.lost.contains(node);
     let has_returned = world.facts.returned.contains(node);
     let differs = |found: Option<&str>| found.is_some_and(|found| found != usage);
@@ -462,11 +445,7 @@ pub(super) fn hear(world: &mut World, call: &Call, rules: &Rules) {
 
 /// The event of a call that succeeded.
 pub(super) fn done(step: &Step, started: u64) -> ClaimEvent {
-    ClaimEvent::StepDone {
-        step: step.clone(),
-        started,
-        answer: StepAnswer::default(),
-    }
+    ClaimEvent::StepDone { step: step.clone(), started, answer: StepAnswer::default() }
 }
 
 /// Returns what must hold in every state: `Yes` and `No` are true, what exists has a claim to undo it, one
@@ -505,10 +484,9 @@ fn check_effect(world: &World, node: &NodeId, effect: &Effect) -> Result<(), Str
             && call.phase != Phase::HeldUp
     };
     match world.calls.iter().find(contradicts) {
-        Some(call) => Err(format!(
-            "{effect:?} is recorded as {known:?}, but {:?} is under way",
-            call.step
-        )),
+        Some(call) => {
+            Err(format!("{effect:?} is recorded as {known:?}, but {:?} is under way", call.step))
+        }
         None => Ok(()),
     }
 }

@@ -23,10 +23,7 @@ pub(super) fn volume_health(id: String, statuses: Vec<VolumeStatus>) -> proto::V
         reason: status.reason,
         message: status.message,
     });
-    proto::VolumeHealth {
-        volume_id: id,
-        health_statuses: entries.collect(),
-    }
+    proto::VolumeHealth { volume_id: id, health_statuses: entries.collect() }
 }
 
 pub(super) fn node_volume_health(request: proto::NodeGetVolumeHealthRequest) -> NodeVolumeHealth {

@@ -38,19 +38,14 @@ pub(super) fn capacity_request(
         capabilities,
         mount_options,
         parameters: request.parameters,
-        topology: topology.map(|topology| Topology {
-            segments: topology.segments,
-        }),
+        topology: topology.map(|topology| Topology { segments: topology.segments }),
     })
 }
 
 pub(super) fn capability(
     capability: &proto::VolumeCapability,
 ) -> Result<(Capability, Option<MountOptions>), &'static str> {
-    let mode = capability
-        .access_mode
-        .as_ref()
-        .ok_or("the access mode is missing")?;
+    let mode = capability.access_mode.as_ref().ok_or("the access mode is missing")?;
     let access_mode = convert::access_mode_from(mode.mode()).ok_or("the access mode is unknown")?;
     let (attachment_mode, options) = match &capability.access_type {
         None => return Err("the access type is missing"),
@@ -66,10 +61,7 @@ pub(super) fn capability(
             return Err("volume_mount_group is set, but VOLUME_MOUNT_GROUP is not advertised");
         }
     };
-    let capability = Capability {
-        access_mode,
-        attachment_mode,
-    };
+    let capability = Capability { access_mode, attachment_mode };
     Ok((capability, options))
 }
 
@@ -88,10 +80,7 @@ pub(super) fn capacity(range: Option<proto::CapacityRange>) -> Result<CapacityRa
         let bytes = u64::try_from(bytes).map_err(|_| "a size is negative")?;
         Bytes::new(bytes).ok_or("a size is too large")
     };
-    let range = CapacityRange {
-        min: bytes(range.required_bytes)?,
-        max: bytes(range.limit_bytes)?,
-    };
+    let range = CapacityRange { min: bytes(range.required_bytes)?, max: bytes(range.limit_bytes)? };
     if range.is_unset() {
         return Err("the capacity range is empty (GH-11238)");
     }
@@ -105,9 +94,7 @@ pub(super) fn topology(
         return Ok(None);
     };
     let topologies = |list: Vec<proto::Topology>| {
-        let topology = |topology: proto::Topology| Topology {
-            segments: topology.segments,
-        };
+        let topology = |topology: proto::Topology| Topology { segments: topology.segments };
         list.into_iter().map(topology).collect()
     };
     let request = TopologyRequest {
@@ -250,10 +237,7 @@ fn used_capability(
 
 pub(super) fn page(max_entries: i32, token: String) -> Result<PageRequest, &'static str> {
     let entries = u32::try_from(max_entries).map_err(|_| "max_entries is negative")?;
-    Ok(PageRequest {
-        entries,
-        starting_token: token,
-    })
+    Ok(PageRequest { entries, starting_token: token })
 }
 
 pub(super) fn list_snapshots(

@@ -41,8 +41,7 @@ impl Service {
         subject: &str,
         act: impl Fn(&mut ProviderState) -> Result<T, Refusal> + Send + Sync + 'static,
     ) -> Result<T, Status> {
-        self.call_in(FakeCallLock::Controller, (rpc, subject), act)
-            .await
+        self.call_in(FakeCallLock::Controller, (rpc, subject), act).await
     }
 
     async fn call_in<T: Send + 'static>(
@@ -135,10 +134,7 @@ impl Identity for Service {
     ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
         use proto::plugin_capability::{Service, Type, service};
         let settings = self.settings(Rpc::GetPluginCapabilities).await?;
-        let mut types = vec![
-            service::Type::Unknown,
-            service::Type::GroupControllerService,
-        ];
+        let mut types = vec![service::Type::Unknown, service::Type::GroupControllerService];
         if settings.plugin.controller_service {
             types.push(service::Type::ControllerService);
         }
@@ -146,9 +142,7 @@ impl Identity for Service {
             types.push(service::Type::VolumeAccessibilityConstraints);
         }
         let capability = |kind: service::Type| proto::PluginCapability {
-            r#type: Some(Type::Service(Service {
-                r#type: kind.into(),
-            })),
+            r#type: Some(Type::Service(Service { r#type: kind.into() })),
         };
         Ok(Response::new(proto::GetPluginCapabilitiesResponse {
             capabilities: types.into_iter().map(capability).collect(),
@@ -180,17 +174,12 @@ impl Controller for Service {
     ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
         use proto::controller_service_capability::{Rpc as Arm, Type, rpc};
         let settings = self.settings(Rpc::ControllerGetCapabilities).await?;
-        let can = settings
-            .controller
-            .ok_or_else(|| Status::unimplemented("no controller"))?;
+        let can = settings.controller.ok_or_else(|| Status::unimplemented("no controller"))?;
         // An unknown capability, such as one of a later version of CSI.
         let mut types = vec![99];
         for (has, kind) in [
             (can.create_delete_volume, rpc::Type::CreateDeleteVolume),
-            (
-                can.publish_unpublish_volume,
-                rpc::Type::PublishUnpublishVolume,
-            ),
+            (can.publish_unpublish_volume, rpc::Type::PublishUnpublishVolume),
             (can.list_volumes, rpc::Type::ListVolumes),
             (can.get_capacity, rpc::Type::GetCapacity),
             (can.create_delete_snapshot, rpc::Type::CreateDeleteSnapshot),
@@ -198,10 +187,7 @@ impl Controller for Service {
             (can.clone_volume, rpc::Type::CloneVolume),
             (can.publish_readonly, rpc::Type::PublishReadonly),
             (can.expand_volume, rpc::Type::ExpandVolume),
-            (
-                can.list_volumes_published_nodes,
-                rpc::Type::ListVolumesPublishedNodes,
-            ),
+            (can.list_volumes_published_nodes, rpc::Type::ListVolumesPublishedNodes),
             (can.volume_condition, rpc::Type::VolumeCondition),
             (can.get_volume, rpc::Type::GetVolume),
             (can.get_volume_health, rpc::Type::GetVolumeHealth),
@@ -226,17 +212,9 @@ impl Controller for Service {
     ) -> Result<Response<proto::CreateVolumeResponse>, Status> {
         let request = request.into_inner();
         let name = request.name.clone();
-        let created = self
-            .read(
-                Rpc::CreateVolume,
-                &name,
-                create(request),
-                ProviderState::create,
-            )
-            .await?;
-        Ok(Response::new(proto::CreateVolumeResponse {
-            volume: Some(volume(created)),
-        }))
+        let created =
+            self.read(Rpc::CreateVolume, &name, create(request), ProviderState::create).await?;
+        Ok(Response::new(proto::CreateVolumeResponse { volume: Some(volume(created)) }))
     }
 
     async fn delete_volume(
@@ -247,10 +225,7 @@ impl Controller for Service {
         let id = ExternalId::new(request.volume_id);
         let secrets = Secrets::from_iter(request.secrets);
         let subject = id.as_str().to_owned();
-        self.call(Rpc::DeleteVolume, &subject, move |state| {
-            state.delete(&id, &secrets)
-        })
-        .await?;
+        self.call(Rpc::DeleteVolume, &subject, move |state| state.delete(&id, &secrets)).await?;
         Ok(Response::new(proto::DeleteVolumeResponse {}))
     }
 
@@ -267,8 +242,7 @@ impl Controller for Service {
             parameters: request.parameters.clone(),
             mutable_parameters: request.mutable_parameters.clone(),
         };
-        self.read(rpc, &id, validate(request), ProviderState::validate)
-            .await?;
+        self.read(rpc, &id, validate(request), ProviderState::validate).await?;
         Ok(Response::new(proto::ValidateVolumeCapabilitiesResponse {
             confirmed: Some(confirmed),
             message: String::new(),
@@ -281,9 +255,7 @@ impl Controller for Service {
     ) -> Result<Response<proto::ListVolumesResponse>, Status> {
         let request = request.into_inner();
         let page = page(request.max_entries, request.starting_token);
-        let page = self
-            .read(Rpc::ListVolumes, "", page, ProviderState::list_volumes)
-            .await?;
+        let page = self.read(Rpc::ListVolumes, "", page, ProviderState::list_volumes).await?;
         Ok(Response::new(proto::ListVolumesResponse {
             entries: page.entries.into_iter().map(listed).collect(),
             next_token: page.next_token.unwrap_or_default(),
@@ -317,12 +289,8 @@ impl Controller for Service {
     ) -> Result<Response<proto::ControllerPublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::ControllerPublishVolume, request.volume_id.clone());
-        let publish_context = self
-            .read(rpc, &id, attach(request), ProviderState::attach)
-            .await?;
-        Ok(Response::new(proto::ControllerPublishVolumeResponse {
-            publish_context,
-        }))
+        let publish_context = self.read(rpc, &id, attach(request), ProviderState::attach).await?;
+        Ok(Response::new(proto::ControllerPublishVolumeResponse { publish_context }))
     }
 
     async fn controller_unpublish_volume(
@@ -331,8 +299,7 @@ impl Controller for Service {
     ) -> Result<Response<proto::ControllerUnpublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::ControllerUnpublishVolume, request.volume_id.clone());
-        self.read(rpc, &id, Ok(detach(request)), ProviderState::detach)
-            .await?;
+        self.read(rpc, &id, Ok(detach(request)), ProviderState::detach).await?;
         Ok(Response::new(proto::ControllerUnpublishVolumeResponse {}))
     }
 
@@ -349,13 +316,9 @@ impl Controller for Service {
         };
         let subject = request.source.as_str().to_owned();
         let cut = self
-            .call(Rpc::CreateSnapshot, &subject, move |state| {
-                state.create_snapshot(&request)
-            })
+            .call(Rpc::CreateSnapshot, &subject, move |state| state.create_snapshot(&request))
             .await?;
-        Ok(Response::new(proto::CreateSnapshotResponse {
-            snapshot: Some(snapshot(&cut)),
-        }))
+        Ok(Response::new(proto::CreateSnapshotResponse { snapshot: Some(snapshot(&cut)) }))
     }
 
     async fn delete_snapshot(
@@ -366,10 +329,8 @@ impl Controller for Service {
         let id = SnapshotId::new(request.snapshot_id);
         let secrets = Secrets::from_iter(request.secrets);
         let subject = id.as_str().to_owned();
-        self.call(Rpc::DeleteSnapshot, &subject, move |state| {
-            state.delete_snapshot(&id, &secrets)
-        })
-        .await?;
+        self.call(Rpc::DeleteSnapshot, &subject, move |state| state.delete_snapshot(&id, &secrets))
+            .await?;
         Ok(Response::new(proto::DeleteSnapshotResponse {}))
     }
 
@@ -378,17 +339,10 @@ impl Controller for Service {
         request: Request<proto::ListSnapshotsRequest>,
     ) -> Result<Response<proto::ListSnapshotsResponse>, Status> {
         let request = list_snapshots(request.into_inner());
-        let page = self
-            .read(
-                Rpc::ListSnapshots,
-                "",
-                request,
-                ProviderState::list_snapshots,
-            )
-            .await?;
-        let entries = page.entries.into_iter().map(|each| Entry {
-            snapshot: Some(snapshot(&each)),
-        });
+        let page =
+            self.read(Rpc::ListSnapshots, "", request, ProviderState::list_snapshots).await?;
+        let entries =
+            page.entries.into_iter().map(|each| Entry { snapshot: Some(snapshot(&each)) });
         Ok(Response::new(proto::ListSnapshotsResponse {
             entries: entries.collect(),
             next_token: page.next_token.unwrap_or_default(),
@@ -408,9 +362,7 @@ impl Controller for Service {
     ) -> Result<Response<proto::ControllerExpandVolumeResponse>, Status> {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::ControllerExpandVolume, request.volume_id.clone());
-        let expanded = self
-            .read(rpc, &id, expand(request), ProviderState::expand)
-            .await?;
+        let expanded = self.read(rpc, &id, expand(request), ProviderState::expand).await?;
         Ok(Response::new(proto::ControllerExpandVolumeResponse {
             capacity_bytes: expanded.capacity.to_wire(),
             node_expansion_required: expanded.node_expansion_required,
@@ -425,11 +377,8 @@ impl Controller for Service {
         let (rpc, subject) = (Rpc::ControllerGetVolumeHealth, request.volume_id.clone());
         let id = ExternalId::new(request.volume_id);
         let secrets = Secrets::from_iter(request.secrets);
-        let statuses = self
-            .call(rpc, &subject, move |state| {
-                state.volume_health(&id, &secrets)
-            })
-            .await?;
+        let statuses =
+            self.call(rpc, &subject, move |state| state.volume_health(&id, &secrets)).await?;
         Ok(Response::new(proto::ControllerGetVolumeHealthResponse {
             volume_health: Some(volume_health(subject, statuses)),
         }))
@@ -444,9 +393,7 @@ impl Controller for Service {
         let page = page(request.max_entries, request.starting_token);
         let request = page.map(|page| ListVolumeHealth { page, secrets });
         let rpc = Rpc::ControllerListVolumeHealth;
-        let page = self
-            .read(rpc, "", request, ProviderState::list_volume_health)
-            .await?;
+        let page = self.read(rpc, "", request, ProviderState::list_volume_health).await?;
         let entries = page.entries.into_iter();
         let entry = |listed: ListedHealth| {
             volume_health(listed.external_id.as_str().to_owned(), listed.statuses)
@@ -468,17 +415,14 @@ impl Controller for Service {
             parameters: request.mutable_parameters,
             secrets: Secrets::from_iter(request.secrets),
         };
-        self.call(rpc, &subject, move |state| state.modify(&request))
-            .await?;
+        self.call(rpc, &subject, move |state| state.modify(&request)).await?;
         Ok(Response::new(proto::ControllerModifyVolumeResponse {}))
     }
 }
 
 /// Answers an RPC that the orchestrator never calls.
 fn never<T>() -> Result<T, Status> {
-    Err(Status::unimplemented(
-        "the fake plugin does not implement this RPC",
-    ))
+    Err(Status::unimplemented("the fake plugin does not implement this RPC"))
 }
 
 #[async_trait]
@@ -489,9 +433,7 @@ impl Node for Service {
     ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
         use proto::node_service_capability::{Rpc as Arm, Type, rpc};
         let settings = self.settings(Rpc::NodeGetCapabilities).await?;
-        let can = settings
-            .node
-            .ok_or_else(|| Status::unimplemented("no node"))?;
+        let can = settings.node.ok_or_else(|| Status::unimplemented("no node"))?;
         let mut types = vec![99];
         for (has, kind) in [
             (can.stage_unstage_volume, rpc::Type::StageUnstageVolume),
@@ -535,8 +477,7 @@ impl Node for Service {
         let request = request.into_inner();
         let id = request.volume_id.clone();
         let (rpc, request) = (Rpc::NodeStageVolume, stage(request));
-        self.read_on_node(rpc, &id, request, ProviderState::stage)
-            .await?;
+        self.read_on_node(rpc, &id, request, ProviderState::stage).await?;
         Ok(Response::new(proto::NodeStageVolumeResponse {}))
     }
 
@@ -563,8 +504,7 @@ impl Node for Service {
         let request = request.into_inner();
         let id = request.volume_id.clone();
         let (rpc, request) = (Rpc::NodePublishVolume, publish(request));
-        self.read_on_node(rpc, &id, request, ProviderState::publish)
-            .await?;
+        self.read_on_node(rpc, &id, request, ProviderState::publish).await?;
         Ok(Response::new(proto::NodePublishVolumeResponse {}))
     }
 
@@ -591,9 +531,7 @@ impl Node for Service {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::NodeGetVolumeStats, request.volume_id.clone());
         let read = Ok(stats_request(request));
-        let stats = self
-            .read_on_node(rpc, &id, read, ProviderState::volume_stats)
-            .await?;
+        let stats = self.read_on_node(rpc, &id, read, ProviderState::volume_stats).await?;
         Ok(Response::new(stats_response(stats)))
     }
 
@@ -604,9 +542,7 @@ impl Node for Service {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::NodeGetVolumeHealth, request.volume_id.clone());
         let read = Ok(node_volume_health(request));
-        let statuses = self
-            .read_on_node(rpc, &id, read, ProviderState::node_volume_health)
-            .await?;
+        let statuses = self.read_on_node(rpc, &id, read, ProviderState::node_volume_health).await?;
         Ok(Response::new(proto::NodeGetVolumeHealthResponse {
             volume_health: Some(volume_health(id, statuses)),
         }))
@@ -619,9 +555,7 @@ impl Node for Service {
         let secrets = Secrets::from_iter(request.into_inner().secrets);
         let rpc = Rpc::NodeGetStorageHealth;
         let statuses = self
-            .read_on_node(rpc, "", Ok(secrets), |state, _, secrets| {
-                state.storage_health(secrets)
-            })
+            .read_on_node(rpc, "", Ok(secrets), |state, _, secrets| state.storage_health(secrets))
             .await?;
         Ok(Response::new(proto::NodeGetStorageHealthResponse {
             backend_health: statuses.into_iter().map(storage_health).collect(),
@@ -634,11 +568,8 @@ impl Node for Service {
     ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
         let request = request.into_inner();
         let (rpc, id) = (Rpc::NodeExpandVolume, request.volume_id.clone());
-        let capacity = self
-            .read_on_node(rpc, &id, node_expand(request), ProviderState::expand_on)
-            .await?;
-        Ok(Response::new(proto::NodeExpandVolumeResponse {
-            capacity_bytes: capacity.to_wire(),
-        }))
+        let capacity =
+            self.read_on_node(rpc, &id, node_expand(request), ProviderState::expand_on).await?;
+        Ok(Response::new(proto::NodeExpandVolumeResponse { capacity_bytes: capacity.to_wire() }))
     }
 }

@@ -37,10 +37,7 @@ impl PluginState {
         if copies && self.has(D::CopyEachTime) {
             return None;
         }
-        let found = self
-            .volumes
-            .iter()
-            .find(|(_, volume)| volume.request.name == request.name);
+        let found = self.volumes.iter().find(|(_, volume)| volume.request.name == request.name);
         found.map(|(id, _)| id.clone())
     }
 
@@ -102,29 +99,13 @@ impl PluginState {
         let existing = &self.volumes[id];
         let before = &existing.request;
         let differs = [
-            (
-                D::OtherSize,
-                before.capacity_range != request.capacity_range,
-            ),
+            (D::OtherSize, before.capacity_range != request.capacity_range),
             (D::OtherParameters, before.parameters != request.parameters),
-            (
-                D::OtherCapability,
-                before.volume_capabilities != request.volume_capabilities,
-            ),
-            (
-                D::OtherSource,
-                before.volume_content_source != request.volume_content_source,
-            ),
+            (D::OtherCapability, before.volume_capabilities != request.volume_capabilities),
+            (D::OtherSource, before.volume_content_source != request.volume_content_source),
         ];
-        if differs
-            .iter()
-            .any(|(deviation, differs)| *differs && !self.has(*deviation))
-        {
-            let code = if self.has(D::WrongCode) {
-                Code::Internal
-            } else {
-                Code::AlreadyExists
-            };
+        if differs.iter().any(|(deviation, differs)| *differs && !self.has(*deviation)) {
+            let code = if self.has(D::WrongCode) { Code::Internal } else { Code::AlreadyExists };
             return refusal(code, "the name belongs to another volume");
         }
         let mut volume = existing.answer.clone();
@@ -155,15 +136,9 @@ impl PluginState {
             if request.capacity_range.is_some() && !self.has(D::SmallerCopy) {
                 return refusal(Code::OutOfRange, "the source is larger");
             }
-            size = if self.has(D::SmallerCopy) {
-                size
-            } else {
-                source_size
-            };
+            size = if self.has(D::SmallerCopy) { size } else { source_size };
         }
-        let here = proto::Topology {
-            segments: [(ZONE.0.to_owned(), ZONE.1.to_owned())].into(),
-        };
+        let here = proto::Topology { segments: [(ZONE.0.to_owned(), ZONE.1.to_owned())].into() };
         if let Some(requirement) = &request.accessibility_requirements
             && !requirement.requisite.contains(&here)
             && !self.has(D::AnyTopology)
@@ -171,14 +146,8 @@ impl PluginState {
             return refusal(Code::ResourceExhausted, "the topology does not exist");
         }
         let id = self.new_id("volume");
-        let zone = if self.has(D::OtherTopology) {
-            "b"
-        } else {
-            ZONE.1
-        };
-        let place = proto::Topology {
-            segments: [(ZONE.0.to_owned(), zone.to_owned())].into(),
-        };
+        let zone = if self.has(D::OtherTopology) { "b" } else { ZONE.1 };
+        let place = proto::Topology { segments: [(ZONE.0.to_owned(), zone.to_owned())].into() };
         let shown_size = match size {
             size if self.has(D::TooSmall) => size / 2,
             size if self.has(D::TooLarge) => size * 2,
@@ -186,21 +155,13 @@ impl PluginState {
         };
         let volume = proto::Volume {
             capacity_bytes: shown_size,
-            volume_id: if self.has(D::NoVolumeId) {
-                String::new()
-            } else {
-                id.clone()
-            },
+            volume_id: if self.has(D::NoVolumeId) { String::new() } else { id.clone() },
             volume_context: [("made-by".to_owned(), "reference_plugin".to_owned())].into(),
             content_source: request.volume_content_source.clone(),
             accessible_topology: vec![place],
         };
         let copied = request.volume_content_source.is_some();
-        let seen_size = if copied && self.has(D::SmallFsCopy) {
-            source_size
-        } else {
-            size
-        };
+        let seen_size = if copied && self.has(D::SmallFsCopy) { source_size } else { size };
         let created = Volume {
             request,
             answer: volume.clone(),
@@ -229,11 +190,8 @@ impl PluginState {
                     };
                 };
                 let shares = self.has(D::SharedClone).then(|| source.volume_id.clone());
-                let content = if self.has(D::EmptyClone) {
-                    Content::new()
-                } else {
-                    volume.content.clone()
-                };
+                let content =
+                    if self.has(D::EmptyClone) { Content::new() } else { volume.content.clone() };
                 Ok((content, shares, volume.answer.capacity_bytes))
             }
             Some(Source::Snapshot(source)) => {
@@ -261,10 +219,7 @@ impl PluginState {
         let in_use = self.targets.values().any(|target| target.volume == *id)
             || self.staged.keys().any(|(volume, _)| volume == id);
         if in_use && !self.has(D::DeletesPublished) {
-            return refusal(
-                Code::FailedPrecondition,
-                "the volume is staged or published",
-            );
+            return refusal(Code::FailedPrecondition, "the volume is staged or published");
         }
         if self.attached.contains_key(id)
             && !self.has(D::DeletesAttached)
@@ -281,8 +236,7 @@ impl PluginState {
                     self.deleted_but_listed.push(volume.answer);
                 }
                 if self.has(D::SnapshotDeletedWithVolume) {
-                    self.snapshots
-                        .retain(|_, snapshot| snapshot.answer.source_volume_id != *id);
+                    self.snapshots.retain(|_, snapshot| snapshot.answer.source_volume_id != *id);
                 }
             }
         }
@@ -307,10 +261,7 @@ impl PluginState {
         let fits = volume.is_none_or(|volume| {
             let own = &volume.request.volume_capabilities;
             request.volume_context == volume.answer.volume_context
-                && request
-                    .volume_capabilities
-                    .iter()
-                    .all(|one| own.contains(one))
+                && request.volume_capabilities.iter().all(|one| own.contains(one))
         });
         if !fits && !self.has(D::ConfirmsAnything) {
             return Ok(proto::ValidateVolumeCapabilitiesResponse {
@@ -358,18 +309,12 @@ impl PluginState {
         });
         if self.has(D::SamePage) && !next_token.is_empty() && !request.starting_token.is_empty() {
             let next_token = request.starting_token.clone();
-            return Ok(proto::ListVolumesResponse {
-                entries,
-                next_token,
-            });
+            return Ok(proto::ListVolumesResponse { entries, next_token });
         }
         if self.has(D::MissingEntries) && !after.is_empty() {
             entries.truncate(1);
         }
-        Ok(proto::ListVolumesResponse {
-            entries,
-            next_token,
-        })
+        Ok(proto::ListVolumesResponse { entries, next_token })
     }
 
     fn entry(&self, volume: proto::Volume) -> proto::list_volumes_response::Entry {
@@ -431,11 +376,7 @@ impl PluginState {
             .accessible_topology
             .as_ref()
             .is_none_or(|place| place.segments.get(ZONE.0).map(String::as_str) == Some(ZONE.1));
-        let available = if self.has(D::NegativeCapacity) {
-            -1
-        } else {
-            MAX_SIZE
-        };
+        let available = if self.has(D::NegativeCapacity) { -1 } else { MAX_SIZE };
         Ok(proto::GetCapacityResponse {
             available_capacity: if here { available } else { 0 },
             maximum_volume_size: Some(MAX_SIZE),
@@ -485,10 +426,7 @@ impl PluginState {
         let any = self.has(D::AttachReadOnly);
         if let Some((read_only, times)) = self.attached.get_mut(id) {
             if *read_only != request.readonly && !any {
-                return refusal(
-                    Code::AlreadyExists,
-                    "the volume is attached with other arguments",
-                );
+                return refusal(Code::AlreadyExists, "the volume is attached with other arguments");
             }
             *times += 1;
             return Ok(answer);
@@ -527,10 +465,7 @@ impl PluginState {
             return invalid("a required field is missing");
         }
         let size = self.size_of(&range.unwrap_or_default());
-        let published = self
-            .targets
-            .values()
-            .any(|target| target.volume == request.volume_id);
+        let published = self.targets.values().any(|target| target.volume == request.volume_id);
         if published && self.has(D::NeverOnline) {
             return refusal(Code::FailedPrecondition, "the volume is published");
         }
@@ -543,11 +478,7 @@ impl PluginState {
             return not_found("volume");
         };
         let size = size?;
-        let size = if shrinks {
-            size
-        } else {
-            size.max(volume.answer.capacity_bytes)
-        };
+        let size = if shrinks { size } else { size.max(volume.answer.capacity_bytes) };
         volume.answer.capacity_bytes = size;
         if !paper {
             volume.seen_size = u64::try_from(size).expect("a size is not negative");
@@ -586,7 +517,5 @@ impl PluginState {
 }
 
 fn answer(volume: proto::Volume) -> proto::CreateVolumeResponse {
-    proto::CreateVolumeResponse {
-        volume: Some(volume),
-    }
+    proto::CreateVolumeResponse { volume: Some(volume) }
 }

@@ -15,9 +15,7 @@ pub(crate) struct ExemplarFiles(pub(super) SharedState);
 
 /// Returns the target at or above a path, and the rest of the path.
 fn target_of(state: &PluginState, path: &Path) -> Option<(PathBuf, PathBuf)> {
-    let found = path
-        .ancestors()
-        .find(|above| state.targets.contains_key(*above))?;
+    let found = path.ancestors().find(|above| state.targets.contains_key(*above))?;
     let rest = path.strip_prefix(found).ok()?;
     Some((found.to_owned(), rest.to_owned()))
 }

@@ -13,9 +13,7 @@ impl PluginState {
         request: &proto::ControllerGetVolumeHealthRequest,
     ) -> Answer<proto::ControllerGetVolumeHealthResponse> {
         let health = self.health(&request.volume_id, D::HealthOfUnknown, D::HealthOfOther)?;
-        Ok(proto::ControllerGetVolumeHealthResponse {
-            volume_health: Some(health),
-        })
+        Ok(proto::ControllerGetVolumeHealthResponse { volume_health: Some(health) })
     }
 
     pub(super) fn controller_list_volume_health(
@@ -31,10 +29,7 @@ impl PluginState {
         let listed = listed.into_iter().filter(|id| *id > after.as_str());
         let mut entries: Vec<_> = listed.map(|id| self.degraded(id)).collect();
         let next_token = self.cut(&mut entries, limit, |entry| Some(entry.volume_id.clone()));
-        Ok(proto::ControllerListVolumeHealthResponse {
-            entries,
-            next_token,
-        })
+        Ok(proto::ControllerListVolumeHealthResponse { entries, next_token })
     }
 
     pub(super) fn node_get_volume_health(
@@ -59,9 +54,7 @@ impl PluginState {
             volume_capability: None,
         };
         let times = if self.has(D::StorageTwice) { 2 } else { 1 };
-        Ok(proto::NodeGetStorageHealthResponse {
-            backend_health: vec![entry; times],
-        })
+        Ok(proto::NodeGetStorageHealthResponse { backend_health: vec![entry; times] })
     }
 
     fn health(&self, id: &str, any: D, other: D) -> Answer<proto::VolumeHealth> {
@@ -78,20 +71,13 @@ impl PluginState {
     }
 
     fn degraded(&self, id: &str) -> proto::VolumeHealth {
-        let reason = if self.has(D::NoHealthReason) {
-            ""
-        } else {
-            "ReplicaLost"
-        };
+        let reason = if self.has(D::NoHealthReason) { "" } else { "ReplicaLost" };
         let entry = VolumeHealthEntry {
             status: proto::VolumeHealthErrorType::Degraded.into(),
             reason: reason.to_owned(),
             message: "one of two replicas is lost".to_owned(),
         };
         let times = if self.has(D::HealthTwice) { 2 } else { 1 };
-        proto::VolumeHealth {
-            volume_id: id.to_owned(),
-            health_statuses: vec![entry; times],
-        }
+        proto::VolumeHealth { volume_id: id.to_owned(), health_statuses: vec![entry; times] }
     }
 }

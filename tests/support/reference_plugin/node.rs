@@ -96,10 +96,7 @@ impl PluginState {
         let mode = capability.access_mode.map(|mode| mode.mode());
         let elsewhere = self.targets.values().any(|target| target.volume == *id);
         if elsewhere && mode != Some(Mode::SingleNodeMultiWriter) && !self.has(D::SecondTarget) {
-            return refusal(
-                Code::FailedPrecondition,
-                "the volume is published at another path",
-            );
+            return refusal(Code::FailedPrecondition, "the volume is published at another path");
         }
         let own_content = (elsewhere && self.has(D::TargetsSeparate)).then(Default::default);
         let target = Target {
@@ -179,8 +176,6 @@ impl PluginState {
         let Some(volume) = self.volumes.get(&request.volume_id) else {
             return not_found("volume");
         };
-        Ok(proto::NodeExpandVolumeResponse {
-            capacity_bytes: volume.answer.capacity_bytes,
-        })
+        Ok(proto::NodeExpandVolumeResponse { capacity_bytes: volume.answer.capacity_bytes })
     }
 }

@@ -25,10 +25,9 @@ impl Service {
         match answer {
             Ok(answer) => Ok(Response::new(answer)),
             Err(status) if state.has(D::EmptyErrorMessages) => Err(Status::new(status.code(), "")),
-            Err(status) if state.has(D::RevealsSecrets) => Err(Status::new(
-                status.code(),
-                "the password hunter2 does not help",
-            )),
+            Err(status) if state.has(D::RevealsSecrets) => {
+                Err(Status::new(status.code(), "the password hunter2 does not help"))
+            }
             Err(status) => Err(status),
         }
     }
@@ -71,11 +70,8 @@ impl Identity for Service {
             if state.has(D::UnknownService) {
                 services.push(service::Type::Unknown);
             }
-            let services = services.into_iter().map(|kind| {
-                Type::Service(Service {
-                    r#type: kind.into(),
-                })
-            });
+            let services =
+                services.into_iter().map(|kind| Type::Service(Service { r#type: kind.into() }));
             let online = Type::VolumeExpansion(VolumeExpansion {
                 r#type: volume_expansion::Type::Online.into(),
             });

@@ -27,18 +27,14 @@ impl PluginState {
             if existing.answer.source_volume_id != *source && !self.has(D::SnapshotOfOther) {
                 return refusal(Code::AlreadyExists, "the name already exists");
             }
-            return Ok(proto::CreateSnapshotResponse {
-                snapshot: Some(existing.answer.clone()),
-            });
+            return Ok(proto::CreateSnapshotResponse { snapshot: Some(existing.answer.clone()) });
         }
         let mut of_volume = self.snapshots.values();
         if self.has(D::OneSnapshot) && of_volume.any(|one| one.answer.source_volume_id == *source) {
             return refusal(Code::ResourceExhausted, "the volume already has a snapshot");
         }
         let snapshot = self.add_snapshot(&request.name, source, "")?;
-        Ok(proto::CreateSnapshotResponse {
-            snapshot: Some(snapshot),
-        })
+        Ok(proto::CreateSnapshotResponse { snapshot: Some(snapshot) })
     }
 
     fn add_snapshot(&mut self, name: &str, source: &str, group: &str) -> Answer<proto::Snapshot> {
@@ -47,16 +43,9 @@ impl PluginState {
             None if self.has(D::SnapshotUnknownVolume) => (Default::default(), 0),
             None => return not_found("volume"),
         };
-        let zone = if self.has(D::SnapshotElsewhere) {
-            "b"
-        } else {
-            ZONE.1
-        };
+        let zone = if self.has(D::SnapshotElsewhere) { "b" } else { ZONE.1 };
         let id = self.new_id("snapshot");
-        let time = prost_types::Timestamp {
-            seconds: 1_700_000_000,
-            nanos: 0,
-        };
+        let time = prost_types::Timestamp { seconds: 1_700_000_000, nanos: 0 };
         let answer = proto::Snapshot {
             size_bytes: size,
             snapshot_id: id.clone(),
@@ -68,11 +57,7 @@ impl PluginState {
                 segments: [(ZONE.0.to_owned(), zone.to_owned())].into(),
             }],
         };
-        let snapshot = Snapshot {
-            answer: answer.clone(),
-            name: name.to_owned(),
-            content,
-        };
+        let snapshot = Snapshot { answer: answer.clone(), name: name.to_owned(), content };
         self.snapshots.insert(id, snapshot);
         Ok(answer)
     }
@@ -85,10 +70,8 @@ impl PluginState {
         if id.is_empty() {
             return invalid("the snapshot ID is missing");
         }
-        let of_group = self
-            .snapshots
-            .get(id)
-            .is_some_and(|one| !one.answer.group_snapshot_id.is_empty());
+        let of_group =
+            self.snapshots.get(id).is_some_and(|one| !one.answer.group_snapshot_id.is_empty());
         if of_group && !self.has(D::GroupMemberDeletes) {
             return invalid("the snapshot is a member of a group snapshot");
         }
@@ -100,11 +83,8 @@ impl PluginState {
         &self,
         request: &proto::ListSnapshotsRequest,
     ) -> Answer<proto::ListSnapshotsResponse> {
-        let (after, limit) = self.page(
-            &request.starting_token,
-            request.max_entries,
-            D::SnapshotPages,
-        )?;
+        let (after, limit) =
+            self.page(&request.starting_token, request.max_entries, D::SnapshotPages)?;
         let (id, source) = (&request.snapshot_id, &request.source_volume_id);
         let fits = |one: &proto::Snapshot| {
             self.has(D::FilterIgnored)
@@ -116,9 +96,7 @@ impl PluginState {
             .values()
             .map(|snapshot| snapshot.answer.clone())
             .filter(|snapshot| snapshot.snapshot_id > after && fits(snapshot))
-            .map(|snapshot| proto::list_snapshots_response::Entry {
-                snapshot: Some(snapshot),
-            })
+            .map(|snapshot| proto::list_snapshots_response::Entry { snapshot: Some(snapshot) })
             .collect();
         if self.has(D::FilterFails) && !id.is_empty() && entries.is_empty() {
             return not_found("snapshot");
@@ -127,10 +105,7 @@ impl PluginState {
             let snapshot = entry.snapshot.as_ref();
             snapshot.map(|snapshot| snapshot.snapshot_id.clone())
         });
-        Ok(proto::ListSnapshotsResponse {
-            entries,
-            next_token,
-        })
+        Ok(proto::ListSnapshotsResponse { entries, next_token })
     }
 
     pub(super) fn get_snapshot(
@@ -141,9 +116,9 @@ impl PluginState {
             return invalid("the snapshot ID is missing");
         }
         match self.snapshots.get(&request.snapshot_id) {
-            Some(snapshot) => Ok(proto::GetSnapshotResponse {
-                snapshot: Some(snapshot.answer.clone()),
-            }),
+            Some(snapshot) => {
+                Ok(proto::GetSnapshotResponse { snapshot: Some(snapshot.answer.clone()) })
+            }
             None => not_found("snapshot"),
         }
     }
@@ -156,10 +131,7 @@ impl PluginState {
         if request.name.is_empty() || sources.is_empty() {
             return invalid("a required field is missing");
         }
-        let existing = self
-            .groups
-            .iter()
-            .find(|(_, (name, _))| *name == request.name);
+        let existing = self.groups.iter().find(|(_, (name, _))| *name == request.name);
         if let Some((id, (_, members))) = existing {
             let (id, members) = (id.clone(), members.clone());
             if members.len() != sources.len() && !self.has(D::GroupOfOthers) {
@@ -175,18 +147,13 @@ impl PluginState {
         }
         let id = self.new_id("group");
         let mut members = vec![];
-        let cut = if self.has(D::GroupPartial) {
-            1
-        } else {
-            sources.len()
-        };
+        let cut = if self.has(D::GroupPartial) { 1 } else { sources.len() };
         for source in sources.iter().take(cut) {
             let name = format!("{}-{source}", request.name);
             let group = if unknown { "" } else { id.as_str() };
             members.push(self.add_snapshot(&name, source, group)?.snapshot_id);
         }
-        self.groups
-            .insert(id.clone(), (request.name.clone(), members.clone()));
+        self.groups.insert(id.clone(), (request.name.clone(), members.clone()));
         Ok(proto::CreateVolumeGroupSnapshotResponse {
             group_snapshot: Some(self.group(&id, &members)),
         })
@@ -197,10 +164,7 @@ impl PluginState {
         proto::VolumeGroupSnapshot {
             group_snapshot_id: id.to_owned(),
             snapshots: members.iter().filter_map(member).collect(),
-            creation_time: Some(prost_types::Timestamp {
-                seconds: 1_700_000_000,
-                nanos: 0,
-            }),
+            creation_time: Some(prost_types::Timestamp { seconds: 1_700_000_000, nanos: 0 }),
             ready_to_use: true,
         }
     }
@@ -267,11 +231,8 @@ impl PluginState {
     ) -> Answer<Vec<proto::GetMetadataAllocatedResponse>> {
         let (bytes, size) = self.bytes(&request.snapshot_id)?;
         self.offset(request.starting_offset, size)?;
-        let mut starts = if bytes.is_empty() || self.has(D::BlocksMissing) {
-            vec![8192]
-        } else {
-            vec![0, 8192]
-        };
+        let mut starts =
+            if bytes.is_empty() || self.has(D::BlocksMissing) { vec![8192] } else { vec![0, 8192] };
         if self.has(D::BlocksBackwards) {
             starts.reverse();
         }
@@ -303,8 +264,5 @@ impl PluginState {
 }
 
 fn block(byte_offset: i64) -> proto::BlockMetadata {
-    proto::BlockMetadata {
-        byte_offset,
-        size_bytes: 4096,
-    }
+    proto::BlockMetadata { byte_offset, size_bytes: 4096 }
 }

@@ -86,10 +86,7 @@ pub(super) fn not_found<T>(what: &str) -> Answer<T> {
 
 impl PluginState {
     fn new(deviation: Option<Deviation>) -> Self {
-        Self {
-            deviation,
-            ..Self::default()
-        }
+        Self { deviation, ..Self::default() }
     }
 
     pub(super) fn has(&self, deviation: Deviation) -> bool {
@@ -111,11 +108,7 @@ impl PluginState {
         all.extend(self.snapshots.keys().cloned());
         all.extend(self.groups.keys().cloned());
         all.extend(self.attached.keys().map(|id| format!("{id} attached")));
-        all.extend(
-            self.staged
-                .keys()
-                .map(|(id, path)| format!("{id} at {path}")),
-        );
+        all.extend(self.staged.keys().map(|(id, path)| format!("{id} at {path}")));
         let shown = |path: &PathBuf| path.display().to_string();
         all.extend(self.targets.keys().map(shown));
         all.extend(self.directories.iter().map(shown));
@@ -124,10 +117,7 @@ impl PluginState {
 
     /// Returns the ID of the volume that owns the content of `id`.
     pub(super) fn content_owner(&self, id: &str) -> String {
-        let shares = self
-            .volumes
-            .get(id)
-            .and_then(|volume| volume.shares_with.clone());
+        let shares = self.volumes.get(id).and_then(|volume| volume.shares_with.clone());
         shares.unwrap_or_else(|| id.to_owned())
     }
 }
@@ -147,8 +137,6 @@ impl SharedState {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, PluginState> {
-        self.0
-            .lock()
-            .expect("no thread panics while it holds the lock")
+        self.0.lock().expect("no thread panics while it holds the lock")
     }
 }

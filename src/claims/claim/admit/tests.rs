@@ -34,10 +34,7 @@ fn grant(record: &mut Claims, request: ClaimRequest) {
 }
 
 fn reader(alloc: &str, node: &str, mode: AccessMode) -> ClaimRequest {
-    ClaimRequest {
-        read_only: true,
-        ..request(alloc, node, mode)
-    }
+    ClaimRequest { read_only: true, ..request(alloc, node, mode) }
 }
 
 /// B18, W12: in every access mode, whether a reader and a writer fit beside a reader and a writer.
@@ -74,11 +71,7 @@ fn every_cell_of_the_access_mode_table_is_kept() {
         };
         let record = granted(first.map(|kind| of(kind, "a1")));
         let found = reason(&record, &of(second, "a2"));
-        assert_eq!(
-            found.as_deref(),
-            expected,
-            "{mode}: {first:?}, then {second}"
-        );
+        assert_eq!(found.as_deref(), expected, "{mode}: {first:?}, then {second}");
     }
 }
 
@@ -141,35 +134,22 @@ fn a_claim_moves_between_reading_and_writing_where_its_mode_admits_it() {
         let context = format!("{mode}: {record:?}");
         match expected {
             None => {
-                assert_eq!(
-                    decide(&record, &writing),
-                    Ok(Admission::Changed),
-                    "{context}"
-                );
+                assert_eq!(decide(&record, &writing), Ok(Admission::Changed), "{context}");
                 let key = writing.key.clone();
                 let place = crate::claim::EventPlace { index: 1, time: 1 };
-                let changed = crate::claim::ClaimEvent::AccessChanged {
-                    key: key.clone(),
-                    read_only: false,
-                };
+                let changed =
+                    crate::claim::ClaimEvent::AccessChanged { key: key.clone(), read_only: false };
                 crate::claim::apply(&mut record, &changed, place);
                 assert!(!record.claims[&key].read_only);
                 assert_eq!(decide(&record, &writing), Ok(Admission::Held), "{context}");
                 let reading = reader("a1", "n1", mode);
-                assert_eq!(
-                    decide(&record, &reading),
-                    Ok(Admission::Changed),
-                    "{context}"
-                );
+                assert_eq!(decide(&record, &reading), Ok(Admission::Changed), "{context}");
             }
             Some(text) => {
                 let denied = decide(&record, &writing).unwrap_err();
                 assert_eq!(denied.to_string(), text, "{context}");
                 assert!(
-                    denied
-                        .holders
-                        .iter()
-                        .all(|holder| holder.alloc.as_str() != "a1"),
+                    denied.holders.iter().all(|holder| holder.alloc.as_str() != "a1"),
                     "{context}: its own claim is not in the way"
                 );
             }
@@ -178,11 +158,7 @@ fn a_claim_moves_between_reading_and_writing_where_its_mode_admits_it() {
             let mut record = granted([reader("a1", "n1", mode)]);
             record.claims.get_mut(&writing.key).unwrap().published = published;
             let denied = decide(&record, &writing).unwrap_err();
-            assert_eq!(
-                denied.reason,
-                ClaimDeniedReason::OtherClaim,
-                "{published:?}"
-            );
+            assert_eq!(denied.reason, ClaimDeniedReason::OtherClaim, "{published:?}");
             let changed = crate::claim::ClaimEvent::AccessChanged {
                 key: writing.key.clone(),
                 read_only: false,
@@ -235,22 +211,13 @@ fn a_node_without_room_gets_no_other_claim() {
     assert_eq!(since, Some(7));
     for desired in [request("a2", "n1", mode), reader("a2", "n1", mode)] {
         let denied = decide(&record, &desired).unwrap_err();
-        assert_eq!(
-            denied.reason,
-            ClaimDeniedReason::Exhausted(NodeId::new("n1"))
-        );
+        assert_eq!(denied.reason, ClaimDeniedReason::Exhausted(NodeId::new("n1")));
         assert!(denied.can_succeed_later());
         let placement = admit_placement(&record, &desired, permissive(&all_capabilities()));
         assert_eq!(placement, Err(denied));
     }
-    assert_eq!(
-        decide(&record, &request("a2", "n2", mode)),
-        Ok(Admission::Granted)
-    );
-    assert_eq!(
-        decide(&record, &request("a1", "n1", mode)),
-        Ok(Admission::Held)
-    );
+    assert_eq!(decide(&record, &request("a2", "n2", mode)), Ok(Admission::Granted));
+    assert_eq!(decide(&record, &request("a1", "n1", mode)), Ok(Admission::Held));
 }
 
 /// W11: Nomad checks neither the capability list nor the mode in force, so a multi-writer claim opens a
@@ -265,10 +232,7 @@ fn a_claim_needs_a_capability_of_the_volume_and_the_mode_in_force() {
         "the volume does not have the capability multi-node-multi-writer, file-system"
     );
     let record = granted([request("a1", "n1", SingleNodeWriter)]);
-    assert_eq!(
-        reason(&record, &desired).as_deref(),
-        Some("volume max claims reached")
-    );
+    assert_eq!(reason(&record, &desired).as_deref(), Some("volume max claims reached"));
     let readers = [capability(MultiNodeReaderOnly)];
     let writer = request("a1", "n1", SingleNodeWriter);
     let denied = admit(&Claims::default(), &writer, permissive(&readers)).unwrap_err();
@@ -279,10 +243,7 @@ fn a_claim_needs_a_capability_of_the_volume_and_the_mode_in_force() {
 #[test]
 fn a_later_reader_may_have_another_mode_that_fits() {
     let record = granted([request("a1", "n1", MultiNodeSingleWriter)]);
-    assert_eq!(
-        decide(&record, &reader("a2", "n2", MultiNodeReaderOnly)),
-        Ok(Admission::Granted)
-    );
+    assert_eq!(decide(&record, &reader("a2", "n2", MultiNodeReaderOnly)), Ok(Admission::Granted));
     let second_writer = request("a3", "n3", MultiNodeMultiWriter);
     assert!(decide(&record, &second_writer).is_err());
 }
@@ -322,10 +283,7 @@ fn the_plugins_volume_limit_is_found_from_both_sides() {
     let with = |others, record: &Claims| {
         let limit = Some(3);
         let node_volumes = NodeVolumes { others, limit };
-        let facts = AdmissionFacts {
-            node_volumes,
-            ..permissive(&capabilities)
-        };
+        let facts = AdmissionFacts { node_volumes, ..permissive(&capabilities) };
         admit(record, &desired, facts).map_err(|denied| denied.to_string())
     };
     let unused = Claims::default();
@@ -346,20 +304,8 @@ fn a_lost_node_and_a_plugin_without_health_get_no_claim() {
     let reader = reader("a1", "n1", SingleNodeWriter);
     let usual = permissive(&capabilities);
     for (facts, expected) in [
-        (
-            AdmissionFacts {
-                is_node_lost: true,
-                ..usual
-            },
-            "node `n1` is lost or not swept yet",
-        ),
-        (
-            AdmissionFacts {
-                is_schedulable: false,
-                ..usual
-            },
-            "volume is currently unschedulable",
-        ),
+        (AdmissionFacts { is_node_lost: true, ..usual }, "node `n1` is lost or not swept yet"),
+        (AdmissionFacts { is_schedulable: false, ..usual }, "volume is currently unschedulable"),
     ] {
         for desired in [&reader, &writer] {
             let denied = admit(&Claims::default(), desired, facts).unwrap_err();

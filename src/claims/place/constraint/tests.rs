@@ -88,10 +88,6 @@ fn versions_compare_by_their_numbers() {
         ("1.3.0", "~> 1.2.3", false),
         ("1.2", "!= 1.2", false),
     ] {
-        assert_eq!(
-            is_version_allowed(version, constraint),
-            expected,
-            "{version} {constraint}"
-        );
+        assert_eq!(is_version_allowed(version, constraint), expected, "{version} {constraint}");
     }
 }

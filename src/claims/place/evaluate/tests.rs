@@ -54,40 +54,25 @@ fn every_slot_has_its_outcome_and_the_reasons_of_each_node() {
     world.place("a", "n1");
     world.report("a", ClientStatus::Running);
     let slots = decide(&world).slots;
-    let outcomes: Vec<_> = slots
-        .iter()
-        .map(|slot| (slot.index, &slot.outcome))
-        .collect();
-    let runs = SlotOutcome::Runs {
-        alloc: AllocId::new("a"),
-        node: NodeId::new("n1"),
-    };
+    let outcomes: Vec<_> = slots.iter().map(|slot| (slot.index, &slot.outcome)).collect();
+    let runs = SlotOutcome::Runs { alloc: AllocId::new("a"), node: NodeId::new("n1") };
     let placed = SlotOutcome::Placed(NodeId::new("n2"));
     assert_eq!(outcomes, [(0, &runs), (1, &placed)]);
     let mut lonely = with_job(with_volume(web(JobType::Service, 1), "missing", false));
-    let node = Node {
-        is_eligible: false,
-        ..node("n2")
-    };
+    let node = Node { is_eligible: false, ..node("n2") };
     lonely.apply(EventKind::NodeRegistered { node });
     let waiting = decide(&lonely).slots.remove(0);
     assert_eq!(waiting.outcome, SlotOutcome::Waits);
     let reasons = |node: &str| waiting.refusals[&NodeId::new(node)].clone();
     assert_eq!(reasons("n1"), ["missing CSI volume(s) missing"]);
-    assert_eq!(
-        reasons("n2"),
-        ["node `n2` is not eligible", "missing CSI volume(s) missing"]
-    );
+    assert_eq!(reasons("n2"), ["node `n2` is not eligible", "missing CSI volume(s) missing"]);
 }
 
 #[test]
 fn a_system_job_runs_once_on_every_eligible_node() {
     let mut world = with_job(web(JobType::System, 1));
     assert_eq!(placed(&decide(&world)), [(0, "n1"), (0, "n2")]);
-    let node = Node {
-        is_eligible: false,
-        ..node("n2")
-    };
+    let node = Node { is_eligible: false, ..node("n2") };
     world.apply(EventKind::NodeRegistered { node });
     assert_eq!(placed(&decide(&world)), [(0, "n1")]);
 }
@@ -97,10 +82,7 @@ fn a_system_job_runs_once_on_every_eligible_node() {
 fn an_ineligible_node_keeps_its_system_jobs() {
     let mut world = with_job(web(JobType::System, 1));
     world.place("a", "n1");
-    let node = Node {
-        is_eligible: false,
-        ..node("n1")
-    };
+    let node = Node { is_eligible: false, ..node("n1") };
     world.apply(EventKind::NodeRegistered { node });
     let decision = decide(&world);
     assert_eq!(stopped(&decision), []);
@@ -126,9 +108,7 @@ fn system_jobs_leave_a_draining_node_last() {
     world.submit(user);
     world.apply(alloc_placed(&job_key("user"), "b", "n1"));
     claim(&mut world, "b");
-    world.apply(EventKind::NodeRegistered {
-        node: drains(false),
-    });
+    world.apply(EventKind::NodeRegistered { node: drains(false) });
     assert_eq!(stopped(&decide(&world)), [], "the other job runs");
     world.report("b", ClientStatus::Complete);
     assert_eq!(stopped(&decide(&world)), [], "its volume is claimed");
@@ -216,19 +196,12 @@ fn an_allocation_that_an_operator_stops_is_replaced() {
 fn allocations_leave_lost_and_draining_nodes() {
     let mut world = with_job(web(JobType::Service, 1));
     world.place("a", "n1");
-    let draining = Node {
-        is_eligible: false,
-        is_draining: true,
-        ..node("n1")
-    };
+    let draining = Node { is_eligible: false, is_draining: true, ..node("n1") };
     world.apply(EventKind::NodeRegistered { node: draining });
     let decision = decide(&world);
     assert_eq!(stopped(&decision), [("a", NODE_DRAINED)]);
     assert_eq!(placed(&decision), [(0, "n2")]);
-    world.apply(EventKind::NodeLost {
-        node: NodeId::new("n1"),
-        reason: "fenced".to_owned(),
-    });
+    world.apply(EventKind::NodeLost { node: NodeId::new("n1"), reason: "fenced".to_owned() });
     assert_eq!(stopped(&decide(&world)), [("a", NODE_LOST)]);
 }
 
@@ -237,31 +210,18 @@ fn allocations_leave_lost_and_draining_nodes() {
 #[test]
 fn only_plugins_run_on_a_node_that_is_swept() {
     let mut plugin = web(JobType::System, 1);
-    plugin.groups[0].tasks[0].csi_plugin = Some(CsiPluginConfig::new(
-        "hostpath".into(),
-        CsiPluginType::Monolith,
-    ));
+    plugin.groups[0].tasks[0].csi_plugin =
+        Some(CsiPluginConfig::new("hostpath".into(), CsiPluginType::Monolith));
     let user = with_volume(plugin.clone(), "data", false);
-    for (job, serves) in [
-        (plugin, true),
-        (user, false),
-        (web(JobType::System, 1), false),
-    ] {
+    for (job, serves) in [(plugin, true), (user, false), (web(JobType::System, 1), false)] {
         for (is_eligible, is_draining) in [(true, false), (false, false), (false, true)] {
             let mut world = World::new(&["n1"]);
             world.submit(job.clone());
             world.place("a", "n1");
-            let changed = Node {
-                is_eligible,
-                is_draining,
-                ..node("n1")
-            };
+            let changed = Node { is_eligible, is_draining, ..node("n1") };
             world.apply(EventKind::NodeRegistered { node: changed });
             let id = NodeId::new("n1");
-            world.apply(EventKind::NodeLost {
-                node: id.clone(),
-                reason: "fenced".to_owned(),
-            });
+            world.apply(EventKind::NodeLost { node: id.clone(), reason: "fenced".to_owned() });
             assert_eq!(stopped(&decide(&world)), [("a", NODE_LOST)]);
             world.request_stop("a");
             assert!(decide(&world).place.is_empty());
@@ -272,10 +232,7 @@ fn only_plugins_run_on_a_node_that_is_swept() {
             assert_eq!(placed(&decision), expected, "{case}");
             if !serves && is_eligible {
                 let reasons = &decision.slots[0].refusals[&NodeId::new("n1")];
-                assert!(
-                    reasons[0].contains("has returned, and is swept"),
-                    "{reasons:?}"
-                );
+                assert!(reasons[0].contains("has returned, and is swept"), "{reasons:?}");
             }
             world.place("b", "n1");
             let expected: &[_] = if serves { &[] } else { &[("b", NODE_LOST)] };
@@ -368,10 +325,7 @@ fn a_replacement_does_not_count_the_claim_that_it_replaces() {
 }
 
 fn claim_key(alloc: &str) -> ClaimKey {
-    ClaimKey {
-        alloc: AllocId::new(alloc),
-        alias: VolumeAlias::new("data"),
-    }
+    ClaimKey { alloc: AllocId::new(alloc), alias: VolumeAlias::new("data") }
 }
 
 fn claim(world: &mut World, alloc: &str) {
@@ -394,10 +348,7 @@ fn claim(world: &mut World, alloc: &str) {
 
 fn give_back(world: &mut World, alloc: &str) {
     let (key, reason) = (claim_key(alloc), "it has ended".to_owned());
-    let requested = ClaimEvent::ReleaseRequested {
-        key: key.clone(),
-        reason,
-    };
+    let requested = ClaimEvent::ReleaseRequested { key: key.clone(), reason };
     apply_claim(world, requested);
     apply_claim(world, ClaimEvent::Released { key });
 }

@@ -6,11 +6,7 @@ use crate::state::EventKind;
 use nomad_csi_model::{Constraint, ConstraintOperator, HostVolume, JobType, PluginId};
 
 fn reasons(world: &World, job: &Job, index: u32) -> Vec<String> {
-    let candidate = Candidate {
-        job,
-        group: &job.groups[0],
-        index,
-    };
+    let candidate = Candidate { job, group: &job.groups[0], index };
     let node = world.state.node(&NodeId::new("n1")).unwrap();
     refusals(&world.state, candidate, node)
 }
@@ -33,11 +29,8 @@ fn a_host_volume_must_be_offered_by_the_node() {
     let mut world = World::new(&["n1"]);
     let mut job = with_volume(web(JobType::Service, 1), "logs", false);
     let volume = job.groups[0].volumes.values_mut().next().unwrap();
-    volume.kind = JobVolumeKind::Host {
-        access_mode: None,
-        attachment_mode: None,
-        has_mount_options: false,
-    };
+    volume.kind =
+        JobVolumeKind::Host { access_mode: None, attachment_mode: None, has_mount_options: false };
     let missing = ["missing compatible host volumes: `logs` is not offered"];
     let read_only = ["missing compatible host volumes: `logs` can only be read"];
     assert_eq!(reasons(&world, &job, 0), missing);
@@ -48,10 +41,7 @@ fn a_host_volume_must_be_offered_by_the_node() {
         ("other=/var/log", true, &missing),
     ] {
         let (name, volume) = HostVolume::parse(offered).unwrap();
-        let node = Node {
-            host_volumes: [(name, volume)].into(),
-            ..node("n1")
-        };
+        let node = Node { host_volumes: [(name, volume)].into(), ..node("n1") };
         world.apply(EventKind::NodeRegistered { node });
         let desired = job.groups[0].volumes.values_mut().next().unwrap();
         desired.read_only = reads;
@@ -62,35 +52,22 @@ fn a_host_volume_must_be_offered_by_the_node() {
 #[test]
 fn missing_volumes_are_named_together_and_per_allocation() {
     let world = World::new(&["n1"]);
-    let job = with_volume(
-        with_volume(web(JobType::Service, 1), "a", false),
-        "b",
-        false,
-    );
+    let job = with_volume(with_volume(web(JobType::Service, 1), "a", false), "b", false);
     assert_eq!(reasons(&world, &job, 0), ["missing CSI volume(s) a, b"]);
     let per_alloc = with_volume(web(JobType::Service, 9), "data", true);
-    assert_eq!(
-        reasons(&world, &per_alloc, 7),
-        ["missing CSI volume(s) data[7]"]
-    );
+    assert_eq!(reasons(&world, &per_alloc, 7), ["missing CSI volume(s) data[7]"]);
 }
 
 #[test]
 fn a_plugin_must_be_there_and_healthy() {
     let mut world = World::new(&["n1", "n2"]);
     world.observe("n1", false, None);
-    assert_eq!(
-        reasons(&world, &writer(), 0),
-        ["CSI plugin hostpath is unhealthy on client n1"]
-    );
+    assert_eq!(reasons(&world, &writer(), 0), ["CSI plugin hostpath is unhealthy on client n1"]);
     world.apply(EventKind::PluginAllocGone {
         plugin: PluginId::new("hostpath"),
         alloc: AllocId::new("plugin-n1"),
     });
-    assert_eq!(
-        reasons(&world, &writer(), 0),
-        ["CSI plugin hostpath is missing from client n1"]
-    );
+    assert_eq!(reasons(&world, &writer(), 0), ["CSI plugin hostpath is missing from client n1"]);
 }
 
 /// The volumes of one group count together, and each once (W45).
@@ -101,10 +78,7 @@ fn the_limit_of_volumes_counts_what_the_group_will_use() {
     let job = with_volume(writer(), "other", false);
     for (limit, expected) in [
         (2, vec![]),
-        (
-            1,
-            vec!["CSI plugin hostpath has the maximum number of volumes on client n1"],
-        ),
+        (1, vec!["CSI plugin hostpath has the maximum number of volumes on client n1"]),
     ] {
         world.observe("n1", true, Some(limit));
         assert_eq!(reasons(&world, &job, 0), expected, "{limit}");
@@ -117,10 +91,7 @@ fn the_modes_of_the_request_must_be_the_volumes() {
     let mut world = World::new(&["n1"]);
     world.register("shared", "ext-8", AccessMode::MultiNodeReaderOnly);
     let mut job = with_volume(web(JobType::Service, 1), "shared", false);
-    assert_eq!(
-        reasons(&world, &job, 0),
-        ["CSI volume shared is unschedulable or is read-only"]
-    );
+    assert_eq!(reasons(&world, &job, 0), ["CSI volume shared is unschedulable or is read-only"]);
     let alias = VolumeAlias::new("shared");
     job.groups[0].volumes.get_mut(&alias).unwrap().read_only = true;
     assert_eq!(
@@ -164,12 +135,7 @@ fn the_driver_of_a_mounting_task_must_be_able_to_mount() {
 #[test]
 fn every_reason_is_named() {
     let mut world = World::new(&["n1"]);
-    world.apply(EventKind::NodeRegistered {
-        node: Node {
-            is_eligible: false,
-            ..node("n1")
-        },
-    });
+    world.apply(EventKind::NodeRegistered { node: Node { is_eligible: false, ..node("n1") } });
     let mut job = with_volume(web(JobType::Service, 1), "nosuch", false);
     job.datacenters = vec!["eu-*".to_owned()];
     job.constraints.push(Constraint {

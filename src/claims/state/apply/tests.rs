@@ -22,10 +22,7 @@ fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
     vec![
         create_intended(&key),
         created(&key, "ext-2"),
-        EventKind::VolumeCreateAbandoned {
-            key: key.clone(),
-            may_remain: None,
-        },
+        EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None },
         registered(&key, "ext-3"),
         EventKind::VolumeUpdated {
             definition: Box::new(definition(&key)),
@@ -93,14 +90,7 @@ fn each_event_is_valid_in_its_phases_and_leads_to_the_next_one() {
                         panic!("{case}: {result:?}");
                     };
                     assert_eq!(phase, before, "{case}");
-                    assert_eq!(
-                        State {
-                            index: unchanged.index,
-                            ..state
-                        },
-                        unchanged,
-                        "{case}"
-                    );
+                    assert_eq!(State { index: unchanged.index, ..state }, unchanged, "{case}");
                 }
             }
         }
@@ -111,11 +101,7 @@ fn each_event_is_valid_in_its_phases_and_leads_to_the_next_one() {
 fn an_invalid_event_is_reported_with_the_phase() {
     let key = key("prod", "db");
     let event = Event::new(1, EventKind::VolumeDeleted { key: key.clone() });
-    let message = |phase| {
-        check(&volume_in(phase, &key), &event)
-            .unwrap_err()
-            .to_string()
-    };
+    let message = |phase| check(&volume_in(phase, &key), &event).unwrap_err().to_string();
     assert_eq!(
         message(None),
         "`volume deleted` is not valid for volume `db` (namespace `prod`), which does not exist"
@@ -141,15 +127,9 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
     };
     apply(&mut state, &Event::new(50, again));
     let second = state.record(&key).unwrap();
-    assert_eq!(
-        (second.create_index, second.create_time),
-        (first.create_index, first.create_time)
-    );
+    assert_eq!((second.create_index, second.create_time), (first.create_index, first.create_time));
     assert_eq!((second.modify_index, second.modify_time), (4, 50));
-    assert_eq!(
-        (&second.definition, second.secrets.as_bytes()),
-        (&new_definition, &[7][..])
-    );
+    assert_eq!((&second.definition, second.secrets.as_bytes()), (&new_definition, &[7][..]));
     assert_eq!(provider_name(&state, second), provider_name(&state, &first));
     assert_eq!(second.earlier_creates, first.create_requests());
     assert_eq!(state.creating().count(), 1);
@@ -165,10 +145,7 @@ fn the_response_of_a_create_is_stored_with_the_times_of_the_events() {
     let record = state.record(&key).unwrap();
     assert_eq!(record.provided, provided("ext-1"));
     assert_eq!((record.create_index, record.modify_index), (3, 4));
-    assert_eq!(
-        (record.create_time, record.modify_time),
-        (2_000_000_000, 3_000_000_000)
-    );
+    assert_eq!((record.create_time, record.modify_time), (2_000_000_000, 3_000_000_000));
 }
 
 /// The index by external ID is never stale, so shared volumes are always detected (W13).
@@ -186,10 +163,7 @@ fn volumes_that_share_an_external_id_are_found_after_every_change() {
     };
     apply(&mut state, &Event::new(9, other));
     assert_eq!(shared(&state), std::slice::from_ref(&b));
-    apply(
-        &mut state,
-        &Event::new(9, EventKind::VolumeDeregistered { key: b }),
-    );
+    apply(&mut state, &Event::new(9, EventKind::VolumeDeregistered { key: b }));
     assert!(shared(&state).is_empty() && state.remote_ids.len() == 1);
 }
 
@@ -200,16 +174,11 @@ fn instances_are_unhealthy_after_a_start_until_their_next_fingerprint() {
     let mut state = state_of([started(), observed("n1"), observed("n2")]);
     assert_eq!(plugin_status(&state, &plugin).unwrap().nodes.healthy, 2);
     let origin = state.origin.clone();
-    let again = EventKind::AgentStarted {
-        origin: "another".to_owned(),
-    };
+    let again = EventKind::AgentStarted { origin: "another".to_owned() };
     apply(&mut state, &Event::new(70, again));
     let status = plugin_status(&state, &plugin).unwrap();
     assert_eq!((status.nodes.healthy, status.nodes.expected), (0, 2));
-    assert!(
-        status.controller_required,
-        "the plugin still requires its controller (W18)"
-    );
+    assert!(status.controller_required, "the plugin still requires its controller (W18)");
     let instance = &state.plugins[&plugin].allocs[&AllocId::new("n1")].instance;
     assert_eq!(instance.health.description, NOT_PROBED);
     assert_eq!(instance.updated_at, 70);
@@ -229,10 +198,7 @@ fn alloc_observed(alloc: &str, node: &str, edit: impl FnOnce(&mut PluginInstance
 }
 
 fn alloc_gone(alloc: &str) -> EventKind {
-    EventKind::PluginAllocGone {
-        plugin: PluginId::new("hostpath"),
-        alloc: AllocId::new(alloc),
-    }
+    EventKind::PluginAllocGone { plugin: PluginId::new("hostpath"), alloc: AllocId::new(alloc) }
 }
 
 /// Returns which allocation readers get on node `n1` for the controller and for the node service.
@@ -291,10 +257,7 @@ fn two_allocations_of_one_plugin_follow_each_other_without_a_gap() {
         let mut state = state_of(upgrade.clone());
         let record = &state.plugins[&PluginId::new("hostpath")];
         let called = record.controllers();
-        let called: Vec<_> = called
-            .iter()
-            .map(|c| c.instance.alloc_id.as_str())
-            .collect();
+        let called: Vec<_> = called.iter().map(|c| c.instance.alloc_id.as_str()).collect();
         assert_eq!(called, ["a-new", "z-old"]);
         let status = plugin_status(&state, &PluginId::new("hostpath")).unwrap();
         assert_eq!((status.nodes.healthy, status.nodes.expected), (1, 1));
@@ -312,19 +275,12 @@ fn two_allocations_of_one_plugin_follow_each_other_without_a_gap() {
 #[test]
 fn instances_of_earlier_versions_replace_each_other_on_their_node() {
     let observed = |alloc: &str, node: &str| {
-        let EventKind::PluginAllocObserved {
-            plugin,
-            node,
-            instance,
-        } = alloc_observed(alloc, node, |_| {})
+        let EventKind::PluginAllocObserved { plugin, node, instance } =
+            alloc_observed(alloc, node, |_| {})
         else {
             panic!("another event")
         };
-        EventKind::PluginInstanceObserved {
-            plugin,
-            node,
-            instance,
-        }
+        EventKind::PluginInstanceObserved { plugin, node, instance }
     };
     let before_the_crash = [started(), observed("task-1", "n1"), observed("other", "n2")];
     let after = [started(), observed("task-2", "n1")];
@@ -351,10 +307,7 @@ fn a_plugin_is_removed_with_its_last_instance() {
         instance: Box::new(instance(true)),
     };
     let mut state = state_of([started(), observed]);
-    apply(
-        &mut state,
-        &Event::new(9, removed(&NodeId::new("elsewhere"))),
-    );
+    apply(&mut state, &Event::new(9, removed(&NodeId::new("elsewhere"))));
     assert_eq!((state.plugins.len(), state.plugins_index), (1, 3));
     apply(&mut state, &Event::new(9, removed(&node)));
     assert_eq!((state.plugins.len(), state.plugins_index), (0, 5));
@@ -483,22 +436,15 @@ fn a_volume_without_capabilities_gets_the_pair_in_force() {
     use nomad_csi_model::AccessMode;
     let (bare, usual) = (key("default", "bare"), key("default", "usual"));
     let registered_as = |key: &NamespacedId, external: &str, is_bare: bool| {
-        let EventKind::VolumeRegistered {
-            mut definition,
-            provided,
-            secrets,
-        } = registered(key, external)
+        let EventKind::VolumeRegistered { mut definition, provided, secrets } =
+            registered(key, external)
         else {
             panic!("another event")
         };
         if is_bare {
             definition.capabilities = vec![].into();
         }
-        EventKind::VolumeRegistered {
-            definition,
-            provided,
-            secrets,
-        }
+        EventKind::VolumeRegistered { definition, provided, secrets }
     };
     let mut state = state_of([
         started(),
@@ -518,34 +464,18 @@ fn a_volume_without_capabilities_gets_the_pair_in_force() {
         let (claim_key, claim) = request.granted(1);
         let (alloc, node) = (claim_key.alloc.clone(), claim.node.clone());
         let remote = state.remote_volume(volume).unwrap();
-        let change = |event| EventKind::Claim {
-            volume: remote.clone(),
-            event: Box::new(event),
-        };
-        let granted = change(ClaimEvent::Granted {
-            key: claim_key.clone(),
-            claim: Box::new(claim),
-        });
-        let requested = change(ClaimEvent::ReleaseRequested {
-            key: claim_key.clone(),
-            reason: String::new(),
-        });
+        let change = |event| EventKind::Claim { volume: remote.clone(), event: Box::new(event) };
+        let granted =
+            change(ClaimEvent::Granted { key: claim_key.clone(), claim: Box::new(claim) });
+        let requested =
+            change(ClaimEvent::ReleaseRequested { key: claim_key.clone(), reason: String::new() });
         let released = change(ClaimEvent::Released { key: claim_key });
-        for event in [
-            EventKind::AllocStarted { alloc, node },
-            granted,
-            requested,
-            released,
-        ] {
+        for event in [EventKind::AllocStarted { alloc, node }, granted, requested, released] {
             let event = Event::new(9, event);
             assert_eq!(check(&state, &event), Ok(()));
             apply(&mut state, &event);
         }
-        let expected = if *volume == bare {
-            vec![modes]
-        } else {
-            before.clone()
-        };
+        let expected = if *volume == bare { vec![modes] } else { before.clone() };
         assert_eq!(list(&state, volume), expected);
     }
 }
@@ -556,9 +486,7 @@ fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
     let key = key("default", "db");
     let parameters = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         let pairs = pairs.iter();
-        pairs
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect()
+        pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
     let mut state = state_of([started(), registered(&key, "ext-1")]);
     let mut record = |kind: EventKind| {
@@ -569,10 +497,8 @@ fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
         let pending = record.modifying.clone();
         (is_valid, record.mutable_parameters.clone(), pending)
     };
-    let intended = |pairs| EventKind::VolumeModifyIntended {
-        key: key.clone(),
-        parameters: parameters(pairs),
-    };
+    let intended =
+        |pairs| EventKind::VolumeModifyIntended { key: key.clone(), parameters: parameters(pairs) };
     let modified = || EventKind::VolumeModified { key: key.clone() };
     let abandoned = || EventKind::VolumeModifyAbandoned { key: key.clone() };
     let updated = |external_id: &str| EventKind::VolumeUpdated {

@@ -10,20 +10,13 @@ use crate::state::{Event, EventKind, State, check};
 use nomad_csi_model::{AllocId, ClientStatus, EvaluationId, JobKey};
 
 fn of_job(key: &JobKey, event: JobEvent) -> EventKind {
-    EventKind::Job {
-        job: key.clone(),
-        event: Box::new(event),
-    }
+    EventKind::Job { job: key.clone(), event: Box::new(event) }
 }
 
 fn with_alloc(more: impl IntoIterator<Item = EventKind>) -> State {
     let key = job_key("web");
-    let first = [
-        started(),
-        node_registered(0),
-        job_registered(&key),
-        alloc_placed(&key, "a", "node-0"),
-    ];
+    let first =
+        [started(), node_registered(0), job_registered(&key), alloc_placed(&key, "a", "node-0")];
     let state = state_of(first.into_iter().chain(more));
     assert_eq!(violations(&state), Vec::<String>::new());
     state
@@ -66,9 +59,7 @@ fn a_terminal_report_ends_the_allocation() {
 fn the_first_reason_to_stop_stays() {
     let stop = |reason: &str| EventKind::PlacedAlloc {
         alloc: AllocId::new("a"),
-        event: Box::new(AllocEvent::StopRequested {
-            reason: reason.to_owned(),
-        }),
+        event: Box::new(AllocEvent::StopRequested { reason: reason.to_owned() }),
     };
     let state = with_alloc([stop("first"), stop("second")]);
     assert_eq!(placement(&state).stop_reason.as_deref(), Some("first"));
@@ -81,10 +72,7 @@ fn nothing_is_placed_for_a_stopped_job_or_on_an_unknown_node() {
     assert!(is_valid(&state, alloc_placed(&key, "b", "node-0")));
     assert!(!is_valid(&state, alloc_placed(&key, "a", "node-0")));
     assert!(!is_valid(&state, alloc_placed(&key, "b", "node-1")));
-    assert!(!is_valid(
-        &state,
-        alloc_placed(&job_key("other"), "b", "node-0")
-    ));
+    assert!(!is_valid(&state, alloc_placed(&job_key("other"), "b", "node-0")));
     let stopped = with_alloc([of_job(&key, JobEvent::Stopped { purges: false })]);
     assert!(!is_valid(&stopped, alloc_placed(&key, "b", "node-0")));
 }
@@ -96,9 +84,7 @@ fn a_purged_job_is_forgotten_after_its_allocations() {
     let forgotten = || of_job(&key, JobEvent::Forgotten);
     let purged = || of_job(&key, JobEvent::Stopped { purges: true });
     let ended = || alloc_reported("a", ClientStatus::Complete);
-    let alloc_forgotten = || EventKind::AllocForgotten {
-        alloc: AllocId::new("a"),
-    };
+    let alloc_forgotten = || EventKind::AllocForgotten { alloc: AllocId::new("a") };
     let state = with_alloc([purged()]);
     assert!(!is_valid(&state, forgotten()));
     assert!(!is_valid(&state, alloc_forgotten()));
@@ -115,12 +101,7 @@ fn the_oldest_evaluations_are_forgotten() {
     let evaluated = |number: usize| {
         let id = EvaluationId::new(format!("e{number}"));
         let evaluation = Evaluation::pending(id, EvaluationTrigger::Registered);
-        of_job(
-            &key,
-            JobEvent::Evaluated {
-                evaluation: Box::new(evaluation),
-            },
-        )
+        of_job(&key, JobEvent::Evaluated { evaluation: Box::new(evaluation) })
     };
     let state = with_alloc((0..12).chain([11]).map(evaluated));
     let job = state.job(&key).unwrap();

@@ -19,22 +19,13 @@ fn every_kind_of_event_has_words() {
     }
     let expected = [
         ("claim granted", "claimed for "),
-        (
-            "claim release requested",
-            "release of the claim of allocation `",
-        ),
-        (
-            "claim step started",
-            " started, by plugin allocation `task-",
-        ),
+        ("claim release requested", "release of the claim of allocation `"),
+        ("claim step started", " started, by plugin allocation `task-"),
         ("claim step failed", " failed and is repeated: UNAVAILABLE"),
         ("claim released", " is gone"),
         ("claims orphaned", " by force; "),
         ("node lost", " was lost: fenced by an operator"),
-        (
-            "volume create intended",
-            "creation began with plugin `hostpath`, 1GiB to 2GiB",
-        ),
+        ("volume create intended", "creation began with plugin `hostpath`, 1GiB to 2GiB"),
         ("volume created", "created as `ext-"),
         ("volume deleted", "deleted at the provider, with its data"),
     ];

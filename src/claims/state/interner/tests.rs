@@ -13,9 +13,7 @@ fn register(count: usize) -> Vec<EventKind> {
 fn equal_parts_of_records_are_the_same_memory() {
     let state = state_of(register(2));
     let records: Vec<_> = state.records().collect();
-    let [one, other] = records[..] else {
-        panic!("{records:?}")
-    };
+    let [one, other] = records[..] else { panic!("{records:?}") };
     let (a, b) = (&one.definition, &other.definition);
     assert!(Arc::ptr_eq(&a.parameters.0, &b.parameters.0));
     assert!(Arc::ptr_eq(&a.capabilities.0, &b.capabilities.0));
@@ -37,9 +35,5 @@ fn parts_that_no_record_has_are_removed() {
         record.definition.parameters = TextMap::from(unique);
         state.put_new(record);
     }
-    assert!(
-        state.interner.len() < 2 * FIRST_LIMIT,
-        "{}",
-        state.interner.len()
-    );
+    assert!(state.interner.len() < 2 * FIRST_LIMIT, "{}", state.interner.len());
 }

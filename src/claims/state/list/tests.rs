@@ -69,11 +69,7 @@ fn all_conditions_of_a_filter_apply() {
         ("a", "", Some("eb"), ""),
     ] {
         let page = volumes(&state, &filter(namespace, prefix, plugin), None, 0);
-        assert_eq!(
-            names(&page).join(" "),
-            expected,
-            "{namespace} {prefix} {plugin:?}"
-        );
+        assert_eq!(names(&page).join(" "), expected, "{namespace} {prefix} {plugin:?}");
         assert_eq!(page.next, None);
     }
 }
@@ -140,9 +136,7 @@ fn volumes_being_created_are_hidden_and_volumes_being_deleted_are_not() {
         started(),
         create_intended(&creating),
         registered(&deleting, "ext-1"),
-        EventKind::VolumeDeleteIntended {
-            key: deleting.clone(),
-        },
+        EventKind::VolumeDeleteIntended { key: deleting.clone() },
     ]);
     assert_eq!(volume(&state, &creating), None);
     assert!(volume(&state, &deleting).is_some());

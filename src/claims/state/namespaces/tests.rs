@@ -24,10 +24,7 @@ fn written(name: &str, description: &str) -> EventKind {
 }
 
 fn is_deletable(state: &State, name: &str) -> bool {
-    let kind = EventKind::Namespace {
-        name: Namespace::new(name),
-        event: NamespaceEvent::Deleted,
-    };
+    let kind = EventKind::Namespace { name: Namespace::new(name), event: NamespaceEvent::Deleted };
     check(state, &Event::new(9, kind)).is_ok()
 }
 
@@ -41,11 +38,7 @@ fn the_default_namespace_exists_and_is_never_deleted() {
     let state = state_of([started()]);
     assert_eq!(names(&state), ["default"]);
     assert!(!is_deletable(&state, "default"));
-    let state = state_of([
-        started(),
-        written("default", "for everything"),
-        written("ops", ""),
-    ]);
+    let state = state_of([started(), written("default", "for everything"), written("ops", "")]);
     assert_eq!(names(&state), ["default", "ops"]);
     let default = state.namespace(&Namespace::default()).unwrap();
     assert_eq!(default.description, "for everything");
@@ -58,20 +51,13 @@ fn the_default_namespace_exists_and_is_never_deleted() {
 fn a_namespace_in_use_is_not_deleted() {
     let ops = Namespace::new("ops");
     let job = JobKey::new(ops.clone(), JobId::new("web"));
-    let stopped = EventKind::Job {
-        job: job.clone(),
-        event: Box::new(JobEvent::Stopped { purges: false }),
-    };
+    let stopped =
+        EventKind::Job { job: job.clone(), event: Box::new(JobEvent::Stopped { purges: false }) };
     let variable = EventKind::Variable {
         key: VariableKey::new(ops.clone(), VariablePath::new("a/b")),
-        event: VariableEvent::Written {
-            items: Default::default(),
-        },
+        event: VariableEvent::Written { items: Default::default() },
     };
-    assert!(is_deletable(
-        &state_of([started(), written("ops", "")]),
-        "ops"
-    ));
+    assert!(is_deletable(&state_of([started(), written("ops", "")]), "ops"));
     for used in [
         vec![registered(&key("ops", "db"), "ext-1")],
         vec![job_registered(&job)],

@@ -49,19 +49,11 @@ fn a_volume_is_schedulable_if_its_plugin_is_healthy() {
         ("all healthy", vec![observed("n1", |_| {})], true),
         ("all unhealthy", vec![observed("n1", unhealthy)], false),
         ("needs no controller", vec![observed("n1", node_only)], true),
-        (
-            "one of two",
-            vec![observed("n1", unhealthy), observed("n2", |_| {})],
-            true,
-        ),
+        ("one of two", vec![observed("n1", unhealthy), observed("n2", |_| {})], true),
     ] {
         let events = [started(), registered(&db, "ext-1")];
         let state = state_of(events.into_iter().chain(instances));
-        assert_eq!(
-            volume(&state, &db).unwrap().volume().schedulable,
-            expected,
-            "{case}"
-        );
+        assert_eq!(volume(&state, &db).unwrap().volume().schedulable, expected, "{case}");
     }
 }
 
@@ -88,10 +80,7 @@ fn an_instance_is_listed_under_each_of_its_services() {
         observed("n2", |instance| instance.controller = None),
     ]);
     let view = plugin(&state, &PluginId::new("hostpath")).unwrap();
-    assert_eq!(
-        (view.plugin.controllers.len(), view.plugin.nodes.len()),
-        (1, 2)
-    );
+    assert_eq!((view.plugin.controllers.len(), view.plugin.nodes.len()), (1, 2));
     assert_eq!((view.create_index, view.modify_index), (3, 4));
     assert_eq!(plugins(&state, "host").len(), 1);
     assert_eq!(plugins(&state, "hostpath-2").len(), 0);
@@ -112,9 +101,8 @@ fn a_plugin_names_the_allocations_of_jobs_that_run_it() {
     ]);
     let view = plugin(&state, &PluginId::new("hostpath")).unwrap();
     let allocs = view.plugin.allocs.iter();
-    let allocs: Vec<_> = allocs
-        .map(|alloc| (alloc.id.as_str(), alloc.job_id.as_str(), &alloc.client))
-        .collect();
+    let allocs: Vec<_> =
+        allocs.map(|alloc| (alloc.id.as_str(), alloc.job_id.as_str(), &alloc.client)).collect();
     assert_eq!(allocs, [("n1-alloc", "storage", &ClientStatus::Running)]);
 }
 
@@ -148,12 +136,7 @@ fn health_counts_follow_from_the_last_report_of_each_instance() {
         let status = plugin_status(&state, &PluginId::new("hostpath"));
         let counts = status.map(|status| {
             let (controllers, nodes) = (status.controllers, status.nodes);
-            [
-                controllers.healthy,
-                controllers.expected,
-                nodes.healthy,
-                nodes.expected,
-            ]
+            [controllers.healthy, controllers.expected, nodes.healthy, nodes.expected]
         });
         assert_eq!(counts, expected, "after report {number}");
     }
@@ -194,22 +177,13 @@ fn plugin_job(
         groups: groups.collect(),
         ..Job::new(key.namespace.clone(), key.id.clone())
     };
-    let event = JobEvent::Registered {
-        job: Box::new(job),
-        settings: Default::default(),
-    };
-    let event = EventKind::Job {
-        job: key.clone(),
-        event: Box::new(event),
-    };
+    let event = JobEvent::Registered { job: Box::new(job), settings: Default::default() };
+    let event = EventKind::Job { job: key.clone(), event: Box::new(event) };
     (key, event)
 }
 
 fn job_stopped(key: &JobKey, purges: bool) -> EventKind {
-    EventKind::Job {
-        job: key.clone(),
-        event: Box::new(JobEvent::Stopped { purges }),
-    }
+    EventKind::Job { job: key.clone(), event: Box::new(JobEvent::Stopped { purges }) }
 }
 
 /// B96, W55: a plugin is listed while it has an instance or a job, and its expected counts follow from the groups of the
@@ -219,18 +193,10 @@ fn a_plugin_exists_while_it_has_an_instance_or_a_job() {
     let plugin = PluginId::new("hostpath");
     let unhealthy = |instance: &mut PluginInstance| instance.health.healthy = false;
     let only_node = |instance: &mut PluginInstance| instance.controller = None;
-    let (controllers, registered) = plugin_job(
-        "controllers",
-        JobType::Service,
-        CsiPluginType::Controller,
-        &[2],
-    );
-    let (_, two_groups) = plugin_job(
-        "controllers",
-        JobType::Service,
-        CsiPluginType::Controller,
-        &[2, 1],
-    );
+    let (controllers, registered) =
+        plugin_job("controllers", JobType::Service, CsiPluginType::Controller, &[2]);
+    let (_, two_groups) =
+        plugin_job("controllers", JobType::Service, CsiPluginType::Controller, &[2, 1]);
     let (nodes, system) = plugin_job("nodes", JobType::System, CsiPluginType::Node, &[1]);
     let (other, monolith) = plugin_job("other", JobType::Service, CsiPluginType::Monolith, &[1]);
     let gone = |node: &str| EventKind::PluginAllocGone {
@@ -245,64 +211,27 @@ fn a_plugin_exists_while_it_has_an_instance_or_a_job() {
         ("a system job without nodes", system, Some([0, 3, 0, 0])),
         ("a node", node_registered(1), Some([0, 3, 0, 1])),
         ("another node", node_registered(2), Some([0, 3, 0, 2])),
-        (
-            "a monolith counts on both sides",
-            monolith,
-            Some([0, 4, 0, 3]),
-        ),
-        (
-            "it is stopped",
-            job_stopped(&other, false),
-            Some([0, 3, 0, 2]),
-        ),
-        (
-            "an instance that no job runs",
-            observed("n9", only_node),
-            Some([0, 3, 1, 3]),
-        ),
-        (
-            "it is unhealthy",
-            observed("n9", unhealthy),
-            Some([0, 4, 0, 3]),
-        ),
+        ("a monolith counts on both sides", monolith, Some([0, 4, 0, 3])),
+        ("it is stopped", job_stopped(&other, false), Some([0, 3, 0, 2])),
+        ("an instance that no job runs", observed("n9", only_node), Some([0, 3, 1, 3])),
+        ("it is unhealthy", observed("n9", unhealthy), Some([0, 4, 0, 3])),
         ("it is gone", gone("n9"), Some([0, 3, 0, 2])),
-        (
-            "one job is stopped",
-            job_stopped(&controllers, false),
-            Some([0, 0, 0, 2]),
-        ),
+        ("one job is stopped", job_stopped(&controllers, false), Some([0, 0, 0, 2])),
         ("the other is purged", job_stopped(&nodes, true), None),
-        (
-            "an instance without a job",
-            observed("n9", only_node),
-            Some([0, 0, 1, 1]),
-        ),
+        ("an instance without a job", observed("n9", only_node), Some([0, 0, 1, 1])),
         ("and it is gone", gone("n9"), None),
     ] {
         crate::state::apply::apply(&mut state, &Event::new(9, event));
-        assert_eq!(
-            crate::state::violations(&state),
-            Vec::<String>::new(),
-            "{step}"
-        );
+        assert_eq!(crate::state::violations(&state), Vec::<String>::new(), "{step}");
         let status = plugin_status(&state, &plugin);
         let counts = status.as_ref().map(|status| {
             let (controllers, nodes) = (status.controllers, status.nodes);
-            [
-                controllers.healthy,
-                controllers.expected,
-                nodes.healthy,
-                nodes.expected,
-            ]
+            [controllers.healthy, controllers.expected, nodes.healthy, nodes.expected]
         });
         assert_eq!(counts, expected, "{step}");
         let is_listed = crate::state::plugins(&state, "host").len() == 1;
         assert_eq!(is_listed, expected.is_some(), "{step}");
-        assert_eq!(
-            crate::state::plugin(&state, &plugin).is_some(),
-            expected.is_some(),
-            "{step}"
-        );
+        assert_eq!(crate::state::plugin(&state, &plugin).is_some(), expected.is_some(), "{step}");
         if let Some(view) = crate::state::plugin(&state, &plugin) {
             assert!(view.create_index > 0 && view.modify_index > 0, "{step}");
         }

@@ -31,9 +31,7 @@ impl Reseal for Replace {
     ) -> Result<SealedSecrets, Infallible> {
         let what = sealed.as_bytes().strip_prefix(OLD).unwrap();
         let owner = owner.to_string();
-        Ok(SealedSecrets::new(
-            [NEW, owner.as_bytes(), b": ", what].concat(),
-        ))
+        Ok(SealedSecrets::new([NEW, owner.as_bytes(), b": ", what].concat()))
     }
 
     fn flags(&self, owner: &SecretOwner, flags: &SealedFlags) -> Result<SealedFlags, Infallible> {
@@ -45,10 +43,7 @@ impl Reseal for Replace {
 }
 
 fn flags(what: &str) -> SealedFlags {
-    SealedFlags {
-        sealed: old(what),
-        fingerprint: "old".to_owned(),
-    }
+    SealedFlags { sealed: old(what), fingerprint: "old".to_owned() }
 }
 
 /// A claim and a staging, as an agent records them.
@@ -94,40 +89,24 @@ fn claims(volume: &NamespacedId) -> Claims {
 fn sealed_everywhere() -> State {
     let (db, job) = (key("prod", "db"), job_key("web"));
     let variable = VariableKey::new("prod".into(), VariablePath::new("app/db"));
-    let written = VariableEvent::Written {
-        items: old("items"),
-    };
+    let written = VariableEvent::Written { items: old("items") };
     let EventKind::Job { event, .. } = job_registered(&job) else {
         panic!("it is the event of a job");
     };
     let JobEvent::Registered { job: given, .. } = *event else {
         panic!("it is a registration");
     };
-    let registration = JobEvent::Registered {
-        job: given,
-        settings: old("settings"),
-    };
+    let registration = JobEvent::Registered { job: given, settings: old("settings") };
     let mut volume = registered(&db, "vol-1");
-    if let EventKind::VolumeRegistered {
-        definition,
-        secrets,
-        ..
-    } = &mut volume
-    {
+    if let EventKind::VolumeRegistered { definition, secrets, .. } = &mut volume {
         *secrets = old("secrets");
         definition.mount_options.as_mut().unwrap().mount_flags =
             RecordedFlags::Sealed(old("flags"));
     }
     let mut state = state_of([
         volume,
-        EventKind::Variable {
-            key: variable,
-            event: written,
-        },
-        EventKind::Job {
-            job: job.clone(),
-            event: Box::new(registration),
-        },
+        EventKind::Variable { key: variable, event: written },
+        EventKind::Job { job: job.clone(), event: Box::new(registration) },
         node_registered(0),
         alloc_placed(&job, "a1", "node-0"),
     ]);
@@ -172,16 +151,9 @@ fn nothing_stays_sealed_with_the_old_key() {
     let Ok(resealed) = ResealedState::new(&state, &Replace);
     let after = text(&resealed.snapshot.records);
     assert_eq!((count(&after, OLD), count(&after, NEW)), (0, 9));
-    assert_eq!(
-        resealed.sealed, 8,
-        "job and allocation share their settings"
-    );
+    assert_eq!(resealed.sealed, 8, "job and allocation share their settings");
     let fingerprints = ["old", "new"].map(|one| after.matches(&format!(r#""{one}""#)).count());
-    assert_eq!(
-        fingerprints,
-        [0, 3],
-        "fingerprints are those of the new key"
-    );
+    assert_eq!(fingerprints, [0, 3], "fingerprints are those of the new key");
 }
 
 #[test]

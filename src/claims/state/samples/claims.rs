@@ -18,14 +18,8 @@ impl History {
             0..=2 => EventKind::AllocStarted { alloc, node },
             3 => EventKind::AllocEnded { alloc },
             4 => EventKind::AllocForgotten { alloc },
-            5 => EventKind::NodeBooted {
-                node,
-                boot_id: format!("boot-{}", self.choose(2)),
-            },
-            6 => EventKind::NodeLost {
-                node,
-                reason: "fenced by an operator".to_owned(),
-            },
+            5 => EventKind::NodeBooted { node, boot_id: format!("boot-{}", self.choose(2)) },
+            6 => EventKind::NodeLost { node, reason: "fenced by an operator".to_owned() },
             7 => EventKind::NodeReturned { node },
             8 => EventKind::NodeSwept { node },
             9..=12 => self.any_grant()?,
@@ -60,9 +54,7 @@ impl History {
     fn any_grant(&mut self) -> Option<EventKind> {
         let (key, volume) = self.any_registered()?;
         let allocs = self.state.allocs();
-        let placed: Vec<_> = allocs
-            .map(|(id, alloc)| (id.clone(), alloc.node.clone()))
-            .collect();
+        let placed: Vec<_> = allocs.map(|(id, alloc)| (id.clone(), alloc.node.clone())).collect();
         let (alloc, node) = self.nth(placed.into_iter())?;
         let capability = Capability {
             access_mode: AccessMode::MultiNodeMultiWriter,
@@ -99,9 +91,7 @@ impl History {
                 key: self.nth(keys.into_iter())?,
                 reason: "the allocation has ended".to_owned(),
             },
-            2 => ClaimEvent::NodeRebooted {
-                node: self.nth(nodes.into_iter())?,
-            },
+            2 => ClaimEvent::NodeRebooted { node: self.nth(nodes.into_iter())? },
             8 => ClaimEvent::AccessChanged {
                 key: self.nth(keys.into_iter())?,
                 read_only: self.choose(2) == 0,
@@ -112,9 +102,7 @@ impl History {
                 staging: self.choose(2) == 0,
                 reason: "nothing is mounted there".to_owned(),
             },
-            3 => ClaimEvent::ExpansionRequired {
-                to: Bytes::from_wire(1 << 31),
-            },
+            3 => ClaimEvent::ExpansionRequired { to: Bytes::from_wire(1 << 31) },
             4 if self.choose(4) == 0 => {
                 let gone = self.any_registered()?.0;
                 ClaimEvent::Orphaned {
@@ -144,11 +132,9 @@ impl History {
                 help: Some("check the plugin".to_owned()),
                 exhausted: true,
             }),
-            (step, Some(started), 1..=3) => Some(ClaimEvent::StepDone {
-                answer: answer(&step),
-                step,
-                started,
-            }),
+            (step, Some(started), 1..=3) => {
+                Some(ClaimEvent::StepDone { answer: answer(&step), step, started })
+            }
             (step, _, chance) => Some(ClaimEvent::StepStarted {
                 inputs: step.is_setup().then(|| Box::new(inputs(chance))),
                 step,
@@ -168,10 +154,9 @@ fn inputs(chance: u64) -> SetupInputs {
 
 fn answer(step: &Step) -> StepAnswer {
     match step {
-        Step::ControllerPublish(_) => StepAnswer {
-            context: [("device".to_owned(), "sdb".to_owned())].into(),
-            target: None,
-        },
+        Step::ControllerPublish(_) => {
+            StepAnswer { context: [("device".to_owned(), "sdb".to_owned())].into(), target: None }
+        }
         Step::NodePublish(key) => StepAnswer {
             context: Default::default(),
             target: Some(format!("/csi/{}/{}", key.alloc, key.alias).into()),

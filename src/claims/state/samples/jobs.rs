@@ -32,27 +32,15 @@ pub fn job_registered(key: &JobKey) -> EventKind {
 
 /// Returns the registration of [`job`], which starts at each hour.
 pub fn periodic_job_registered(key: &JobKey) -> EventKind {
-    let periodic = Periodic {
-        crons: vec!["@hourly".to_owned()],
-        ..Periodic::default()
-    };
-    let job = Job {
-        job_type: JobType::Batch,
-        periodic: Some(periodic),
-        ..job(key)
-    };
+    let periodic = Periodic { crons: vec!["@hourly".to_owned()], ..Periodic::default() };
+    let job = Job { job_type: JobType::Batch, periodic: Some(periodic), ..job(key) };
     registered(key, job)
 }
 
 fn registered(key: &JobKey, job: Job) -> EventKind {
-    let event = JobEvent::Registered {
-        job: Box::new(job),
-        settings: SealedSecrets::new(vec![4, 5, 6]),
-    };
-    EventKind::Job {
-        job: key.clone(),
-        event: Box::new(event),
-    }
+    let event =
+        JobEvent::Registered { job: Box::new(job), settings: SealedSecrets::new(vec![4, 5, 6]) };
+    EventKind::Job { job: key.clone(), event: Box::new(event) }
 }
 
 /// Returns the placement of an allocation for group `g` of a job.
@@ -79,9 +67,7 @@ pub fn alloc_reported(alloc: &str, status: ClientStatus) -> EventKind {
     };
     EventKind::PlacedAlloc {
         alloc: AllocId::new(alloc),
-        event: Box::new(AllocEvent::Reported {
-            report: Box::new(report),
-        }),
+        event: Box::new(AllocEvent::Reported { report: Box::new(report) }),
     }
 }
 
@@ -90,22 +76,15 @@ impl History {
         let key = job_key(&format!("job-{}", self.choose(4)));
         let alloc = format!("alloc-{}", self.choose(8));
         let node = format!("node-{}", self.choose(3));
-        let of_job = |event| EventKind::Job {
-            job: key.clone(),
-            event: Box::new(event),
-        };
+        let of_job = |event| EventKind::Job { job: key.clone(), event: Box::new(event) };
         match self.choose(15) {
             0 | 1 => job_registered(&key),
             13 => periodic_job_registered(&key),
             14 => of_job(JobEvent::Launched {
                 until: i64::from(u32::MAX) + i64::try_from(self.choose(9)).unwrap_or(0),
             }),
-            2 => of_job(JobEvent::Stopped {
-                purges: self.choose(2) == 0,
-            }),
-            3 => of_job(JobEvent::Evaluated {
-                evaluation: Box::new(self.any_evaluation()),
-            }),
+            2 => of_job(JobEvent::Stopped { purges: self.choose(2) == 0 }),
+            3 => of_job(JobEvent::Evaluated { evaluation: Box::new(self.any_evaluation()) }),
             4 => of_job(JobEvent::Forgotten),
             5..=7 => alloc_placed(&key, &alloc, &node),
             8 => EventKind::PlacedAlloc {
@@ -116,9 +95,7 @@ impl History {
             },
             12 => EventKind::PlacedAlloc {
                 alloc: AllocId::new(alloc),
-                event: Box::new(AllocEvent::CutOff {
-                    alias: VolumeAlias::new("data"),
-                }),
+                event: Box::new(AllocEvent::CutOff { alias: VolumeAlias::new("data") }),
             },
             9 => alloc_reported(&alloc, ClientStatus::Running),
             10 => alloc_reported(&alloc, ClientStatus::Complete),

@@ -21,11 +21,7 @@ fn items(byte: u8) -> SealedSecrets {
 fn acquired(id: &str, byte: u8) -> VariableEvent {
     VariableEvent::LockAcquired {
         items: items(byte),
-        terms: LockTerms {
-            id: id.into(),
-            ttl: 10 * SECOND,
-            delay: 5 * SECOND,
-        },
+        terms: LockTerms { id: id.into(), ttl: 10 * SECOND, delay: 5 * SECOND },
     }
 }
 
@@ -35,10 +31,7 @@ fn apply_checked(
     key: &VariableKey,
     event: VariableEvent,
 ) -> Result<(), EventConflict> {
-    let kind = EventKind::Variable {
-        key: key.clone(),
-        event,
-    };
+    let kind = EventKind::Variable { key: key.clone(), event };
     let event = Event::new(at, kind);
     let result = check(state, &event);
     apply(state, &event);
@@ -53,35 +46,17 @@ fn each_event_is_valid_only_for_its_lock_state() {
     let id = || "mine".to_owned();
     let (deleted, unlocked, locked) = (Some(None), Some(Some(false)), Some(Some(true)));
     for (event, expected) in [
-        (
-            VariableEvent::Written { items: items(9) },
-            [unlocked, unlocked, locked],
-        ),
+        (VariableEvent::Written { items: items(9) }, [unlocked, unlocked, locked]),
         (acquired("mine", 9), [locked, locked, locked]),
         (acquired("other", 9), [locked, locked, None]),
-        (
-            VariableEvent::LockRenewed { id: id() },
-            [None, None, locked],
-        ),
-        (
-            VariableEvent::LockReleased { id: id() },
-            [None, None, unlocked],
-        ),
-        (
-            VariableEvent::LockExpired { id: id() },
-            [None, None, unlocked],
-        ),
-        (
-            VariableEvent::LockExpired { id: "x".into() },
-            [None, None, None],
-        ),
+        (VariableEvent::LockRenewed { id: id() }, [None, None, locked]),
+        (VariableEvent::LockReleased { id: id() }, [None, None, unlocked]),
+        (VariableEvent::LockExpired { id: id() }, [None, None, unlocked]),
+        (VariableEvent::LockExpired { id: "x".into() }, [None, None, None]),
         (VariableEvent::Deleted, [None, deleted, None]),
     ] {
-        let histories = [
-            vec![],
-            vec![VariableEvent::Written { items: items(1) }],
-            vec![acquired("mine", 1)],
-        ];
+        let histories =
+            [vec![], vec![VariableEvent::Written { items: items(1) }], vec![acquired("mine", 1)]];
         for (before, expected) in histories.into_iter().zip(expected) {
             let (mut state, app) = (State::default(), key("default", "app"));
             let case = format!("{event:?} after {before:?}");
@@ -121,16 +96,9 @@ fn indexes_and_times_change_as_in_nomad() {
         apply_checked(&mut state, at, &app, event).unwrap();
         let record = state.variable(&app).unwrap();
         assert_eq!((record.create_index, record.create_time), (2, 1));
-        observed.push((
-            record.modify_index,
-            record.modify_time,
-            state.variables_index(),
-        ));
+        observed.push((record.modify_index, record.modify_time, state.variables_index()));
     }
-    assert_eq!(
-        observed,
-        [(2, 1, 2), (3, 2, 3), (3, 2, 3), (5, 4, 5), (6, 4, 6)]
-    );
+    assert_eq!(observed, [(2, 1, 2), (3, 2, 3), (3, 2, 3), (5, 4, 5), (6, 4, 6)]);
     assert_eq!(state.variable(&app).unwrap().items, items(3));
 }
 
@@ -162,10 +130,8 @@ fn lists_are_sorted_filtered_and_paged() {
         apply_checked(&mut state, 1, &key(namespace, path), written).unwrap();
     }
     let list = |namespace: &str, prefix: &str, limit: usize| {
-        let filter = VariableFilter {
-            namespace: Namespace::new(namespace),
-            prefix: prefix.to_owned(),
-        };
+        let filter =
+            VariableFilter { namespace: Namespace::new(namespace), prefix: prefix.to_owned() };
         let (mut found, mut start) = (vec![], None);
         loop {
             let page = variables(&state, &filter, start.as_ref(), limit);
@@ -183,30 +149,14 @@ fn lists_are_sorted_filtered_and_paged() {
     };
     for limit in [0, 1, 2, 5] {
         for (namespace, prefix, expected) in [
-            (
-                "default",
-                "",
-                "default:app/one default:app/two default:apple default:b",
-            ),
+            ("default", "", "default:app/one default:app/two default:apple default:b"),
             ("default", "app/", "default:app/one default:app/two"),
-            (
-                "default",
-                "ap",
-                "default:app/one default:app/two default:apple",
-            ),
+            ("default", "ap", "default:app/one default:app/two default:apple"),
             ("default", "zzz", ""),
-            (
-                "*",
-                "app/",
-                "a.b:app/x default:app/one default:app/two prod:app/one",
-            ),
+            ("*", "app/", "a.b:app/x default:app/one default:app/two prod:app/one"),
             ("unknown", "", ""),
         ] {
-            assert_eq!(
-                list(namespace, prefix, limit),
-                expected,
-                "{namespace} {prefix} {limit}"
-            );
+            assert_eq!(list(namespace, prefix, limit), expected, "{namespace} {prefix} {limit}");
         }
     }
 }

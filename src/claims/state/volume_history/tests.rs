@@ -9,10 +9,7 @@ use crate::state::samples::{
 use nomad_csi_model::AllocId;
 
 fn lost(node: &str) -> EventKind {
-    EventKind::NodeLost {
-        node: NodeId::new(node),
-        reason: "fenced by an operator".to_owned(),
-    }
+    EventKind::NodeLost { node: NodeId::new(node), reason: "fenced by an operator".to_owned() }
 }
 
 #[test]
@@ -24,12 +21,7 @@ fn a_volume_has_its_own_events_and_no_others() {
         (created(&db, "ext-1"), true),
         (registered(&web, "ext-2"), false),
         (lost("node-1"), false),
-        (
-            EventKind::AllocEnded {
-                alloc: AllocId::new("a1"),
-            },
-            false,
-        ),
+        (EventKind::AllocEnded { alloc: AllocId::new("a1") }, false),
         (EventKind::VolumeDeregistered { key: db.clone() }, true),
     ];
     for (event, expected) in events {

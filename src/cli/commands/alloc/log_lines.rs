@@ -22,12 +22,7 @@ pub(super) struct LogLines {
 impl LogLines {
     /// Creates a reader that shows at most these lines of the first piece.
     pub(super) fn new(most: Option<usize>) -> Self {
-        Self {
-            most,
-            pending: vec![],
-            held: String::new(),
-            is_blank: true,
-        }
+        Self { most, pending: vec![], held: String::new(), is_blank: true }
     }
 
     /// Adds a piece and returns the text to show. The start of a character or of a command waits for its rest.
@@ -117,10 +112,7 @@ mod tests {
                     let is_cut = |at: usize| colour.is_some_and(|colour| at > colour && at <= end);
                     let is_cut_colour = is_cut(split) || is_cut(second);
                     let again = without_commands(&shown);
-                    assert!(
-                        is_cut_colour || again == shown,
-                        "{split} {second}: {shown:?}"
-                    );
+                    assert!(is_cut_colour || again == shown, "{split} {second}: {shown:?}");
                 }
             }
         }

@@ -56,9 +56,7 @@ async fn print_log(
         from_end: arguments.lines.map(|lines| u64::from(lines) * LINE_LENGTH),
     };
     let mut log = api.open_log(&request).await?;
-    let most = arguments
-        .lines
-        .and_then(|lines| usize::try_from(lines).ok());
+    let most = arguments.lines.and_then(|lines| usize::try_from(lines).ok());
     let mut lines = LogLines::new(most);
     while let Some(piece) = log.next_piece().await? {
         context.printer.print_result(&lines.push(&piece));
@@ -72,9 +70,7 @@ async fn print_log(
 
 /// Returns the task that the argument names, or the only task.
 fn task_of(allocation: &AllocationDocument, named: Option<&str>) -> Result<String, CliError> {
-    let tasks = group_of(allocation)
-        .into_iter()
-        .flat_map(|group| &group.tasks);
+    let tasks = group_of(allocation).into_iter().flat_map(|group| &group.tasks);
     let tasks: Vec<&str> = tasks.map(|task| task.name.as_str()).collect();
     let message = match (named, tasks.as_slice()) {
         (None, [one]) => return Ok((*one).to_owned()),

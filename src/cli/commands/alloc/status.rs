@@ -40,10 +40,8 @@ async fn list(
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
     let listed = api.list_allocations(scope, "").await?;
-    let (stubs, documents): (Vec<_>, Vec<_>) = listed
-        .into_iter()
-        .map(|reading| (reading.value, reading.document))
-        .unzip();
+    let (stubs, documents): (Vec<_>, Vec<_>) =
+        listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
     match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if stubs.is_empty() => context.printer.print_status("No allocations placed"),

@@ -110,12 +110,7 @@ pub(crate) struct WaitingArgs {
     #[arg(long)]
     pub detach: bool,
     /// Longest time to wait, such as 30s, 5m or 1h30m
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10m",
-        conflicts_with = "detach"
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "10m", conflicts_with = "detach")]
     pub timeout: TimeSpan,
 }
 

@@ -76,9 +76,7 @@ fn meta(pairs: &[String]) -> Result<TaskEnvironment, CliError> {
 fn read_payload(context: &CommandContext, file: &str) -> Result<Payload, CliError> {
     const LIMIT: usize = Payload::MAX_BYTES;
     let read = match file {
-        "-" => context
-            .stdin
-            .with_reader(|stdin| read_at_most(stdin, LIMIT)),
+        "-" => context.stdin.with_reader(|stdin| read_at_most(stdin, LIMIT)),
         file => read_bytes(&context.directory.join(Path::new(file)), LIMIT),
     };
     let name = one_line(file);

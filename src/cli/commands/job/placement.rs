@@ -26,10 +26,7 @@ pub(crate) async fn explain_placement(
     let is_file = |name: &str| name == "-" || FILE_ENDS.iter().any(|end| name.ends_with(end));
     let submitted = match is_file(&arguments.job) {
         true => {
-            let file = JobFileArgs {
-                file: arguments.job.clone(),
-                syntax: arguments.syntax,
-            };
+            let file = JobFileArgs { file: arguments.job.clone(), syntax: arguments.syntax };
             Some(read_submitted(context, &file)?)
         }
         false => None,

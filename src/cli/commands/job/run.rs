@@ -28,10 +28,8 @@ pub(crate) async fn run_job_file(
         .with_cluster(async |cluster| {
             submitted.require_whole(cluster).await?;
             let workflow = context.workflow(cluster, "job run", 1);
-            let registration = JobRegistration {
-                job: submitted.job.clone(),
-                check_index: arguments.check_index,
-            };
+            let registration =
+                JobRegistration { job: submitted.job.clone(), check_index: arguments.check_index };
             let outcome = run_job(&workflow, &registration, &arguments.waiting.wait()).await?;
             Ok(match outcome {
                 JobOutcome::Done => Exit::Done,

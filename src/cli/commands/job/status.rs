@@ -41,10 +41,8 @@ async fn list(
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
     let listed = api.list_jobs(scope, "").await?;
-    let (jobs, documents): (Vec<_>, Vec<_>) = listed
-        .into_iter()
-        .map(|reading| (reading.value, reading.document))
-        .unzip();
+    let (jobs, documents): (Vec<_>, Vec<_>) =
+        listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
     match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if jobs.is_empty() => context.printer.print_status("No running jobs"),
@@ -95,11 +93,7 @@ async fn children(
     if job.periodic.is_none() && job.parameterized_job.is_none() {
         return Ok(vec![]);
     }
-    let listed = api
-        .list_jobs(&key.namespace, &format!("{}/", key.id))
-        .await?;
+    let listed = api.list_jobs(&key.namespace, &format!("{}/", key.id)).await?;
     let jobs = listed.into_iter().map(|reading| reading.value);
-    Ok(jobs
-        .filter(|child| child.parent_id == key.id.as_str())
-        .collect())
+    Ok(jobs.filter(|child| child.parent_id == key.id.as_str()).collect())
 }

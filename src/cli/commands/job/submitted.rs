@@ -32,12 +32,7 @@ pub(super) fn read_submitted(
     let files = [arguments.file.clone()];
     let namespace = context.namespace()?;
     let read = read_jobs(context, &files, arguments.syntax, namespace);
-    let ReadJobs {
-        mut jobs,
-        sources,
-        diagnostics,
-        ..
-    } = read;
+    let ReadJobs { mut jobs, sources, diagnostics, .. } = read;
     if diagnostics.has_errors() {
         return Err(CliError::from(diagnostics).with_sources(sources));
     }

@@ -28,17 +28,11 @@ pub(crate) fn validate_jobs(
         ReportFormat::Text => {
             context.print_diagnostics(&read.diagnostics, &read.sources);
             if !read.diagnostics.has_errors() {
-                context
-                    .printer
-                    .print_result(&format!("valid: {}\n", extent(&read)));
+                context.printer.print_result(&format!("valid: {}\n", extent(&read)));
             }
         }
     }
-    Ok(if read.diagnostics.has_errors() {
-        Exit::Error
-    } else {
-        Exit::Done
-    })
+    Ok(if read.diagnostics.has_errors() { Exit::Error } else { Exit::Done })
 }
 
 fn report(read: &ReadJobs) -> Value {

@@ -90,12 +90,7 @@ pub(crate) struct DrainArgs {
     #[arg(long)]
     pub disable: bool,
     /// Time after which the remaining allocations are stopped
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "1h",
-        conflicts_with = "disable"
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "1h", conflicts_with = "disable")]
     pub deadline: TimeSpan,
     /// Give allocations as long as they need
     #[arg(long, conflicts_with_all = ["deadline", "disable"])]

@@ -61,8 +61,6 @@ fn drain_change(arguments: &DrainArgs) -> DrainChange {
             deadline: (!arguments.no_deadline).then_some(arguments.deadline.0),
             ignores_system_jobs: arguments.ignore_system,
         },
-        false => DrainChange::End {
-            keeps_ineligible: arguments.keep_ineligible,
-        },
+        false => DrainChange::End { keeps_ineligible: arguments.keep_ineligible },
     }
 }

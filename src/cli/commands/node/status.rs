@@ -37,10 +37,8 @@ async fn list(
 ) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
     let listed = api.list_node_stubs().await?;
-    let (nodes, documents): (Vec<_>, Vec<_>) = listed
-        .into_iter()
-        .map(|reading| (reading.value, reading.document))
-        .unzip();
+    let (nodes, documents): (Vec<_>, Vec<_>) =
+        listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
     match output.render_list(&documents)? {
         Some(text) => context.printer.print_result(&text),
         None if nodes.is_empty() => context.printer.print_status("No nodes registered"),

@@ -38,11 +38,7 @@ pub(crate) async fn manage_orphans(
                 inventory: &inventory,
                 capabilities,
                 secrets,
-                cut_off: arguments
-                    .approve
-                    .iter()
-                    .filter_map(|text| cut_off(text))
-                    .collect(),
+                cut_off: arguments.approve.iter().filter_map(|text| cut_off(text)).collect(),
             };
             let (adopt, delete) = (&arguments.adopt, &arguments.delete_data);
             if !adopt.is_empty() {

@@ -53,9 +53,7 @@ pub(crate) async fn check_plugin(
         &watch,
         context.interrupts.stop(),
     );
-    let report = running
-        .await
-        .map_err(|unusable| unusable.diagnostic(&plugin.socket))?;
+    let report = running.await.map_err(|unusable| unusable.diagnostic(&plugin.socket))?;
     drop(watch);
     print_report(context, arguments, &report)?;
     Ok(exit(&report))
@@ -139,10 +137,7 @@ fn setup(
         target_directory: below(&arguments.target, "target"),
         name_prefix: prefix,
         block_volumes: arguments.block,
-        log: arguments
-            .log
-            .as_ref()
-            .map(|log| context.directory.join(log)),
+        log: arguments.log.as_ref().map(|log| context.directory.join(log)),
     })
 }
 

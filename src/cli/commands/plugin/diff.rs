@@ -40,10 +40,8 @@ pub(crate) async fn compare_probes(
 fn read_probe(context: &CommandContext, file: &Path) -> Result<ProbeDocument, CliError> {
     let text = read_text(&context.directory, file)?;
     let refused = |reason: String| {
-        let message = format!(
-            "`{}` is not a result of `plugin probe -o json`: {reason}",
-            file.display()
-        );
+        let message =
+            format!("`{}` is not a result of `plugin probe -o json`: {reason}", file.display());
         Diagnostic::error(Code::CliInvalidValue, message)
             .help("write the file with `nomad-csi plugin probe --endpoint URL -o json`")
     };

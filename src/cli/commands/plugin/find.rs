@@ -9,10 +9,8 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{Plugin, PluginId, PluginSummary};
 
 /// How plugins are shown.
-pub(super) const PLUGINS: Layout<PluginSummary, Plugin> = Layout {
-    list: plugin_list,
-    detail: plugin_detail,
-};
+pub(super) const PLUGINS: Layout<PluginSummary, Plugin> =
+    Layout { list: plugin_list, detail: plugin_detail };
 
 /// Returns the plugin of this ID, or the only one whose ID starts with the text.
 ///
@@ -56,10 +54,7 @@ pub(crate) async fn read_named_plugin(
 
 /// The error for a plugin that does not exist.
 pub(super) fn no_plugin(api: &dyn VolumeApi, id: &str) -> Diagnostic {
-    let message = format!(
-        "{} has no plugin `{id}`, and none whose ID starts with it",
-        api.name()
-    );
+    let message = format!("{} has no plugin `{id}`, and none whose ID starts with it", api.name());
     Diagnostic::error(Code::PluginNotFound, message)
         .help("run `nomad-csi plugin status` to list all plugins; a plugin appears after its job is registered")
 }

@@ -61,10 +61,7 @@ async fn look(
 /// Returns the capacity of a plugin's provider. A request that fails is a reason why it is not complete.
 async fn read_capacity(api: &dyn ClusterApi, plugin: &PluginId) -> CapacityReport {
     let report = api.plugin_capacity(plugin).await;
-    report.unwrap_or_else(|error| CapacityReport {
-        places: vec![],
-        unknown: vec![error.message],
-    })
+    report.unwrap_or_else(|error| CapacityReport { places: vec![], unknown: vec![error.message] })
 }
 
 /// Returns a plugin's document with its capacity: `Capacity` as in `GET /v1/plugin/csi/:id/capacity`, and
@@ -90,9 +87,7 @@ fn matching(
     let mut kept = vec![];
     for reading in listed {
         let document = reading.document.value();
-        let is_listed = document
-            .as_object()
-            .map_or(Ok(false), |item| filter.matches(item));
+        let is_listed = document.as_object().map_or(Ok(false), |item| filter.matches(item));
         match is_listed {
             Ok(true) => kept.push(reading),
             Ok(false) => {}

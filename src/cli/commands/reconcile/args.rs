@@ -53,9 +53,7 @@ pub(crate) struct ReconcileArgs {
 /// A number of seconds, minutes or hours.
 fn interval(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600)];
-    let unit = units
-        .iter()
-        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
     let seconds =
         unit.and_then(|(number, seconds)| number.parse::<u32>().ok()?.checked_mul(*seconds));
     match seconds {

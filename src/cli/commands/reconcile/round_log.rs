@@ -35,11 +35,7 @@ struct Logged {
 impl<'a> RoundLog<'a> {
     /// A log without entries.
     pub(super) fn new(metrics: &'a ReconcileMetrics, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            metrics,
-            clock,
-            logged: Mutex::default(),
-        }
+        Self { metrics, clock, logged: Mutex::default() }
     }
 
     fn logged(&self) -> MutexGuard<'_, Logged> {
@@ -120,13 +116,7 @@ impl RoundReporter for RoundLog<'_> {
             let NamespacedId { namespace, id } = &volume.key;
             let (namespace, id) = (namespace.as_str(), id.as_str());
             let index = volume.spec_index;
-            tracing::warn!(
-                set,
-                volume.namespace = namespace,
-                volume.id = id,
-                index,
-                "{line}"
-            );
+            tracing::warn!(set, volume.namespace = namespace, volume.id = id, index, "{line}");
         }
         let (drifted, volumes) = (lines.len(), volumes.len());
         tracing::info!(set, drifted, volumes, "drift changed");
@@ -240,10 +230,9 @@ fn drift_line(volume: &VolumeDrift) -> String {
         }
         DriftState::Gone => match volume.baseline {
             Baseline::Applied => format!("volume {} is gone", volume.key),
-            Baseline::File => format!(
-                "volume {} does not exist: never created, or removed",
-                volume.key
-            ),
+            Baseline::File => {
+                format!("volume {} does not exist: never created, or removed", volume.key)
+            }
         },
         DriftState::Unchanged | DriftState::NotApplied | DriftState::Unknown => String::new(),
     }

@@ -89,9 +89,7 @@ impl ReleaseArgs {
                     self.alloc
                 );
                 let help = format!("remove `--approve cuts-off:{approved}`");
-                Err(Diagnostic::error(Code::CliInvalidValue, message)
-                    .help(help)
-                    .into())
+                Err(Diagnostic::error(Code::CliInvalidValue, message).help(help).into())
             }
         }
     }

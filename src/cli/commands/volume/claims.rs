@@ -24,10 +24,8 @@ pub(crate) async fn show_claims(
             let scope = context.namespace()?.unwrap_or_default();
             let id = arguments.id.as_deref();
             let listed = list_claims(&workflow, &scope, id).await?;
-            let (claims, documents): (Vec<_>, Vec<_>) = listed
-                .into_iter()
-                .map(|reading| (reading.value, reading.document))
-                .unzip();
+            let (claims, documents): (Vec<_>, Vec<_>) =
+                listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
             match output.render_list(&documents)? {
                 Some(text) => context.printer.print_result(&text),
                 None if claims.is_empty() => context.printer.print_status(&nothing(&scope, id)),

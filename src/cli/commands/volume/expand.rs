@@ -72,9 +72,7 @@ fn load_files(
         return Ok(None);
     }
     let files = FileArgs::of(arguments.files.clone(), arguments.syntax);
-    let set = SetArgs {
-        set: arguments.set.clone(),
-    };
+    let set = SetArgs { set: arguments.set.clone() };
     let load_options = LoadOptions {
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::Rejected,
@@ -160,11 +158,7 @@ fn print_expanded(
     let now = &reading.value;
     let key = one_line(&now.key().to_string());
     let size = |size: Bytes| {
-        if size.is_zero() {
-            "unknown".to_owned()
-        } else {
-            size.binary()
-        }
+        if size.is_zero() { "unknown".to_owned() } else { size.binary() }
     };
     context.printer.print_status(&format!(
         "volume {key}: size {} -> {}",

@@ -49,11 +49,7 @@ fn write_specification(
 ) -> Result<Exit, CliError> {
     let named = arguments.file.as_deref();
     let by_name = named.and_then(Syntax::from_path);
-    let syntax = arguments
-        .syntax
-        .map(Syntax::from)
-        .or(by_name)
-        .unwrap_or(Syntax::Hcl);
+    let syntax = arguments.syntax.map(Syntax::from).or(by_name).unwrap_or(Syntax::Hcl);
     if named == Some(Path::new("-")) {
         context.printer.print_result(&text(syntax, "FILE"));
         return Ok(Exit::Done);

@@ -28,12 +28,9 @@ pub(crate) async fn modify(
             let scope = context.namespace()?.unwrap_or_default();
             let in_force = modify_volume(&workflow, &scope, &arguments.id, &parameters).await?;
             let output = &arguments.output.output;
-            let document = Document::of(&ModifyResponse {
-                mutable_parameters: in_force.clone(),
-            });
-            let text = output
-                .render_one(&document)?
-                .unwrap_or_else(|| mutable_parameters(&in_force));
+            let document = Document::of(&ModifyResponse { mutable_parameters: in_force.clone() });
+            let text =
+                output.render_one(&document)?.unwrap_or_else(|| mutable_parameters(&in_force));
             context.printer.print_result(&text);
             Ok(Exit::Done)
         })
@@ -43,10 +40,8 @@ pub(crate) async fn modify(
 fn parse_parameters(given: &[String]) -> Result<BTreeMap<String, String>, CliError> {
     let mut parameters = BTreeMap::new();
     for parameter in given {
-        let (key, value) = parameter
-            .split_once('=')
-            .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| {
+        let (key, value) =
+            parameter.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
                 let message = format!("`{}` is not a parameter", one_line(parameter));
                 Diagnostic::error(Code::CliInvalidValue, message)
                     .help("write KEY=VALUE, such as `iops=3000`")

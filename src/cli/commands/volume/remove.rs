@@ -24,9 +24,7 @@ pub(crate) async fn deregister(
     let request = RemovalRequest {
         ids: &arguments.ids,
         scope: context.namespace()?.unwrap_or_default(),
-        removal: Removal::Deregister {
-            force: arguments.force,
-        },
+        removal: Removal::Deregister { force: arguments.force },
         is_approved: arguments.yes,
         cut_off: arguments.approve.iter().map(AllocId::as_str).collect(),
         if_exists: arguments.if_exists,
@@ -68,10 +66,8 @@ async fn remove(
     context
         .with_cluster(async |cluster| {
             let cluster = &*cluster.waiting(context.wait_for_server(server_wait));
-            let request = RemovalRequest {
-                ledger: ledger_access(context, ledger, cluster),
-                ..request
-            };
+            let request =
+                RemovalRequest { ledger: ledger_access(context, ledger, cluster), ..request };
             let workflow = WorkflowContext {
                 server_wait: server_wait.server_wait.0,
                 ..context.workflow(cluster, "volume remove", 1)

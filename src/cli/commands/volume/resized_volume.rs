@@ -60,10 +60,7 @@ fn request(existing: &Volume, size: Bytes, max_size: Bytes) -> UnresolvedRequest
     let options = options.and_then(|options| match options.are_redacted() {
         false => Some(options),
         true if options.fs_type.is_empty() => None,
-        true => Some(MountOptions {
-            mount_flags: vec![],
-            ..options
-        }),
+        true => Some(MountOptions { mount_flags: vec![], ..options }),
     });
     let given = |text: &String| (!text.is_empty()).then(|| text.clone());
     let map =

@@ -25,10 +25,7 @@ use nomad_csi_wire::{
     volume_health_to_wire,
 };
 
-const VOLUMES: Layout<VolumeSummary, Volume> = Layout {
-    list: volume_list,
-    detail: volume_detail,
-};
+const VOLUMES: Layout<VolumeSummary, Volume> = Layout { list: volume_list, detail: volume_detail };
 
 /// Lists volumes, or shows one.
 ///
@@ -70,10 +67,7 @@ async fn look(
             return Ok(Exit::Done);
         }
     };
-    let mut reading = api
-        .read_volume(&key)
-        .await?
-        .ok_or_else(|| missing(api, &query, id))?;
+    let mut reading = api.read_volume(&key).await?.ok_or_else(|| missing(api, &query, id))?;
     let document = serde_json::from_str::<VolumeDocument>(reading.document.text());
     let document = document.unwrap_or_default();
     let (reports_health, reports_stats) = (document.reports_health, document.reports_stats);
@@ -109,10 +103,7 @@ async fn look(
 /// Returns the statistics of a volume. A request that fails is a reason why they are not complete.
 async fn read_stats(api: &dyn ClusterApi, key: &NamespacedId) -> PublishedStats {
     let stats = api.volume_stats(key).await;
-    stats.unwrap_or_else(|error| PublishedStats {
-        nodes: vec![],
-        unknown: vec![error.message],
-    })
+    stats.unwrap_or_else(|error| PublishedStats { nodes: vec![], unknown: vec![error.message] })
 }
 
 /// Returns a volume's document with its statistics: `Stats` as in `GET /v1/volume/csi/:id/stats`, and `StatsUnknown` with
@@ -181,10 +172,7 @@ async fn creations(
 fn print_list(
     context: &CommandContext,
     output: &OutputFormat,
-    (listed, creations): (
-        Vec<WithDocument<VolumeSummary>>,
-        Vec<WithDocument<VolumeCreation>>,
-    ),
+    (listed, creations): (Vec<WithDocument<VolumeSummary>>, Vec<WithDocument<VolumeCreation>>),
     query: &VolumeQuery,
 ) -> Result<Exit, CliError> {
     let documents = listed.iter().map(|reading| reading.document.clone());
@@ -225,10 +213,7 @@ fn creating(creation: &VolumeCreation) -> Diagnostic {
         "the creation of volume {} did not end; the agent continues it",
         creation.volume.quoted()
     );
-    let abandon = format!(
-        "nomad-csi volume abandon {}",
-        creation.volume.command_words()
-    );
+    let abandon = format!("nomad-csi volume abandon {}", creation.volume.command_words());
     Diagnostic::warning(Code::VolumeCreating, message).help(format!(
         "wait, or give it up with `{abandon}`: the provider may then have a volume that nothing names"
     ))
@@ -236,18 +221,13 @@ fn creating(creation: &VolumeCreation) -> Diagnostic {
 
 /// Names the searched namespace, so that it is not mistaken for an empty cluster.
 fn nothing(query: &VolumeQuery) -> String {
-    let plugin = query
-        .plugin
-        .as_ref()
-        .map_or_else(String::new, |plugin| format!(" of plugin {plugin}"));
+    let plugin =
+        query.plugin.as_ref().map_or_else(String::new, |plugin| format!(" of plugin {plugin}"));
     let filter = query.filter.as_ref().map_or("", |_| " match the filter");
     if query.namespace.as_str() == Namespace::ALL {
         return format!("No CSI volumes{plugin} in any namespace{filter}");
     }
-    format!(
-        "No CSI volumes{plugin} in namespace {}{filter}",
-        query.namespace
-    )
+    format!("No CSI volumes{plugin} in namespace {}{filter}", query.namespace)
 }
 
 /// What an ID names.
@@ -266,15 +246,9 @@ async fn resolve(
 ) -> Result<Resolved, CliError> {
     let listed = api.list_volumes(query).await?;
     let volumes: Vec<VolumeSummary> = listed.into_iter().map(|reading| reading.value).collect();
-    let exact: Vec<&VolumeSummary> = volumes
-        .iter()
-        .filter(|volume| volume.id.as_str() == id)
-        .collect();
-    let candidates = if exact.is_empty() {
-        volumes.iter().collect()
-    } else {
-        exact
-    };
+    let exact: Vec<&VolumeSummary> =
+        volumes.iter().filter(|volume| volume.id.as_str() == id).collect();
+    let candidates = if exact.is_empty() { volumes.iter().collect() } else { exact };
     match candidates.as_slice() {
         [] => {
             let mut creations = creations(api, query).await?;
@@ -317,10 +291,8 @@ fn missing(api: &dyn VolumeApi, query: &VolumeQuery, id: &str) -> Diagnostic {
     } else {
         format!("in namespace `{}`", query.namespace)
     };
-    let message = format!(
-        "{} has no volume `{id}` {place}, and none whose ID starts with it",
-        api.name()
-    );
+    let message =
+        format!("{} has no volume `{id}` {place}, and none whose ID starts with it", api.name());
     Diagnostic::error(Code::VolumeNotFound, message)
         .help("run `nomad-csi volume status --namespace '*'` to list the volumes of all namespaces")
 }

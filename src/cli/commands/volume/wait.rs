@@ -14,11 +14,7 @@ pub(crate) async fn wait_for_state(
     context: &CommandContext,
     arguments: &WaitArgs,
 ) -> Result<Exit, CliError> {
-    let WaitArgs {
-        id,
-        condition,
-        timeout,
-    } = arguments;
+    let WaitArgs { id, condition, timeout } = arguments;
     context
         .with_cluster(async |cluster| {
             let workflow = context.workflow(cluster, "volume wait", 1);

@@ -14,9 +14,8 @@ pub(super) fn github(report: &RunReport) -> String {
     let mut lines = vec![];
     for severity in [Severity::Error, Severity::Warning] {
         let findings = report.findings.iter();
-        let of_level: Vec<&Finding> = findings
-            .filter(|finding| finding.severity == severity)
-            .collect();
+        let of_level: Vec<&Finding> =
+            findings.filter(|finding| finding.severity == severity).collect();
         let shown = match of_level.len() {
             count if count > MOST => MOST - 1,
             count => count,
@@ -31,10 +30,7 @@ pub(super) fn github(report: &RunReport) -> String {
         }
     }
     if !report.summary.is_empty() {
-        lines.push(format!(
-            "::notice title=nomad-csi::{}",
-            data(&report.summary)
-        ));
+        lines.push(format!("::notice title=nomad-csi::{}", data(&report.summary)));
     }
     lines.join("\n")
 }
@@ -58,11 +54,7 @@ fn annotation(finding: &Finding) -> String {
         ));
     }
     properties.push(format!("title={}", property(finding.code.as_str())));
-    format!(
-        "::{level} {}::{}",
-        properties.join(","),
-        data(&finding.text)
-    )
+    format!("::{level} {}::{}", properties.join(","), data(&finding.text))
 }
 
 fn data(text: &str) -> String {
@@ -99,10 +91,8 @@ mod tests {
         for (errors, warnings, expected) in [(10, 0, 10), (11, 0, 10), (3, 300, 13)] {
             let errors = (0..errors).map(|_| finding(Severity::Error));
             let warnings = (0..warnings).map(|_| finding(Severity::Warning));
-            let report = RunReport {
-                findings: errors.chain(warnings).collect(),
-                ..RunReport::default()
-            };
+            let report =
+                RunReport { findings: errors.chain(warnings).collect(), ..RunReport::default() };
             let text = github(&report);
             assert_eq!(text.lines().count(), expected, "{text}");
             let is_summed = text.contains("more");

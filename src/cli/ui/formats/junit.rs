@@ -33,29 +33,22 @@ pub(super) fn junit(report: &RunReport) -> String {
 }
 
 fn case(case: &Case) -> String {
-    let open = format!(
-        "<testcase classname=\"{}\" name=\"{}\">",
-        xml(&case.group),
-        xml(&case.name),
-    );
+    let open =
+        format!("<testcase classname=\"{}\" name=\"{}\">", xml(&case.group), xml(&case.name),);
     let word = case.word;
     let inner = match &case.result {
         CaseResult::Passed => format!("<system-out>{word}</system-out>"),
         CaseResult::Skipped => format!("<skipped/><system-out>{word}</system-out>"),
-        CaseResult::Failed { message, text } => format!(
-            "<failure type=\"{word}\" message=\"{}\">{}</failure>",
-            xml(message),
-            xml(text)
-        ),
+        CaseResult::Failed { message, text } => {
+            format!("<failure type=\"{word}\" message=\"{}\">{}</failure>", xml(message), xml(text))
+        }
     };
     format!("{open}{inner}</testcase>\n")
 }
 
 fn run_error(name: &str, errors: &[&Finding]) -> String {
     let message = errors.first().map_or("", |finding| finding.message());
-    let lines = errors
-        .iter()
-        .map(|finding| format!("{}: {}", finding.code, finding.text));
+    let lines = errors.iter().map(|finding| format!("{}: {}", finding.code, finding.text));
     let lines: Vec<String> = lines.collect();
     format!(
         "<testcase classname=\"nomad-csi\" name=\"{name}\"><error type=\"failed\" message=\"{}\">{}</error></testcase>\n",

@@ -67,9 +67,7 @@ impl std::str::FromStr for ReportFile {
             }
         };
         if file.is_empty() {
-            return Err(format!(
-                "write `{word}=FILE`, or `{word}=-` for standard output"
-            ));
+            return Err(format!("write `{word}=FILE`, or `{word}=-` for standard output"));
         }
         let file = file.to_owned();
         Ok(Self { format, file })

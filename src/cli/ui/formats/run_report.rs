@@ -31,9 +31,7 @@ impl RunReport {
             return vec![];
         }
         let errors = self.findings.iter();
-        errors
-            .filter(|finding| finding.severity == Severity::Error)
-            .collect()
+        errors.filter(|finding| finding.severity == Severity::Error).collect()
     }
 }
 
@@ -55,9 +53,7 @@ impl Finding {
         let beside = beside.filter(|text| !text.is_empty());
         let more = diagnostic.notes.iter().chain(&diagnostic.help);
         let more = more.chain(&diagnostic.block);
-        let lines = std::iter::once(&diagnostic.message)
-            .chain(beside)
-            .chain(more);
+        let lines = std::iter::once(&diagnostic.message).chain(beside).chain(more);
         Self {
             code: diagnostic.code,
             severity: diagnostic.severity,
@@ -92,10 +88,7 @@ impl Place {
     /// Returns the place of a span.
     pub(crate) fn of(span: Span, sources: &SourceMap) -> Self {
         let start = sources.location(span);
-        let end = sources.location(Span {
-            start: span.end,
-            ..span
-        });
+        let end = sources.location(Span { start: span.end, ..span });
         Self {
             file: sources.name(span.source).to_owned(),
             line: start.line,
@@ -146,9 +139,6 @@ impl CaseResult {
             let more = problem.notes.iter().chain(&problem.help);
             lines.extend(more.chain(&problem.block).cloned());
         }
-        Self::Failed {
-            message: message.to_owned(),
-            text: lines.join("\n"),
-        }
+        Self::Failed { message: message.to_owned(), text: lines.join("\n") }
     }
 }

@@ -122,10 +122,7 @@ mod tests {
             text: "stale".to_owned(),
             place: None,
         };
-        let report = RunReport {
-            findings: vec![finding; MOST + 1],
-            ..RunReport::default()
-        };
+        let report = RunReport { findings: vec![finding; MOST + 1], ..RunReport::default() };
         let document: Value = serde_json::from_str(&sarif(&report)).unwrap();
         let results = document["runs"][0]["results"].as_array().unwrap();
         assert_eq!(results.len(), MOST);

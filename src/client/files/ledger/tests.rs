@@ -49,9 +49,7 @@ async fn written_sets_are_read_back_and_listed() {
     assert!(ledger.read(&name()).await.unwrap().is_empty());
     assert_eq!(ledger.sets().await.unwrap(), BTreeSet::new());
     let mut stored = StoredSet::default();
-    save(&ledger, &owning(&["db0", "db1"]), &mut stored)
-        .await
-        .unwrap();
+    save(&ledger, &owning(&["db0", "db1"]), &mut stored).await.unwrap();
     let read = ledger.read(&name()).await.unwrap();
     assert_eq!(read, stored);
     let set = LedgerSet::read(name(), &read, LedgerKey::new([9; 32])).unwrap();
@@ -64,9 +62,7 @@ async fn only_one_of_two_concurrent_writers_succeeds() {
     let (_directory, ledger) = ledger();
     let (mut first, mut second) = (StoredSet::default(), StoredSet::default());
     save(&ledger, &owning(&["db0"]), &mut first).await.unwrap();
-    let refused = save(&ledger, &owning(&["db1"]), &mut second)
-        .await
-        .unwrap_err();
+    let refused = save(&ledger, &owning(&["db1"]), &mut second).await.unwrap_err();
     assert_eq!(refused.failure, LedgerFailure::Conflict);
     assert_eq!(second, StoredSet::default());
     let read = ledger.read(&name()).await.unwrap();
@@ -81,14 +77,8 @@ async fn a_locked_set_names_its_holder_and_is_free_after_release() {
     let Err(refused) = ledger.lock(&name(), &holder("bo")).await else {
         panic!("two commands hold the lock");
     };
-    assert_eq!(
-        refused.failure,
-        LedgerFailure::Locked(Some(Box::new(holder("ada"))))
-    );
-    assert_eq!(
-        refused.message,
-        "ada on build-7 (process 7, apply) holds the lock of set `web`"
-    );
+    assert_eq!(refused.failure, LedgerFailure::Locked(Some(Box::new(holder("ada")))));
+    assert_eq!(refused.message, "ada on build-7 (process 7, apply) holds the lock of set `web`");
     let other = SetName::parse("other").unwrap();
     drop(ledger.lock(&other, &holder("bo")).await.unwrap());
     lock.release().await.unwrap();
@@ -100,9 +90,7 @@ async fn a_locked_set_names_its_holder_and_is_free_after_release() {
 async fn only_the_owner_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let (directory, ledger) = ledger();
-    save(&ledger, &owning(&["db0"]), &mut StoredSet::default())
-        .await
-        .unwrap();
+    save(&ledger, &owning(&["db0"]), &mut StoredSet::default()).await.unwrap();
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode();
@@ -113,12 +101,7 @@ async fn only_the_owner_can_read_the_file() {
 #[tokio::test]
 async fn an_invalid_ledger_file_is_refused_and_unchanged() {
     let (_directory, ledger) = ledger();
-    for text in [
-        "",
-        "{",
-        r#"{"format":2,"sets":{}}"#,
-        r#"{"format":1,"sets":{},"more":1}"#,
-    ] {
+    for text in ["", "{", r#"{"format":2,"sets":{}}"#, r#"{"format":1,"sets":{},"more":1}"#] {
         std::fs::write(&ledger.path, text).unwrap();
         let refused = save(&ledger, &owning(&["db0"]), &mut StoredSet::default()).await;
         assert_eq!(refused.unwrap_err().code, Code::LedgerUnusable, "{text}");
@@ -171,15 +154,8 @@ async fn a_link_in_the_tree_leads_to_no_ledger_outside() {
     }
     std::os::unix::fs::symlink(&outside, tree.join("state")).unwrap();
     let linked = FileLedger::new(&tree, Path::new("state/ledger.json"));
-    let refused = linked
-        .lock(&name(), &holder("someone"))
-        .await
-        .err()
-        .unwrap();
-    assert!(
-        refused.message.contains("outside of the working directory"),
-        "{refused:?}"
-    );
+    let refused = linked.lock(&name(), &holder("someone")).await.err().unwrap();
+    assert!(refused.message.contains("outside of the working directory"), "{refused:?}");
     assert!(linked.read(&name()).await.is_err() && linked.sets().await.is_err());
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     let named = FileLedger::new(&tree, &outside.join("ledger.json"));

@@ -50,10 +50,7 @@ fn refused() -> ApiError {
 
 fn outage() -> (Outage, Arc<Lines>) {
     let lines = Arc::new(Lines::default());
-    let wait = ServerWait {
-        at_most: Duration::from_secs(60),
-        observer: lines.clone(),
-    };
+    let wait = ServerWait { at_most: Duration::from_secs(60), observer: lines.clone() };
     (Outage::waiting("nomad", wait), lines)
 }
 
@@ -125,10 +122,7 @@ async fn an_interrupted_request_hands_its_turn_over() {
 /// Sixteen requests wait for a minute on a server that responds to probes, or does not.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_reported_once_and_its_requests_go_on() {
-    for (responds, expected) in [
-        (true, vec![]),
-        (false, vec!["nomad silent: 15s", "nomad back"]),
-    ] {
+    for (responds, expected) in [(true, vec![]), (false, vec!["nomad silent: 15s", "nomad back"])] {
         let (outage, lines) = outage();
         let probe = async || match responds {
             true => true,

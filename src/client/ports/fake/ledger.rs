@@ -121,10 +121,9 @@ impl Ledger for MemoryLedger {
         }
         match fault {
             None => Ok(()),
-            Some(LedgerFault::ReplyLost) => Err(failed(
-                LedgerFailure::OutcomeUnknown,
-                Code::ApiOutcomeUnknown,
-            )),
+            Some(LedgerFault::ReplyLost) => {
+                Err(failed(LedgerFailure::OutcomeUnknown, Code::ApiOutcomeUnknown))
+            }
             Some(LedgerFault::ConflictAfterFirst) => Err(LedgerError::conflict(set)),
             Some(LedgerFault::Unavailable) => {
                 Err(failed(LedgerFailure::Unavailable, Code::ApiConnectionLost))
@@ -144,11 +143,7 @@ impl Ledger for MemoryLedger {
         content.revision += 1;
         let id = content.revision;
         content.locks.insert(set.clone(), (id, holder.clone()));
-        Ok(Box::new(MemoryLock {
-            ledger: self.clone(),
-            set: set.clone(),
-            id,
-        }))
+        Ok(Box::new(MemoryLock { ledger: self.clone(), set: set.clone(), id }))
     }
 
     async fn release_ended(&self, set: &SetName, holder: &LockHolder) -> Result<(), LedgerError> {

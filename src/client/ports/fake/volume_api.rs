@@ -74,10 +74,7 @@ impl FakeServer {
 
     /// Adds a healthy plugin with one controller and without visible instances.
     pub(crate) fn add_plugin(&self, id: &str) {
-        let one = HealthCount {
-            healthy: 1,
-            expected: 1,
-        };
+        let one = HealthCount { healthy: 1, expected: 1 };
         let summary = PluginSummary {
             id: PluginId::new(id),
             provider: "csi.example".into(),
@@ -197,13 +194,8 @@ impl FakeServer {
 /// Returns whether a filter of the form `FIELD == "VALUE" or …` selects a volume.
 fn is_selected(filter: &str, volume: &Volume) -> bool {
     let external_id = volume.external_id.as_ref().map_or("", |id| id.as_str());
-    let terms = [
-        format!("ExternalID == \"{external_id}\""),
-        format!("ID == \"{}\"", volume.id),
-    ];
-    filter
-        .split(" or ")
-        .any(|term| terms.iter().any(|of_volume| of_volume == term))
+    let terms = [format!("ExternalID == \"{external_id}\""), format!("ID == \"{}\"", volume.id)];
+    filter.split(" or ").any(|term| terms.iter().any(|of_volume| of_volume == term))
 }
 
 fn connection_lost() -> ApiError {
@@ -211,10 +203,7 @@ fn connection_lost() -> ApiError {
         status: None,
         notes: vec![],
         server_text: None,
-        ..refusal(
-            Code::ApiOutcomeUnknown,
-            "the connection ended before the answer",
-        )
+        ..refusal(Code::ApiOutcomeUnknown, "the connection ended before the answer")
     }
 }
 
@@ -245,33 +234,20 @@ impl Content {
                             refusals.into_iter().map(|refusal| refusal.text).collect();
                         refusal(Code::VolumeImmutableField, &texts.join("; "))
                     })?;
-                Volume {
-                    modify_index: self.index,
-                    spec_index: self.index,
-                    ..merged.volume
-                }
+                Volume { modify_index: self.index, spec_index: self.index, ..merged.volume }
             }
         };
         let document = Document::of(&wire::volume_to_wire(&volume));
         self.volumes.insert(request.key(), volume);
-        Ok(WriteReply {
-            document: Some(document),
-            warnings: vec![],
-        })
+        Ok(WriteReply { document: Some(document), warnings: vec![] })
     }
 
     fn remove_volume(&mut self, key: &NamespacedId) -> Result<(), ApiError> {
         let Some(volume) = self.volumes.get(key) else {
-            return Err(refusal(
-                Code::VolumeNotFound,
-                &format!("volume not found: {}", key.id),
-            ));
+            return Err(refusal(Code::VolumeNotFound, &format!("volume not found: {}", key.id)));
         };
         if volume.is_claimed() {
-            return Err(refusal(
-                Code::VolumeInUse,
-                &format!("volume in use: {}", key.id),
-            ));
+            return Err(refusal(Code::VolumeInUse, &format!("volume in use: {}", key.id)));
         }
         self.volumes.remove(key);
         Ok(())
@@ -279,19 +255,13 @@ impl Content {
 }
 
 fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
-    let one = HealthCount {
-        healthy: 1,
-        expected: 1,
-    };
+    let one = HealthCount { healthy: 1, expected: 1 };
     let external_id = if created {
         Some(ExternalId::new(format!("ext-{}", request.id)))
     } else {
         request.external_id.clone()
     };
-    let required = request
-        .topology_request
-        .iter()
-        .flat_map(|desired| desired.required.clone());
+    let required = request.topology_request.iter().flat_map(|desired| desired.required.clone());
     Volume {
         namespace: request.namespace.clone(),
         id: request.id.clone(),
@@ -302,11 +272,7 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
         provider_version: "1".into(),
         capabilities: request.capabilities.clone(),
         requested_capacity: request.capacity,
-        capacity: if created {
-            request.capacity.min
-        } else {
-            Bytes::ZERO
-        },
+        capacity: if created { request.capacity.min } else { Bytes::ZERO },
         topology_request: request.topology_request.clone(),
         topologies: required.collect(),
         clone_id: request.clone_id.clone(),
@@ -336,10 +302,7 @@ fn volume_with_document(volume: &Volume) -> WithDocument<Volume> {
     let mut wire = wire::volume_to_wire(volume);
     // The agent says it where a use has moved the other index.
     wire.spec_index = (volume.spec_index != volume.modify_index).then_some(volume.spec_index);
-    WithDocument {
-        value: wire::volume_from_wire(&wire),
-        document: Document::of(&wire),
-    }
+    WithDocument { value: wire::volume_from_wire(&wire), document: Document::of(&wire) }
 }
 
 #[async_trait]
@@ -374,14 +337,8 @@ impl VolumeReader for FakeServer {
                 let prefix = query.prefix.as_deref().unwrap_or_default();
                 (everywhere || volume.namespace == query.namespace)
                     && volume.id.as_str().starts_with(prefix)
-                    && query
-                        .plugin
-                        .as_ref()
-                        .is_none_or(|plugin| *plugin == volume.plugin_id)
-                    && query
-                        .filter
-                        .as_deref()
-                        .is_none_or(|filter| is_selected(filter, volume))
+                    && query.plugin.as_ref().is_none_or(|plugin| *plugin == volume.plugin_id)
+                    && query.filter.as_deref().is_none_or(|filter| is_selected(filter, volume))
             };
             let listed = content.volumes.values().filter(matches).map(|volume| {
                 let stub = wire::stub_to_wire(volume);
@@ -426,10 +383,7 @@ impl VolumeReader for FakeServer {
                 .filter(|plugin| plugin.summary.id.as_str().starts_with(prefix));
             let listed = matching.map(|plugin| {
                 let stub = wire::plugin_summary_to_wire(&plugin.summary);
-                WithDocument {
-                    value: plugin.summary.clone(),
-                    document: Document::of(&stub),
-                }
+                WithDocument { value: plugin.summary.clone(), document: Document::of(&stub) }
             });
             Ok(listed.collect())
         })
@@ -453,21 +407,15 @@ impl VolumeReader for FakeServer {
 #[async_trait]
 impl VolumeApi for FakeServer {
     async fn create_volume(&self, request: &VolumeRequest) -> Result<WriteReply, ApiError> {
-        self.call("create", request.id.as_str(), |content| {
-            content.write(request, true)
-        })
+        self.call("create", request.id.as_str(), |content| content.write(request, true))
     }
 
     async fn register_volume(&self, request: &VolumeRequest) -> Result<WriteReply, ApiError> {
-        self.call("register", request.id.as_str(), |content| {
-            content.write(request, false)
-        })
+        self.call("register", request.id.as_str(), |content| content.write(request, false))
     }
 
     async fn deregister_volume(&self, key: &NamespacedId, _force: bool) -> Result<(), ApiError> {
-        self.call("deregister", key.id.as_str(), |content| {
-            content.remove_volume(key)
-        })
+        self.call("deregister", key.id.as_str(), |content| content.remove_volume(key))
     }
 
     async fn delete_volume(&self, key: &NamespacedId, secrets: &Secrets) -> Result<(), ApiError> {
@@ -483,12 +431,8 @@ impl VolumeApi for FakeServer {
                 return Err(refusal(Code::VolumeNotFound, "no such volume"));
             };
             let on_node = |alloc: &&Alloc| alloc.node_id == *node;
-            let gone: Vec<AllocId> = volume
-                .allocs
-                .iter()
-                .filter(on_node)
-                .map(|alloc| alloc.id.clone())
-                .collect();
+            let gone: Vec<AllocId> =
+                volume.allocs.iter().filter(on_node).map(|alloc| alloc.id.clone()).collect();
             content.index += 1;
             let index = content.index;
             if let Some(volume) = content.volumes.get_mut(key) {

@@ -45,10 +45,7 @@ impl SecretSource for NoSecrets {
         _: &nomad_csi_model::SecretRef,
         _: &Path,
     ) -> Result<ResolvedSecret, SecretProblem> {
-        Err(SecretProblem {
-            code: Code::SecretUnset,
-            message: "there is none".into(),
-        })
+        Err(SecretProblem { code: Code::SecretUnset, message: "there is none".into() })
     }
 }
 
@@ -57,12 +54,7 @@ fn key(id: &str) -> NamespacedId {
 }
 
 fn actor() -> Actor {
-    Actor {
-        user: "ada".into(),
-        host: "build-7".into(),
-        process: 7,
-        command: "apply".into(),
-    }
+    Actor { user: "ada".into(), host: "build-7".into(), process: 7, command: "apply".into() }
 }
 
 /// A specification with more in it.
@@ -79,16 +71,8 @@ fn specs(volumes: &[String]) -> Vec<VolumeSpec> {
     }
     let text = volumes.concat();
     let source = sources.add("volumes.hcl", text.as_str());
-    let defaults = Defaults {
-        namespace: Namespace::default(),
-    };
-    let specs = parse(
-        &mut sources,
-        source,
-        Syntax::Hcl,
-        &defaults,
-        &mut diagnostics,
-    );
+    let defaults = Defaults { namespace: Namespace::default() };
+    let specs = parse(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{diagnostics:?}");
     specs
 }
@@ -114,10 +98,7 @@ impl Scene {
     fn new() -> Self {
         let server = FakeServer::new(MergeRules::NOMAD);
         server.add_plugin("hostpath");
-        Self {
-            server,
-            ledger: MemoryLedger::default(),
-        }
+        Self { server, ledger: MemoryLedger::default() }
     }
 
     async fn set(&self) -> SetLedger {
@@ -146,10 +127,7 @@ impl Scene {
             let secrets = spec.request.secrets.as_ref()?;
             secrets
                 .resolve(|_, secret| {
-                    secret
-                        .literal()
-                        .map(|text| nomad_csi_model::Secret::new(text.into()))
-                        .ok_or(())
+                    secret.literal().map(|text| nomad_csi_model::Secret::new(text.into())).ok_or(())
                 })
                 .ok()
         };
@@ -166,13 +144,8 @@ impl Scene {
             let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
             Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
         });
-        let (resolved, _) = resolve(
-            sent.collect(),
-            Arc::new(NoSecrets),
-            SecretVariables::default(),
-        )
-        .await
-        .unwrap();
+        let (resolved, _) =
+            resolve(sent.collect(), Arc::new(NoSecrets), SecretVariables::default()).await.unwrap();
         let execution = Execution {
             registered: &[],
             existing: &[],
@@ -212,12 +185,7 @@ const FLAGS: &str = "mount_options {\n mount_flags = [\"canary-flag\"]\n}";
 #[tokio::test]
 async fn applied_volumes_are_owned_and_only_changed_secrets_differ() {
     let scene = Scene::new();
-    let with = |secret: &str| {
-        [
-            volume("db", &format!("{secret}\n{FLAGS}")),
-            volume("logs", ""),
-        ]
-    };
+    let with = |secret: &str| [volume("db", &format!("{secret}\n{FLAGS}")), volume("logs", "")];
     for (secret, expected) in [
         (SECRET, ["create", "create"]),
         (SECRET, ["unchanged", "unchanged"]),
@@ -234,12 +202,7 @@ async fn applied_volumes_are_owned_and_only_changed_secrets_differ() {
     let owned: Vec<_> = set.set().owned().map(|(key, _)| key.clone()).collect();
     assert_eq!(owned, [key("db"), key("logs")]);
     assert_eq!(set.set().intents().count(), 0);
-    let seen = set
-        .set()
-        .ownership(&key("db"))
-        .unwrap()
-        .last_verified
-        .unwrap();
+    let seen = set.set().ownership(&key("db")).unwrap().last_verified.unwrap();
     assert_eq!(seen.at, 5);
     for text in scene.ledger.texts() {
         assert!(!text.contains("canary"), "{text}");
@@ -308,10 +271,7 @@ async fn secrets_of_an_interrupted_write_are_written_again() {
 async fn matching_volumes_join_the_set_with_unknown_hidden_values() {
     let scene = Scene::new();
     scene.apply(&[volume("db", SECRET)]).await;
-    let stranger = Scene {
-        server: scene.server.clone(),
-        ledger: MemoryLedger::default(),
-    };
+    let stranger = Scene { server: scene.server.clone(), ledger: MemoryLedger::default() };
     let protected = [volume("db", &format!("{SECRET}\nprotect = true"))];
     assert_eq!(stranger.apply(&protected).await.words(), ["unchanged"]);
     let set = stranger.set().await;
@@ -322,10 +282,7 @@ async fn matching_volumes_join_the_set_with_unknown_hidden_values() {
 }
 
 fn prune() -> PlanOptions {
-    PlanOptions {
-        prune: true,
-        ..PlanOptions::default()
-    }
+    PlanOptions { prune: true, ..PlanOptions::default() }
 }
 
 #[tokio::test]
@@ -336,9 +293,7 @@ async fn owned_undeclared_volumes_are_pruned_unless_protected() {
     scene.apply(&both).await;
     let other = specs(&[volume("other", "")]);
     let stranger = other[0].request.resolve(|_, _| Err(())).unwrap();
-    crate::ports::VolumeApi::create_volume(&scene.server, &stranger)
-        .await
-        .unwrap();
+    crate::ports::VolumeApi::create_volume(&scene.server, &stranger).await.unwrap();
     let pruned = scene.apply_with(&[], &prune()).await;
     assert_eq!(pruned.words(), ["blocked", "deregister"]);
     assert_eq!(scene.server.writes().last().unwrap(), "deregister logs");
@@ -356,10 +311,7 @@ async fn owned_undeclared_volumes_are_pruned_unless_protected() {
 async fn without_its_ledger_a_set_prunes_nothing() {
     let scene = Scene::new();
     scene.apply(&[volume("db", "")]).await;
-    let lost = Scene {
-        server: scene.server.clone(),
-        ledger: MemoryLedger::default(),
-    };
+    let lost = Scene { server: scene.server.clone(), ledger: MemoryLedger::default() };
     assert!(lost.apply_with(&[], &prune()).await.actions.is_empty());
     assert_eq!(scene.server.writes(), ["create db"]);
 }
@@ -380,10 +332,7 @@ async fn a_replacement_increments_the_generation_and_stays_owned() {
     let scene = Scene::new();
     let desired = [volume("db", "")];
     scene.apply(&desired).await;
-    let requests = PlanOptions {
-        replace: [key("db")].into(),
-        ..PlanOptions::default()
-    };
+    let requests = PlanOptions { replace: [key("db")].into(), ..PlanOptions::default() };
     scene.server.fail_next("create", CallFault::Refused);
     let cut_short = scene.apply_with(&desired, &requests).await;
     assert!(matches!(cut_short.ending(), Status::Failed(_)));
@@ -401,10 +350,7 @@ async fn an_unreachable_ledger_prevents_all_changes() {
     let scene = Scene::new();
     scene.ledger.fail_next(&[LedgerFault::Unavailable]);
     let refused = scene.apply(&[volume("db", "")]).await;
-    assert_eq!(
-        refused.outcomes.unwrap_err().failure,
-        crate::ports::LedgerFailure::Unavailable
-    );
+    assert_eq!(refused.outcomes.unwrap_err().failure, crate::ports::LedgerFailure::Unavailable);
     assert_eq!(scene.server.writes(), Vec::<String>::new());
 }
 
@@ -430,15 +376,8 @@ async fn a_result_that_cannot_be_recorded_is_a_warning() {
     let applied = scene.apply(&[volume("db", "")]).await;
     let outcomes = applied.outcomes.unwrap();
     assert!(outcomes[0].status.is_success(), "{outcomes:?}");
-    let warnings: Vec<&str> = outcomes[0]
-        .warnings
-        .iter()
-        .map(|one| &*one.message)
-        .collect();
-    assert_eq!(
-        warnings,
-        ["the result for volume `db` is not recorded in the ledger"]
-    );
+    let warnings: Vec<&str> = outcomes[0].warnings.iter().map(|one| &*one.message).collect();
+    assert_eq!(warnings, ["the result for volume `db` is not recorded in the ledger"]);
     assert_eq!(scene.set().await.set().intents().count(), 1);
 }
 
@@ -453,13 +392,7 @@ async fn records_are_repeated_after_concurrent_writes() {
         LedgerFault::ReplyLost,
     ]);
     let applied = scene.apply(&[volume("a", ""), volume("b", "")]).await;
-    assert!(
-        applied
-            .outcomes
-            .unwrap()
-            .iter()
-            .all(|one| one.status.is_success())
-    );
+    assert!(applied.outcomes.unwrap().iter().all(|one| one.status.is_success()));
     let set = scene.set().await;
     assert_eq!(set.set().owned().count(), 2);
     assert_eq!(set.set().intents().count(), 0);
@@ -473,13 +406,8 @@ async fn a_new_volume_without_secrets_is_recorded_as_having_none() {
     let set = scene.set().await;
     assert_eq!(applied_values(&set).secrets(), StoredValue::Empty);
     assert_eq!(applied_values(&set).mount_flags(), StoredValue::Empty);
-    assert_eq!(
-        applied_values(&set).are_secrets(&Secrets::default()),
-        Some(true)
-    );
-    let larger = scene
-        .apply(&[volume("db", "capacity_max = \"2GiB\"")])
-        .await;
+    assert_eq!(applied_values(&set).are_secrets(&Secrets::default()), Some(true));
+    let larger = scene.apply(&[volume("db", "capacity_max = \"2GiB\"")]).await;
     assert_eq!(larger.words(), ["update"]);
 }
 

@@ -81,20 +81,14 @@ struct Seen {
 
 impl ProgressObserver for Seen {
     fn started(&self, position: usize) {
-        self.events
-            .lock()
-            .unwrap()
-            .push(format!("started {position}"));
+        self.events.lock().unwrap().push(format!("started {position}"));
         if self.stop_at == Some(position) {
             self.stop.cancel();
         }
     }
 
     fn finished(&self, position: usize, _outcome: &Outcome) {
-        self.events
-            .lock()
-            .unwrap()
-            .push(format!("finished {position}"));
+        self.events.lock().unwrap().push(format!("finished {position}"));
     }
 
     fn plugin_unreachable(&self, at_most: Duration) {
@@ -104,11 +98,7 @@ impl ProgressObserver for Seen {
 }
 
 async fn look(server: &FakeServer, desired: &[VolumeSpec]) -> Observation {
-    let looking = ObserveRequest {
-        desired,
-        parallelism: 4,
-        ..ObserveRequest::default()
-    };
+    let looking = ObserveRequest { desired, parallelism: 4, ..ObserveRequest::default() };
     observe(server, looking).await.unwrap()
 }
 
@@ -129,10 +119,7 @@ struct NoSecrets;
 
 impl SecretSource for NoSecrets {
     fn resolve(&self, _: &SecretRef, _: &Path) -> Result<ResolvedSecret, SecretProblem> {
-        Err(SecretProblem {
-            code: Code::SecretUnset,
-            message: "there is none".into(),
-        })
+        Err(SecretProblem { code: Code::SecretUnset, message: "there is none".into() })
     }
 }
 
@@ -141,11 +128,7 @@ async fn resolved(plan: &Plan) -> Resolved {
         let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
         Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
     });
-    let resolving = resolve(
-        unresolved.collect(),
-        Arc::new(NoSecrets),
-        SecretVariables::default(),
-    );
+    let resolving = resolve(unresolved.collect(), Arc::new(NoSecrets), SecretVariables::default());
     resolving.await.unwrap().0
 }
 
@@ -167,11 +150,8 @@ async fn execute_waiting(
 ) -> Vec<Outcome> {
     let resolved = resolved(plan).await;
     let reconnect = Reconnect::waiting(wait);
-    let execution = Execution {
-        parallelism,
-        reconnect: &reconnect,
-        ..execution(server, &resolved, seen)
-    };
+    let execution =
+        Execution { parallelism, reconnect: &reconnect, ..execution(server, &resolved, seen) };
     execute(&execution, plan).await
 }
 
@@ -193,9 +173,7 @@ fn execution<'a>(server: &'a FakeServer, resolved: &'a Resolved, seen: &'a Seen)
 }
 
 async fn run_one(server: &FakeServer, plan: &Plan) -> Outcome {
-    execute_plan(server, plan, &Seen::default(), 1)
-        .await
-        .remove(0)
+    execute_plan(server, plan, &Seen::default(), 1).await.remove(0)
 }
 
 fn failure(outcome: &Outcome) -> &Diagnostic {
@@ -211,9 +189,7 @@ async fn applied_volumes_are_read_back_and_then_unchanged() {
     let server = server();
     let plan_one = plan(&server, vec![desired("db", 2000)]).await;
     let outcome = run_one(&server, &plan_one).await;
-    let Status::Done(Some(reading)) = &outcome.status else {
-        panic!("{outcome:?}")
-    };
+    let Status::Done(Some(reading)) = &outcome.status else { panic!("{outcome:?}") };
     assert_eq!(reading.value.external_id, Some(ExternalId::new("ext-db")));
     assert!(outcome.warnings.is_empty());
     let again = plan(&server, vec![desired("db", 2000)]).await;
@@ -235,11 +211,7 @@ async fn volumes_that_changed_since_the_plan_are_skipped() {
     gone.remove(&key("db"));
     for (server, plan, why) in [
         (&created, &absent, "it did not exist and now exists"),
-        (
-            &created,
-            &update,
-            "it was at index 11 and is now at index 12",
-        ),
+        (&created, &update, "it was at index 11 and is now at index 12"),
         (&gone, &change_gone, "it no longer exists"),
     ] {
         let outcome = run_one(server, plan).await;
@@ -252,20 +224,14 @@ async fn volumes_that_changed_since_the_plan_are_skipped() {
 /// A call whose reply was lost is not repeated.
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_is_resolved_without_a_second_call() {
-    for (fault, done) in [
-        (CallFault::ReplyLost, true),
-        (CallFault::RequestLost, false),
-    ] {
+    for (fault, done) in [(CallFault::ReplyLost, true), (CallFault::RequestLost, false)] {
         let server = server();
         let plan = plan(&server, vec![desired("db", 2000)]).await;
         server.fail_next("create", fault);
         let outcome = run_one(&server, &plan).await;
         assert_eq!(server.writes(), ["create db"], "{fault:?}");
         if done {
-            assert!(
-                matches!(outcome.status, Status::Done(Some(_))),
-                "{outcome:?}"
-            );
+            assert!(matches!(outcome.status, Status::Done(Some(_))), "{outcome:?}");
             assert_eq!(outcome.warnings[0].code, Code::ApiOutcomeUnknown);
         } else {
             assert_eq!(failure(&outcome).code, Code::ApiOutcomeUnknown);
@@ -276,21 +242,14 @@ async fn a_lost_reply_is_resolved_without_a_second_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_of_an_update_is_resolved_from_the_volume() {
-    for (fault, done) in [
-        (CallFault::ReplyLost, true),
-        (CallFault::RequestLost, false),
-    ] {
+    for (fault, done) in [(CallFault::ReplyLost, true), (CallFault::RequestLost, false)] {
         let server = server();
         let first = plan(&server, vec![desired("db", 2000)]).await;
         run_one(&server, &first).await;
         let update = plan(&server, vec![desired("db", 3000)]).await;
         server.fail_next("register", fault);
         let outcome = run_one(&server, &update).await;
-        assert_eq!(
-            matches!(outcome.status, Status::Done(Some(_))),
-            done,
-            "{outcome:?}"
-        );
+        assert_eq!(matches!(outcome.status, Status::Done(Some(_))), done, "{outcome:?}");
         assert_eq!(server.writes(), ["create db", "register db"]);
     }
 }
@@ -308,10 +267,7 @@ async fn a_removal_that_a_server_took_with_it_is_sent_again() {
             expected_version: VolumeVersion::At(11),
             ..create.volumes[0].clone()
         };
-        let plan = Plan {
-            volumes: vec![planned],
-            remarks: vec![],
-        };
+        let plan = Plan { volumes: vec![planned], remarks: vec![] };
         server.fail_next("delete", CallFault::RequestLost);
         if recovers {
             server.recover();
@@ -391,20 +347,14 @@ async fn after_an_interrupt_running_calls_finish_and_nothing_starts() {
     let server = server();
     let specs = ["a", "b", "c"].map(|id| desired(id, 2000)).to_vec();
     let plan = plan(&server, specs).await;
-    let seen = Seen {
-        stop_at: Some(1),
-        ..Seen::default()
-    };
+    let seen = Seen { stop_at: Some(1), ..Seen::default() };
     let outcomes = execute_plan(&server, &plan, &seen, 1).await;
     assert!(matches!(outcomes[0].status, Status::Done(_)));
     assert_eq!(outcomes[1].status, Status::NotStarted);
     assert_eq!(outcomes[2].status, Status::NotStarted);
     assert_eq!(server.writes(), ["create a"]);
     let events = seen.events.lock().unwrap().clone();
-    assert_eq!(
-        events,
-        ["started 0", "finished 0", "started 1", "finished 1"]
-    );
+    assert_eq!(events, ["started 0", "finished 0", "started 1", "finished 1"]);
 }
 
 #[tokio::test]
@@ -439,9 +389,7 @@ async fn plan_with(server: &FakeServer, desired: Vec<VolumeSpec>, requests: &Pla
     let mut observed = look(server, &desired).await.observed;
     for key in &requests.delete_data {
         let found = server.read_volume(key).await.unwrap();
-        observed
-            .volumes
-            .extend(found.map(|reading| (key.clone(), reading.value)));
+        observed.volumes.extend(found.map(|reading| (key.clone(), reading.value)));
     }
     build_plan(PlanInputs {
         desired,
@@ -486,11 +434,9 @@ async fn a_copy_starts_after_its_source_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn data_is_deleted_once_and_a_lost_reply_is_resolved() {
-    for (fault, ends_well) in [
-        (None, true),
-        (Some(CallFault::ReplyLost), true),
-        (Some(CallFault::RequestLost), false),
-    ] {
+    for (fault, ends_well) in
+        [(None, true), (Some(CallFault::ReplyLost), true), (Some(CallFault::RequestLost), false)]
+    {
         let server = created(&["db"]).await;
         let asked = requests(|requests| {
             requests.delete_data.insert(key("db"));
@@ -543,21 +489,14 @@ async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
     let outcome = run_one(&server, &refused).await;
     assert_eq!(failure(&outcome).code, Code::VolumeShared);
     let notes = &failure(&outcome).notes;
-    assert!(
-        notes.iter().any(|note| note.contains("removed again")),
-        "{notes:?}"
-    );
+    assert!(notes.iter().any(|note| note.contains("removed again")), "{notes:?}");
     assert_eq!(server.read_volume(&key("db")).await.unwrap(), None);
     assert!(server.read_volume(&key("other")).await.unwrap().is_some());
     assert!(!server.writes().contains(&"delete db".to_owned()));
 
     server.fail_next("create", CallFault::ReplyLost);
     let outcome = run_one(&server, &refused).await;
-    assert_eq!(
-        failure(&outcome).code,
-        Code::VolumeShared,
-        "also if the reply is lost"
-    );
+    assert_eq!(failure(&outcome).code, Code::VolumeShared, "also if the reply is lost");
     assert_eq!(server.read_volume(&key("db")).await.unwrap(), None);
 
     // The ID of a volume without external ID is that of its data.
@@ -598,10 +537,8 @@ async fn a_creation_is_compared_with_what_is_known() {
         server.fail_next("list", CallFault::Refused);
         let resolved = resolved(&planned).await;
         let seen = Seen::default();
-        let execution = Execution {
-            registered: &registered,
-            ..execution(&server, &resolved, &seen)
-        };
+        let execution =
+            Execution { registered: &registered, ..execution(&server, &resolved, &seen) };
         let outcome = execute(&execution, &planned).await.remove(0);
         assert_eq!(outcome.status.is_success(), is_kept, "{outcome:?}");
         let helps = outcome.warnings.iter().flat_map(|warning| &warning.help);
@@ -651,14 +588,8 @@ async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
     assert!(notes.contains("the old volume `db` was removed"), "{notes}");
     let plan_two = plan_with(&server, vec![replacement], &asked).await;
     let outcome = run_one(&server, &plan_two).await;
-    assert!(
-        matches!(outcome.status, Status::Done(Some(_))),
-        "{outcome:?}"
-    );
-    assert_eq!(
-        server.writes(),
-        ["create db", "delete db", "create db", "create db"]
-    );
+    assert!(matches!(outcome.status, Status::Done(Some(_))), "{outcome:?}");
+    assert_eq!(server.writes(), ["create db", "delete db", "create db", "create db"]);
 }
 
 struct Notes(Mutex<Vec<String>>, bool);
@@ -690,18 +621,8 @@ impl Record for Notes {
 async fn every_step_is_recorded_before_and_after() {
     for (fault, refuses, expected, writes) in [
         (None, false, &["begin create db", "applied db"][..], 1),
-        (
-            Some(CallFault::Refused),
-            false,
-            &["begin create db", "nothing db"],
-            1,
-        ),
-        (
-            Some(CallFault::ReplyLost),
-            false,
-            &["begin create db", "applied db"],
-            1,
-        ),
+        (Some(CallFault::Refused), false, &["begin create db", "nothing db"], 1),
+        (Some(CallFault::ReplyLost), false, &["begin create db", "applied db"], 1),
         (Some(CallFault::RequestLost), false, &["begin create db"], 1),
         (None, true, &[], 0),
     ] {
@@ -713,10 +634,7 @@ async fn every_step_is_recorded_before_and_after() {
         let notes = Notes(Mutex::default(), refuses);
         let seen = Seen::default();
         let resolved = resolved(&plan).await;
-        let execution = Execution {
-            record: &notes,
-            ..execution(&server, &resolved, &seen)
-        };
+        let execution = Execution { record: &notes, ..execution(&server, &resolved, &seen) };
         let outcome = execute(&execution, &plan).await.remove(0);
         assert_eq!(*notes.0.lock().unwrap(), expected, "{fault:?}");
         assert_eq!(server.writes().len(), writes, "{outcome:?}");
@@ -747,10 +665,7 @@ async fn a_requested_snapshot_is_taken_before_the_replacement() {
             assert_eq!(writes[2..], ["delete db", "create db"]);
             let warning = &outcome.warnings[0];
             assert_eq!(warning.code, Code::ApplySnapshotTaken);
-            assert!(
-                warning.message.contains("snap-nomad-csi-db-11"),
-                "{warning:?}"
-            );
+            assert!(warning.message.contains("snap-nomad-csi-db-11"), "{warning:?}");
         }
     }
 }
@@ -764,11 +679,7 @@ struct Provider<F> {
 
 impl<F: Fn() + Sync> Provider<F> {
     fn new(is_ready: bool, in_between: F) -> Self {
-        Self {
-            is_ready,
-            in_between,
-            asked: Mutex::default(),
-        }
+        Self { is_ready, in_between, asked: Mutex::default() }
     }
 }
 
@@ -830,24 +741,15 @@ async fn replace_with(
     });
     let plan = plan_with(server, vec![desired], &asked).await;
     let (resolved, seen) = (resolved(&plan).await, Seen::default());
-    let execution = Execution {
-        snapshots,
-        stop,
-        ..execution(server, &resolved, &seen)
-    };
+    let execution = Execution { snapshots, stop, ..execution(server, &resolved, &seen) };
     execute(&execution, &plan).await.remove(0)
 }
 
 /// The one warning, which names the snapshot that exists.
 fn assert_told(outcome: &Outcome) {
-    let [warning] = outcome.warnings.as_slice() else {
-        panic!("{outcome:?}")
-    };
+    let [warning] = outcome.warnings.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(warning.code, Code::ApplySnapshotTaken);
-    assert!(
-        warning.message.contains("snap-nomad-csi-db-11"),
-        "{warning:?}"
-    );
+    assert!(warning.message.contains("snap-nomad-csi-db-11"), "{warning:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -871,11 +773,9 @@ async fn changes_during_a_snapshot_prevent_the_replacement() {
     };
     let share: fn(&FakeServer) = |server| server.alias(&key("db"), &key("other"));
     let remove: fn(&FakeServer) = |server| server.remove(&key("db"));
-    for (in_between, code) in [
-        (claim, Some(Code::PlanStale)),
-        (share, Some(Code::VolumeShared)),
-        (remove, None),
-    ] {
+    for (in_between, code) in
+        [(claim, Some(Code::PlanStale)), (share, Some(Code::VolumeShared)), (remove, None)]
+    {
         let server = created(&["db"]).await;
         let provider = Provider::new(true, || in_between(&server));
         let stop = CancellationToken::new();

@@ -40,8 +40,7 @@ async fn open(ledger: &MemoryLedger) -> SetLedger {
 
 async fn own(set: &mut SetLedger, id: &str) -> Result<(), LedgerError> {
     let key = key(id);
-    set.update(|set| set.own(key.clone(), Ownership::default()))
-        .await
+    set.update(|set| set.own(key.clone(), Ownership::default())).await
 }
 
 fn owned(set: &SetLedger) -> Vec<&str> {
@@ -86,10 +85,7 @@ async fn a_failed_write_is_an_error_and_changes_nothing() {
 }
 
 fn waiting(at_most: Duration) -> LockWait<'static> {
-    LockWait {
-        at_most,
-        processes: None,
-    }
+    LockWait { at_most, processes: None }
 }
 
 /// A machine on which no process runs.
@@ -114,16 +110,10 @@ impl ProcessTable for Idle {
 async fn the_lock_of_an_ended_process_is_taken_over_at_once() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
-    let ended = LockHolder {
-        process: Idle.own(),
-        ..holder("ada")
-    };
+    let ended = LockHolder { process: Idle.own(), ..holder("ada") };
     let lock = set.lock(&ended, waiting(Duration::ZERO), |_| {});
     let old = lock.await.unwrap();
-    let wait = LockWait {
-        at_most: Duration::ZERO,
-        processes: Some(&Idle),
-    };
+    let wait = LockWait { at_most: Duration::ZERO, processes: Some(&Idle) };
     let mut reported = vec![];
     let taken = set
         .lock(&holder("bo"), wait, |event| {
@@ -143,10 +133,7 @@ async fn the_lock_of_an_ended_process_is_taken_over_at_once() {
 async fn a_second_command_waits_and_learns_the_holder() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
-    let ada = set
-        .lock(&holder("ada"), waiting(Duration::ZERO), |_| {})
-        .await
-        .unwrap();
+    let ada = set.lock(&holder("ada"), waiting(Duration::ZERO), |_| {}).await.unwrap();
     let mut reported = vec![];
     let patience = Duration::from_secs(60);
     let start = Instant::now();
@@ -177,10 +164,7 @@ async fn a_second_command_waits_and_learns_the_holder() {
 async fn a_lock_is_renewed_during_the_work_and_released_after_it() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
-    let lock = set
-        .lock(&holder("ada"), waiting(Duration::ZERO), |_| {})
-        .await
-        .unwrap();
+    let lock = set.lock(&holder("ada"), waiting(Duration::ZERO), |_| {}).await.unwrap();
     let (done, ended) = hold_lock(lock, Duration::ZERO, async |state| {
         sleep(Duration::from_secs(600)).await;
         assert!(ledger.is_locked(&name()));
@@ -196,10 +180,7 @@ async fn a_lock_is_renewed_during_the_work_and_released_after_it() {
 async fn work_is_notified_when_its_lock_is_lost() {
     let ledger = MemoryLedger::default();
     let set = open(&ledger).await;
-    let lock = set
-        .lock(&holder("ada"), waiting(Duration::ZERO), |_| {})
-        .await
-        .unwrap();
+    let lock = set.lock(&holder("ada"), waiting(Duration::ZERO), |_| {}).await.unwrap();
     let (done, ended) = hold_lock(lock, Duration::ZERO, async |mut state| {
         ledger.expire_locks();
         state.changed().await.unwrap();

@@ -84,24 +84,13 @@ fn registered_volumes_are_not_orphans() {
             (id, one.registered.len(), one.deletion.is_some())
         })
         .collect();
-    let expected = [
-        ("v1", 2, false),
-        ("v2", 1, false),
-        ("v3", 1, false),
-        ("v4", 0, true),
-        ("v5", 0, false),
-    ];
+    let expected =
+        [("v1", 2, false), ("v2", 1, false), ("v3", 1, false), ("v4", 0, true), ("v5", 0, false)];
     assert_eq!(found, expected);
-    let orphans: Vec<&str> = inventory
-        .orphans()
-        .map(|one| one.volume.external_id.as_str())
-        .collect();
+    let orphans: Vec<&str> =
+        inventory.orphans().map(|one| one.volume.external_id.as_str()).collect();
     assert_eq!(orphans, ["v4", "v5"]);
-    let missing: Vec<&str> = inventory
-        .missing
-        .iter()
-        .map(|one| one.id.as_str())
-        .collect();
+    let missing: Vec<&str> = inventory.missing.iter().map(|one| one.id.as_str()).collect();
     assert_eq!(missing, ["lost"]);
 }
 
@@ -129,10 +118,7 @@ async fn an_orphan_is_deleted_in_two_steps_and_a_second_run_continues() {
     let id = desired.id.as_str();
     let writes = ["register", "delete", "delete"].map(|call| format!("{call} {id}"));
     assert_eq!(server.writes(), writes, "it is registered once");
-    assert_eq!(
-        delete_orphan(&server, &desired.key(), &secrets).await,
-        OrphanDeletion::Deleted
-    );
+    assert_eq!(delete_orphan(&server, &desired.key(), &secrets).await, OrphanDeletion::Deleted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,10 +131,7 @@ async fn a_lost_reply_of_either_step_is_resolved() {
     let ended = delete_orphan(&server, &desired.key(), &Secrets::default()).await;
     assert_eq!(ended, OrphanDeletion::Deleted);
     server.fail_next("register", CallFault::RequestLost);
-    assert!(
-        register_orphan(&server, &desired).await.is_err(),
-        "the outcome is unknown"
-    );
+    assert!(register_orphan(&server, &desired).await.is_err(), "the outcome is unknown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,10 +150,7 @@ async fn an_orphan_registered_between_the_steps_is_not_deleted() {
     let there = server.read_volume(&theirs.key()).await.expect("it answers");
     assert!(there.is_some(), "theirs stays");
     let writes = server.writes();
-    assert!(
-        !writes.iter().any(|call| call.starts_with("delete")),
-        "{writes:?}"
-    );
+    assert!(!writes.iter().any(|call| call.starts_with("delete")), "{writes:?}");
 }
 
 #[tokio::test]

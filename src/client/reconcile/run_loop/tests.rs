@@ -44,22 +44,14 @@ impl VolumeWatch for Server {
             });
         }
         *self.asked.lock().unwrap() += 1;
-        let patience = if self.hasty {
-            Duration::ZERO
-        } else {
-            wait.max_wait
-        };
+        let patience = if self.hasty { Duration::ZERO } else { wait.max_wait };
         let deadline = Instant::now() + patience;
         loop {
             let raised = self.raised.notified();
             let index = *self.index.lock().unwrap();
             let changed = wait.index.is_none_or(|from| index > from);
             if changed || Instant::now() >= deadline {
-                return Ok(WatchResponse {
-                    value: vec![],
-                    index,
-                    changed,
-                });
+                return Ok(WatchResponse { value: vec![], index, changed });
             }
             tokio::select! {
                 () = raised => {}
@@ -139,10 +131,7 @@ async fn changes_trigger_one_early_round() {
 /// As behind a proxy that cuts waiting short.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_replies_immediately_is_not_queried_in_a_tight_loop() {
-    let server = Server {
-        hasty: true,
-        ..Server::default()
-    };
+    let server = Server { hasty: true, ..Server::default() };
     let seen = rounds(&server, &[RoundEnd::Done; 2], |_| {}).await;
     assert_eq!(seen, [(0, "start"), (30, "period")]);
     let asked = *server.asked.lock().unwrap();
@@ -151,10 +140,7 @@ async fn a_server_that_replies_immediately_is_not_queried_in_a_tight_loop() {
 
 #[tokio::test(start_paused = true)]
 async fn rounds_run_without_a_watch() {
-    let server = Server {
-        away: true,
-        ..Server::default()
-    };
+    let server = Server { away: true, ..Server::default() };
     let seen = rounds(&server, &[RoundEnd::Done; 2], |_| {}).await;
     assert_eq!(seen, [(0, "start"), (30, "period")]);
 }
@@ -184,11 +170,7 @@ async fn a_stop_waits_only_for_the_running_round() {
         RoundEnd::Done
     };
     tokio::join!(run_loop(&server, INTERVAL, &Even, &stop, round), stopping);
-    assert_eq!(
-        start.elapsed().as_secs(),
-        10,
-        "the round ends, and nothing follows"
-    );
+    assert_eq!(start.elapsed().as_secs(), 10, "the round ends, and nothing follows");
 }
 
 #[test]

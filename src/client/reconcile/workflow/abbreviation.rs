@@ -92,15 +92,8 @@ mod tests {
             ("web", None, false, 0),
             ("", None, false, 0),
         ] {
-            let person = Person {
-                answer,
-                asked: Mutex::default(),
-            };
-            let change = AbbreviatedChange {
-                action: "stop job",
-                id: "web-db",
-                typed,
-            };
+            let person = Person { answer, asked: Mutex::default() };
+            let change = AbbreviatedChange { action: "stop job", id: "web-db", typed };
             let done = require_meant(&person, change).await;
             assert_eq!(done.is_ok(), is_done, "{typed:?} {answer:?}");
             assert_eq!(person.asked.into_inner().unwrap().len(), questions);

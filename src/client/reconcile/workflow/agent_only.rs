@@ -25,10 +25,8 @@ impl AgentOnly<'_> {
             ServerKind::Agent => Ok(()),
             ServerKind::Nomad(_) | ServerKind::NomadUnknownVersion => {
                 let (action, name) = (self.action, context.api.name());
-                let message = format!(
-                    "cannot {action}: {name} is a Nomad server, which {}",
-                    self.lack
-                );
+                let message =
+                    format!("cannot {action}: {name} is a Nomad server, which {}", self.lack);
                 Err(Diagnostic::error(Code::ApiUnsupported, message)
                     .note(self.note)
                     .help(self.help)

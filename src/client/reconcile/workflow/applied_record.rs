@@ -30,18 +30,16 @@ impl AppliedRecord {
             )));
         };
         let Some(access) = access else {
-            return Ok(Self::Missing(missing(
-                "no ledger is used (`--ledger none`)",
-            )));
+            return Ok(Self::Missing(missing("no ledger is used (`--ledger none`)")));
         };
         let set = access.open_set(name).await?;
         if set.exists() {
             return Ok(Self::Set(Box::new(set.set().clone())));
         }
         let why = missing(&format!("set `{name}` is not in {}", access.ledger.name()));
-        Ok(Self::Missing(why.help(
-            "run `nomad-csi set list` to list all sets; `apply --set` creates one",
-        )))
+        Ok(Self::Missing(
+            why.help("run `nomad-csi set list` to list all sets; `apply --set` creates one"),
+        ))
     }
 
     /// The set, if it is recorded.

@@ -164,15 +164,9 @@ async fn apply_in_set(
         context.reporter.plan(plan, context.api.name());
     }
     let diagnostics = prepared.diagnostics();
-    context
-        .reporter
-        .diagnostics(&diagnostics, &specifications.sources);
+    context.reporter.diagnostics(&diagnostics, &specifications.sources);
     stop_if_blocked(context, request.mode, plan)?;
-    refuse_unused_approvals(
-        &prepared,
-        &request.options,
-        set.as_deref().map(SetLedger::set),
-    )?;
+    refuse_unused_approvals(&prepared, &request.options, set.as_deref().map(SetLedger::set))?;
     if plan.counts().changes() > 0 {
         approve_plan(context, prompt, request, &prepared).await?;
     }
@@ -200,11 +194,7 @@ async fn apply_in_set(
         let waiting = wait_until_schedulable(context, applied_volumes(plan, &outcomes));
         failures.add_reported(waiting.await)?;
     }
-    Ok(ApplyResult {
-        prepared,
-        outcomes,
-        result: failures.into_result(),
-    })
+    Ok(ApplyResult { prepared, outcomes, result: failures.into_result() })
 }
 
 /// Makes the plan as the request says: after plugins are healthy, and compared with a saved plan.
@@ -227,11 +217,9 @@ async fn prepare(
         reading: Reading::Everything,
     };
     let mut prepared = match request.mode {
-        ApplyMode::Apply {
-            waits_for_plugins: true,
-            keep_going,
-            ..
-        } => prepare_plan_when_healthy(context, &plan_request, keep_going).await?,
+        ApplyMode::Apply { waits_for_plugins: true, keep_going, .. } => {
+            prepare_plan_when_healthy(context, &plan_request, keep_going).await?
+        }
         ApplyMode::Apply { .. } | ApplyMode::Create | ApplyMode::Register => {
             prepare_plan(context, &plan_request).await?
         }
@@ -278,9 +266,7 @@ pub fn refuse_unused_approvals(
     let may_be_removed = |key: &NamespacedId| {
         options.plan.delete_data.contains(key) || set.is_some_and(|set| set.has_released(key))
     };
-    let unused = options
-        .approvals
-        .unused(&prepared.plan, observed, may_be_removed);
+    let unused = options.approvals.unused(&prepared.plan, observed, may_be_removed);
     let unused: Diagnostics = unused.into_iter().collect();
     if unused.is_empty() {
         return Ok(());
@@ -300,25 +286,15 @@ async fn approve_plan(
         check_permissions(context, prepared, request.set).await?;
     }
     approve_risks(prompt, plan, &request.options.approvals).await?;
-    if let ApplyMode::Apply {
-        is_approved: false, ..
-    } = request.mode
-    {
+    if let ApplyMode::Apply { is_approved: false, .. } = request.mode {
         let action = match plan.counts().changes() {
             1 => "change 1 volume".to_owned(),
             count => format!("change {count} volumes"),
         };
-        let question = format!(
-            "{} at {}? [y/N] ",
-            action.replacen('c', "C", 1),
-            context.api.name()
-        );
-        let approval = Approval {
-            action: &action,
-            details: None,
-            question: &question,
-            answer: Answer::Yes,
-        };
+        let question =
+            format!("{} at {}? [y/N] ", action.replacen('c', "C", 1), context.api.name());
+        let approval =
+            Approval { action: &action, details: None, question: &question, answer: Answer::Yes };
         require_approval(prompt, approval).await?;
     }
     Ok(())
@@ -335,13 +311,8 @@ async fn approve_risks(
 }
 
 fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
-    let Unapproved {
-        key, risk, is_own, ..
-    } = unapproved;
-    let message = format!(
-        "cannot change volume {}: risk `{risk}` is not approved",
-        key.quoted()
-    );
+    let Unapproved { key, risk, is_own, .. } = unapproved;
+    let message = format!("cannot change volume {}: risk `{risk}` is not approved", key.quoted());
     let note = match is_own {
         true => "neither `--yes` nor `--max-risk` approves that a volume has other data",
         false => "`--yes` does not approve risks",
@@ -349,12 +320,10 @@ fn risk_approval(unapproved: &Unapproved) -> NamedApproval<'_> {
     NamedApproval {
         question: format!("Volume {key}: risk {risk}. Type its ID to approve: "),
         id: key.id.as_str(),
-        problem: Diagnostic::error(Code::CliApprovalNeeded, message)
-            .note(note)
-            .help(format!(
-                "add `--approve {}`",
-                shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
-            )),
+        problem: Diagnostic::error(Code::CliApprovalNeeded, message).note(note).help(format!(
+            "add `--approve {}`",
+            shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))
+        )),
     }
 }
 

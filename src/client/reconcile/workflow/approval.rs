@@ -77,13 +77,7 @@ pub(super) async fn require_named_approvals(
     let mut missing = vec![];
     for approval in approvals {
         let is_approved = prompt.is_interactive()
-            && is_approved(
-                prompt,
-                None,
-                &approval.question,
-                Answer::Exactly(approval.id),
-            )
-            .await?;
+            && is_approved(prompt, None, &approval.question, Answer::Exactly(approval.id)).await?;
         if !is_approved {
             missing.push(approval.problem);
         }

@@ -119,10 +119,7 @@ fn not_published(
         .note(why)
         .note("the claim stays, and the agent goes on with it")
         .help(remedy(claim).unwrap_or("run the same command again to wait longer"))
-        .help(format!(
-            "run `{}` to give the volume back",
-            release_command(request)
-        ))
+        .help(format!("run `{}` to give the volume back", release_command(request)))
 }
 
 /// Returns the remedy of the step that fails.
@@ -132,9 +129,7 @@ fn remedy(claim: &VolumeClaim) -> Option<&str> {
 
 fn release_command(request: &VolumeClaimRequest) -> String {
     let alias = request.alias.as_ref();
-    let alias = alias.map_or_else(String::new, |alias| {
-        format!(" --alias {}", shell_quoted(alias))
-    });
+    let alias = alias.map_or_else(String::new, |alias| format!(" --alias {}", shell_quoted(alias)));
     format!(
         "nomad-csi volume release {} --alloc {}{alias}",
         request.volume.command_words(),
@@ -158,29 +153,22 @@ pub async fn release_volume(
         true => "cutting off allocation",
         false => "releasing from allocation",
     };
-    context.reporter.status(&format!(
-        "volume {volume}: {how} {alloc}, waiting up to {wait_text}"
-    ));
+    context.reporter.status(&format!("volume {volume}: {how} {alloc}, waiting up to {wait_text}"));
     let releasing = context.api.release_volume(&request);
     let Ok(released) = context.unless_interrupted(releasing).await else {
-        context.reporter.status(&format!(
-            "volume {volume}: the release goes on if the server has received it"
-        ));
+        context
+            .reporter
+            .status(&format!("volume {volume}: the release goes on if the server has received it"));
         return Err(WorkflowError::interrupted());
     };
     if released? == 0 {
-        context.reporter.status(&format!(
-            "volume {volume}: released from allocation {alloc}"
-        ));
+        context.reporter.status(&format!("volume {volume}: released from allocation {alloc}"));
         return Ok(());
     }
     let query = ClaimQuery::Volume(volume.clone());
     let listing = context.api.list_claims(&query);
     // The release is the news: without the list, the report only has no reasons.
-    let left = context
-        .unless_interrupted(listing)
-        .await?
-        .unwrap_or_default();
+    let left = context.unless_interrupted(listing).await?.unwrap_or_default();
     let left = left.iter().map(|reading| &reading.value);
     let left: Vec<_> = left.filter(|claim| claim.alloc == *alloc).collect();
     Err(not_released(&request, &left, wait_text).into())
@@ -210,12 +198,10 @@ fn not_released(
         };
         diagnostic = diagnostic.note(format!("the claim is {}: {why}", claim.state));
     }
-    diagnostic
-        .note("the release goes on, and the agent tries failed steps again")
-        .help(format!(
-            "run `nomad-csi volume claims {}` to see how far it is",
-            request.volume.command_words()
-        ))
+    diagnostic.note("the release goes on, and the agent tries failed steps again").help(format!(
+        "run `nomad-csi volume claims {}` to see how far it is",
+        request.volume.command_words()
+    ))
 }
 
 /// Returns the volume in its own namespace.

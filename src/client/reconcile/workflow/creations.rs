@@ -69,19 +69,16 @@ pub async fn abandon_creation(
     }
     let giving_up = context.api.give_up_creation(&key);
     let left = context.unless_interrupted(giving_up).await??;
-    context.reporter.status(&format!(
-        "the creation of volume {} was given up",
-        one_line(&key.quoted())
-    ));
+    context
+        .reporter
+        .status(&format!("the creation of volume {} was given up", one_line(&key.quoted())));
     let message = format!(
         "the provider of plugin `{}` may have a volume named `{}`",
         one_line(creation.plugin_id.as_str()),
         one_line(&left)
     );
-    let orphans = format!(
-        "nomad-csi orphans --plugin {}",
-        shell_quoted(creation.plugin_id.as_str())
-    );
+    let orphans =
+        format!("nomad-csi orphans --plugin {}", shell_quoted(creation.plugin_id.as_str()));
     context.reporter.diagnostic(
         Diagnostic::warning(Code::VolumeMayRemain, message)
             .note("no later creation of the volume has this name")

@@ -22,9 +22,7 @@ pub async fn explain_denial(
         return None;
     }
     match access(reader).await {
-        Ok(access) => access
-            .missing(needs)
-            .map(|missing| WorkflowError::blocked([missing])),
+        Ok(access) => access.missing(needs).map(|missing| WorkflowError::blocked([missing])),
         Err(error) if error.code == Code::ApiUnknownToken => Some(error.into()),
         Err(_) => None,
     }

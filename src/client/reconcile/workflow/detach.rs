@@ -174,18 +174,13 @@ async fn node_of(
         alloc.node_name == text || alloc.node_id.as_str() == text || starts
     };
     let named = volume.allocs.iter().filter(is_named);
-    let nodes: BTreeSet<(&NodeId, &str)> = named
-        .map(|alloc| (&alloc.node_id, alloc.node_name.as_str()))
-        .collect();
+    let nodes: BTreeSet<(&NodeId, &str)> =
+        named.map(|alloc| (&alloc.node_id, alloc.node_name.as_str())).collect();
     let mut nodes = nodes.into_iter();
     match (nodes.next(), nodes.next()) {
         (Some((only, name)), None) => {
             if name != text {
-                let change = AbbreviatedChange {
-                    action: ACTION,
-                    id: only.as_str(),
-                    typed: text,
-                };
+                let change = AbbreviatedChange { action: ACTION, id: only.as_str(), typed: text };
                 require_meant(prompt, change).await?;
             }
             Ok(only.clone())
@@ -228,10 +223,7 @@ fn still_used(
         "cannot detach volume {} from node `{node}`: {count} may use it there",
         volume.key().quoted()
     );
-    let drops = ClaimDrops {
-        nodes: nodes.clone(),
-        ..ClaimDrops::default()
-    };
+    let drops = ClaimDrops { nodes: nodes.clone(), ..ClaimDrops::default() };
     let mut problem = Diagnostic::error(Code::VolumeInUse, message);
     for claim in &claims {
         problem = problem.note(claim.to_string());

@@ -87,22 +87,14 @@ pub async fn diagnose_volumes(
     });
     let mut volumes: Vec<_> = diagnosed.chain(pending).collect();
     volumes.sort_by(|one, other| one.volume.cmp(&other.volume));
-    Ok(DoctorReport {
-        volumes,
-        unread: reading.unread,
-    })
+    Ok(DoctorReport { volumes, unread: reading.unread })
 }
 
 async fn all_volumes(
     context: &WorkflowContext<'_>,
     scope: &Namespace,
 ) -> Result<Vec<Volume>, ApiError> {
-    let query = VolumeQuery {
-        namespace: scope.clone(),
-        prefix: None,
-        plugin: None,
-        filter: None,
-    };
+    let query = VolumeQuery { namespace: scope.clone(), prefix: None, plugin: None, filter: None };
     read_listed_volumes(context.api, &query, context.parallelism).await
 }
 

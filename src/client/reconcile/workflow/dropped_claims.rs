@@ -38,10 +38,7 @@ impl CountedClaims {
         context: &WorkflowContext<'_>,
         volumes: &[Volume],
     ) -> Result<Self, WorkflowError> {
-        let mut counted = Self {
-            volumes: volumes.to_vec(),
-            ..Self::default()
-        };
+        let mut counted = Self { volumes: volumes.to_vec(), ..Self::default() };
         let api = context.api;
         if volumes.is_empty() || api.server().await? == ServerKind::Agent {
             return Ok(counted);
@@ -116,10 +113,7 @@ pub(super) async fn removal_problems(
     removed: &[Volume],
 ) -> Result<Vec<Diagnostic>, WorkflowError> {
     let counted = CountedClaims::of(context, removed).await?;
-    let mut problems: Vec<_> = counted
-        .unread(Diagnostic::error, "removed")
-        .into_iter()
-        .collect();
+    let mut problems: Vec<_> = counted.unread(Diagnostic::error, "removed").into_iter().collect();
     for volume in &counted.volumes {
         let claims = ClaimingAlloc::of(volume).into_iter();
         let dropped = |claim: &ClaimingAlloc| counted.dropped.iter().any(|one| one.id == claim.id);
@@ -128,9 +122,8 @@ pub(super) async fn removal_problems(
                 "cannot remove volume {}: an allocation without a claim may still write to it",
                 volume.key().quoted()
             );
-            let problem = Diagnostic::error(Code::VolumeInUse, message)
-                .note(claim.to_string())
-                .help(END_IT);
+            let problem =
+                Diagnostic::error(Code::VolumeInUse, message).note(claim.to_string()).help(END_IT);
             problems.push(counted.explain(problem));
         }
     }

@@ -28,10 +28,7 @@ pub struct WorkflowError {
 impl WorkflowError {
     /// A failure that a [`super::Reporter`] has shown already.
     pub fn reported(kind: FailureKind) -> Self {
-        Self {
-            kind,
-            diagnostics: Diagnostics::default(),
-        }
+        Self { kind, diagnostics: Diagnostics::default() }
     }
 
     /// The user interrupted.
@@ -41,10 +38,7 @@ impl WorkflowError {
 
     /// Blocked for these reasons.
     pub fn blocked(reasons: impl IntoIterator<Item = Diagnostic>) -> Self {
-        Self {
-            kind: FailureKind::Blocked,
-            diagnostics: reasons.into_iter().collect(),
-        }
+        Self { kind: FailureKind::Blocked, diagnostics: reasons.into_iter().collect() }
     }
 
     /// Returns the failure of what has problems; approvals are missing if a person can approve each.
@@ -62,19 +56,13 @@ impl WorkflowError {
 
     /// Approval is required for these reasons.
     pub fn approval_required(reasons: impl IntoIterator<Item = Diagnostic>) -> Self {
-        Self {
-            kind: FailureKind::ApprovalRequired,
-            diagnostics: reasons.into_iter().collect(),
-        }
+        Self { kind: FailureKind::ApprovalRequired, diagnostics: reasons.into_iter().collect() }
     }
 }
 
 impl From<Diagnostics> for WorkflowError {
     fn from(diagnostics: Diagnostics) -> Self {
-        Self {
-            kind: FailureKind::Failed,
-            diagnostics,
-        }
+        Self { kind: FailureKind::Failed, diagnostics }
     }
 }
 
@@ -103,10 +91,7 @@ impl From<LedgerError> for WorkflowError {
             | LedgerFailure::Unavailable
             | LedgerFailure::OutcomeUnknown => FailureKind::Failed,
         };
-        Self {
-            kind,
-            diagnostics: error.diagnostic().into(),
-        }
+        Self { kind, diagnostics: error.diagnostic().into() }
     }
 }
 

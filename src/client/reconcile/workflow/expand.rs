@@ -73,9 +73,7 @@ async fn warn_of_owners(
     let owners = owners_of(context, access, &[key.clone()].into(), except).await?;
     let owners = owners.get(&key).into_iter().flatten();
     let warnings = owners.map(|owner| changed_without_set(&key, &owner.set, None, access));
-    context
-        .reporter
-        .diagnostics(&warnings.collect(), &SourceMap::default());
+    context.reporter.diagnostics(&warnings.collect(), &SourceMap::default());
     Ok(())
 }
 

@@ -29,9 +29,7 @@ pub(super) fn expand_problems(
     match &planned.action {
         Action::Update(update) | Action::Expand(update) => {
             let fields = update.changes.iter().map(|change| change.field);
-            let others: Vec<_> = fields
-                .filter(|field| !field.starts_with("capacity"))
-                .collect();
+            let others: Vec<_> = fields.filter(|field| !field.starts_with("capacity")).collect();
             if !others.is_empty() {
                 let message = format!(
                     "cannot expand volume {key}: the file changes other fields too: {}",
@@ -55,10 +53,8 @@ pub(super) fn expand_problems(
         | Action::RegisterAgain(_)
         | Action::Recreate(_)
         | Action::Replace(_) => {
-            let message = format!(
-                "cannot expand volume {key}: it no longer exists",
-                key = key.quoted()
-            );
+            let message =
+                format!("cannot expand volume {key}: it no longer exists", key = key.quoted());
             problems.push(Diagnostic::error(Code::PlanStale, message));
         }
         Action::Unchanged

@@ -59,11 +59,7 @@ pub async fn find_allocation_to_change(
     action: &str,
 ) -> Result<AllocId, WorkflowError> {
     let id = find_allocation(context, scope, text).await?;
-    let change = AbbreviatedChange {
-        action,
-        id: id.as_str(),
-        typed: text,
-    };
+    let change = AbbreviatedChange { action, id: id.as_str(), typed: text };
     require_meant(prompt, change).await?;
     Ok(id)
 }
@@ -80,18 +76,12 @@ pub async fn newest_allocation(
     let job = find_job(context, scope, text).await?;
     let listing = context.api.list_job_allocations(&job);
     let stubs = context.unless_interrupted(listing).await??;
-    let newest = stubs
-        .iter()
-        .max_by_key(|stub| (stub.create_index, &stub.id));
+    let newest = stubs.iter().max_by_key(|stub| (stub.create_index, &stub.id));
     newest.map(|stub| AllocId::new(&stub.id)).ok_or_else(|| {
         let message = format!("job {} has no allocation", job.quoted());
-        let help = format!(
-            "run `nomad-csi job status {}` to see why",
-            shell_quoted(job.id.as_str())
-        );
-        Diagnostic::error(Code::AllocNotFound, message)
-            .help(help)
-            .into()
+        let help =
+            format!("run `nomad-csi job status {}` to see why", shell_quoted(job.id.as_str()));
+        Diagnostic::error(Code::AllocNotFound, message).help(help).into()
     })
 }
 

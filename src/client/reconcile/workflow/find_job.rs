@@ -39,11 +39,7 @@ pub async fn find_job_to_change(
     action: &str,
 ) -> Result<JobKey, WorkflowError> {
     let job = find_job(context, scope, text).await?;
-    let change = AbbreviatedChange {
-        action,
-        id: job.id.as_str(),
-        typed: text,
-    };
+    let change = AbbreviatedChange { action, id: job.id.as_str(), typed: text };
     require_meant(prompt, change).await?;
     Ok(job)
 }
@@ -100,11 +96,7 @@ mod tests {
     use super::*;
 
     fn job(id: &str, namespace: &str) -> JobStub {
-        JobStub {
-            id: id.to_owned(),
-            namespace: namespace.to_owned(),
-            ..JobStub::default()
-        }
+        JobStub { id: id.to_owned(), namespace: namespace.to_owned(), ..JobStub::default() }
     }
 
     #[test]

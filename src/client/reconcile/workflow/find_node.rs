@@ -35,11 +35,7 @@ pub async fn find_node_to_change(
 ) -> Result<NodeId, WorkflowError> {
     let NamedNode { id, is_abbreviated } = find(context, text).await?;
     if is_abbreviated {
-        let change = AbbreviatedChange {
-            action,
-            id: id.as_str(),
-            typed: text,
-        };
+        let change = AbbreviatedChange { action, id: id.as_str(), typed: text };
         require_meant(prompt, change).await?;
     }
     Ok(id)
@@ -55,10 +51,7 @@ struct NamedNode {
 
 async fn find(context: &WorkflowContext<'_>, text: &str) -> Result<NamedNode, WorkflowError> {
     if uuid::Uuid::try_parse(text).is_ok() {
-        return Ok(NamedNode {
-            id: NodeId::new(text),
-            is_abbreviated: false,
-        });
+        return Ok(NamedNode { id: NodeId::new(text), is_abbreviated: false });
     }
     let listing = context.api.list_nodes();
     let nodes = context.unless_interrupted(listing).await??;
@@ -156,10 +149,8 @@ mod tests {
             ("twin", Err(Code::CliAmbiguousId)),
         ] {
             let found = matching(&nodes, text).map_err(|problem| problem.code);
-            let expected = expected.map(|(id, is_abbreviated)| NamedNode {
-                id: NodeId::new(id),
-                is_abbreviated,
-            });
+            let expected = expected
+                .map(|(id, is_abbreviated)| NamedNode { id: NodeId::new(id), is_abbreviated });
             assert_eq!(found, expected, "{text}");
         }
     }

@@ -68,9 +68,8 @@ pub(super) async fn look_up_volume(
     };
     let key = NamespacedId::new(namespace.clone(), VolumeId::new(id));
     let reading = reader.read_volume(&key).await?;
-    Ok(reading.map_or(VolumeLookup::NotFound, |reading| {
-        VolumeLookup::Found(Box::new(reading.value))
-    }))
+    Ok(reading
+        .map_or(VolumeLookup::NotFound, |reading| VolumeLookup::Found(Box::new(reading.value))))
 }
 
 /// Explains that no volume has the ID. Suggests another one if the volumes can be listed.
@@ -81,9 +80,8 @@ pub(super) async fn volume_not_found(
 ) -> Diagnostic {
     let problem = not_found(reader.name(), scope, id);
     let all = list_all_volumes(reader).await.unwrap_or_default();
-    let in_scope = all
-        .iter()
-        .filter(|volume| scope.as_str() == Namespace::ALL || volume.namespace == *scope);
+    let in_scope =
+        all.iter().filter(|volume| scope.as_str() == Namespace::ALL || volume.namespace == *scope);
     if let Some(elsewhere) = namespace_with(&all, id) {
         return problem.help(format!(
             "namespace `{elsewhere}` has a volume of this ID; to use it, add `--namespace {}`",
@@ -130,10 +128,8 @@ fn namespace_with<'v>(volumes: &'v [VolumeSummary], id: &str) -> Option<&'v Name
 /// Explains that several namespaces have a volume of the ID.
 pub(super) fn ambiguous_volume(id: &str, namespaces: &[Namespace]) -> Diagnostic {
     let names: Vec<_> = namespaces.iter().map(Namespace::as_str).collect();
-    let message = format!(
-        "cannot select volume `{id}`: {} namespaces have one of this ID",
-        namespaces.len()
-    );
+    let message =
+        format!("cannot select volume `{id}`: {} namespaces have one of this ID", namespaces.len());
     Diagnostic::error(Code::CliAmbiguousId, message)
         .note(format!("the namespaces are: {}", names.join(", ")))
         .help("select one with `--namespace`")

@@ -56,9 +56,7 @@ fn check_owned(
     access: &LedgerAccess,
 ) -> Result<(), Diagnostics> {
     let not_owned = keys.iter().filter(|key| set.ownership(key).is_none());
-    let problems: Diagnostics = not_owned
-        .map(|key| not_owned_by(set, key, access))
-        .collect();
+    let problems: Diagnostics = not_owned.map(|key| not_owned_by(set, key, access)).collect();
     if problems.is_empty() {
         return Ok(());
     }

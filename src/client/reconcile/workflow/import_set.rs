@@ -41,10 +41,7 @@ pub async fn import_into_set(
     })
     .await?;
     let (name, ledger) = (&selection.name, &selection.access.ledger);
-    let line = format!(
-        "set {name} in {} now owns and protects the volumes",
-        ledger.name()
-    );
+    let line = format!("set {name} in {} now owns and protects the volumes", ledger.name());
     context.reporter.status(&line);
     Ok(())
 }

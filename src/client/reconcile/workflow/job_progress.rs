@@ -58,12 +58,8 @@ fn last_failure(job: &JobDocument, allocations: &[AllocationStub]) -> Option<Str
         of_version.filter(|stub| stub.job_version == job.version && stub.desired_status == "run")
     };
     let is_failed = |stub: &&AllocationStub| ["failed", "lost"].contains(&&*stub.client_status);
-    let newest = current()
-        .filter(is_failed)
-        .max_by_key(|stub| stub.create_index)?;
-    current()
-        .all(|stub| is_failed(&stub))
-        .then(|| why_failed(newest))
+    let newest = current().filter(is_failed).max_by_key(|stub| stub.create_index)?;
+    current().all(|stub| is_failed(&stub)).then(|| why_failed(newest))
 }
 
 /// Returns how many allocations of a job run and how many have ended: `1 running, 2 complete`.
@@ -129,10 +125,7 @@ fn why_waiting(stub: &AllocationStub, job: &JobDocument) -> String {
     if let Some((_, task, event)) = newest {
         return format!("{}: task {task}: {}", named(stub), event.display_message);
     }
-    let group = job
-        .task_groups
-        .iter()
-        .find(|group| group.name == stub.task_group);
+    let group = job.task_groups.iter().find(|group| group.name == stub.task_group);
     let volumes = group.into_iter().flat_map(|group| group.volumes.values());
     let sources: Vec<&str> = volumes.map(|volume| volume.source.as_str()).collect();
     match sources.as_slice() {
@@ -157,9 +150,9 @@ pub(super) fn not_placed(
         .iter()
         .map(|(group, metrics)| format!("group `{group}`: {}", placement_reasons(metrics)))
         .collect();
-    Diagnostic::error(Code::JobNotPlaced, message)
-        .note(reasons.join("\n"))
-        .help("the server places them by itself when a reason is resolved; `nomad-csi job stop` gives up")
+    Diagnostic::error(Code::JobNotPlaced, message).note(reasons.join("\n")).help(
+        "the server places them by itself when a reason is resolved; `nomad-csi job stop` gives up",
+    )
 }
 
 /// Returns why nodes were refused: `1 node refused: missing CSI volume(s) db`.
@@ -212,10 +205,7 @@ mod tests {
     }
 
     fn progress(stubs: &[AllocationStub]) -> JobProgress {
-        let evaluation = EvaluationDocument {
-            create_index: 40,
-            ..EvaluationDocument::default()
-        };
+        let evaluation = EvaluationDocument { create_index: 40, ..EvaluationDocument::default() };
         job_progress(&job(), &evaluation, stubs)
     }
 
@@ -274,24 +264,16 @@ mod tests {
 
     #[test]
     fn a_failed_allocation_names_the_event_that_caused_the_failure() {
-        let failed = stub(
-            json!({"ClientStatus": "failed", "ClientDescription": "Failed tasks",
+        let failed = stub(json!({"ClientStatus": "failed", "ClientDescription": "Failed tasks",
             "TaskStates": {"t": {"Failed": true, "Events": [
                 {"Type": "Setup Failure", "Time": 1, "DisplayMessage": "mounting volumes: no"},
-                {"Type": "Alloc Unhealthy", "Time": 2, "DisplayMessage": "Unhealthy"}]}}}),
-        );
+                {"Type": "Alloc Unhealthy", "Time": 2, "DisplayMessage": "Unhealthy"}]}}}));
         let expected =
             "allocation 3761b601 (web.g[0]) failed: task t: Setup Failure: mounting volumes: no";
-        assert_eq!(
-            progress(&[failed]),
-            JobProgress::Failed(vec![expected.to_owned()])
-        );
+        assert_eq!(progress(&[failed]), JobProgress::Failed(vec![expected.to_owned()]));
         let silent = stub(json!({"ClientStatus": "lost"}));
         let expected = "allocation 3761b601 (web.g[0]) lost: it gave no reason";
-        assert_eq!(
-            progress(&[silent]),
-            JobProgress::Failed(vec![expected.to_owned()])
-        );
+        assert_eq!(progress(&[silent]), JobProgress::Failed(vec![expected.to_owned()]));
     }
 
     #[test]

@@ -60,16 +60,9 @@ pub async fn run_job(
     let registered = context.api.register_job(registration).await?;
     let id = &registration.job.id;
     report_warnings(context, id, &registered.warnings);
-    report_evaluation(
-        context,
-        &format!("job {id}: registered"),
-        &registered.eval_id,
-    );
+    report_evaluation(context, &format!("job {id}: registered"), &registered.eval_id);
     report_later_start(context, registration);
-    let key = JobKey {
-        namespace: Namespace::new(&registration.job.namespace),
-        id: JobId::new(id),
-    };
+    let key = JobKey { namespace: Namespace::new(&registration.job.namespace), id: JobId::new(id) };
     follow_new_job(context, &key, &registered.eval_id, wait).await
 }
 
@@ -110,9 +103,7 @@ pub async fn launch_job(
         return Err(WorkflowError::interrupted());
     }
     let launched = context.api.launch_job(job).await?;
-    let reading = context
-        .api
-        .read_evaluation(&job.namespace, &launched.eval_id);
+    let reading = context.api.read_evaluation(&job.namespace, &launched.eval_id);
     let evaluation = context.unless_interrupted(reading).await??;
     let id = evaluation.map(|evaluation| evaluation.job_id);
     let done = match &id {
@@ -204,16 +195,10 @@ async fn check_purge(context: &WorkflowContext<'_>, job: &JobKey) -> Result<(), 
         .filter(|alloc| nodes.writes(alloc) != AllocWrites::Ended && !alloc.client.has_ended());
     let mut writing: Vec<ClaimingAlloc> = vec![];
     for alloc in running {
-        if read_volumes(api, &alloc.id)
-            .await
-            .is_ok_and(|used| used.is_empty())
-        {
+        if read_volumes(api, &alloc.id).await.is_ok_and(|used| used.is_empty()) {
             continue;
         }
-        writing.push(ClaimingAlloc {
-            id: alloc.id.clone(),
-            alloc: Some(alloc),
-        });
+        writing.push(ClaimingAlloc { id: alloc.id.clone(), alloc: Some(alloc) });
         if writing.len() == MOST_SHOWN {
             break;
         }
@@ -294,9 +279,7 @@ pub fn report_warnings(context: &WorkflowContext<'_>, job: &str, warnings: &str)
     let is_header = |line: &&str| line.ends_with("occurred:") || line.ends_with("warning(s):");
     let lines = warnings.lines();
     let lines = lines.map(|line| line.trim().trim_start_matches("* "));
-    let lines: Vec<&str> = lines
-        .filter(|line| !line.is_empty() && !is_header(line))
-        .collect();
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty() && !is_header(line)).collect();
     if !lines.is_empty() {
         let text = format!("the server warns about job `{job}`");
         let warning = Diagnostic::warning(Code::ApplyServerWarning, text).note(lines.join("\n"));
@@ -352,12 +335,7 @@ impl Following<'_> {
                 // Other statuses are on their way.
                 _ => {}
             }
-            self.pause(&format!(
-                "evaluation {} is {}",
-                short(&id),
-                evaluation.status
-            ))
-            .await?;
+            self.pause(&format!("evaluation {} is {}", short(&id), evaluation.status)).await?;
         }
     }
 
@@ -407,12 +385,8 @@ impl Following<'_> {
             let is_new = stub.create_index >= evaluation.create_index;
             let is_known = reported.get(&stub.id) == Some(&stub.client_status);
             if is_new && !is_known {
-                let line = format!(
-                    "{}: {} on node {}",
-                    named(stub),
-                    stub.client_status,
-                    stub.node_name
-                );
+                let line =
+                    format!("{}: {} on node {}", named(stub), stub.client_status, stub.node_name);
                 self.context.reporter.status(&line);
                 reported.insert(stub.id.clone(), stub.client_status.clone());
             }

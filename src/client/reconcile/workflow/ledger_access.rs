@@ -35,10 +35,7 @@ pub struct SetSelection {
 impl SetSelection {
     /// Selects a set, unless no ledger is used or no set is named.
     pub fn new(access: Option<LedgerAccess>, name: Option<&SetName>) -> Option<Self> {
-        Some(Self {
-            access: access?,
-            name: name?.clone(),
-        })
+        Some(Self { access: access?, name: name?.clone() })
     }
 
     /// Reads the set.

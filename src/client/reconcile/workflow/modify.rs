@@ -28,13 +28,9 @@ pub async fn modify_volume(
     let volume = find_volume(context, scope, id).await?;
     let key = volume.key();
     let shown = one_line(&key.to_string());
-    context
-        .reporter
-        .status(&format!("volume {shown}: modifying"));
+    context.reporter.status(&format!("volume {shown}: modifying"));
     let modifying = context.api.modify_volume(&key, parameters);
     let in_force = context.unless_interrupted(modifying).await??;
-    context
-        .reporter
-        .status(&format!("volume {shown}: modified"));
+    context.reporter.status(&format!("volume {shown}: modified"));
     Ok(in_force)
 }

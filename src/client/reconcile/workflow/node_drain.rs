@@ -23,11 +23,7 @@ pub async fn set_eligibility(
     is_eligible: bool,
 ) -> Result<(), WorkflowError> {
     context.api.set_eligibility(node, is_eligible).await?;
-    let state = if is_eligible {
-        "eligible"
-    } else {
-        "ineligible"
-    };
+    let state = if is_eligible { "eligible" } else { "ineligible" };
     context.reporter.status(&format!("node {node}: {state}"));
     Ok(())
 }
@@ -45,9 +41,7 @@ pub async fn drain_node(
     context.api.change_drain(node, change).await?;
     match change {
         DrainChange::End { .. } => {
-            context
-                .reporter
-                .status(&format!("node {node}: not draining"));
+            context.reporter.status(&format!("node {node}: not draining"));
             Ok(())
         }
         DrainChange::Start { .. } => {

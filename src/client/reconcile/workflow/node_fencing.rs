@@ -47,9 +47,7 @@ pub async fn fence_node(
             "cannot approve risk `cuts-off` for node `{approved}`: the command fences node `{node}`"
         );
         let help = format!("remove `--approve cuts-off:{approved}`");
-        return Err(Diagnostic::error(Code::CliInvalidValue, message)
-            .help(help)
-            .into());
+        return Err(Diagnostic::error(Code::CliInvalidValue, message).help(help).into());
     }
     let every = ClaimQuery::Namespace(Namespace::new(Namespace::ALL));
     let listing = context.api.list_claims(&every);
@@ -108,10 +106,7 @@ async fn approve(
 
 /// Returns what fencing does, and what it relies on.
 fn impact(node: &NodeId, claims: &[VolumeClaim]) -> String {
-    let volumes: BTreeSet<_> = claims
-        .iter()
-        .map(|claim| claim.volume.to_string())
-        .collect();
+    let volumes: BTreeSet<_> = claims.iter().map(|claim| claim.volume.to_string()).collect();
     let what = if volumes.is_empty() {
         format!("node {node} has no claims")
     } else {

@@ -65,10 +65,9 @@ impl OrphanRequest<'_> {
 pub fn parse_capability(text: &str) -> Result<Capability, WorkflowError> {
     let (access, attachment) = text.split_once(':').unwrap_or((text, "file-system"));
     match (AccessMode::parse(access), AttachmentMode::parse(attachment)) {
-        (Some(access_mode), Some(attachment_mode)) => Ok(Capability {
-            access_mode,
-            attachment_mode,
-        }),
+        (Some(access_mode), Some(attachment_mode)) => {
+            Ok(Capability { access_mode, attachment_mode })
+        }
         (None, _) | (_, None) => {
             let message = format!("`{}` is not a capability", one_line(text));
             let words = AccessMode::ALL.map(AccessMode::as_str);
@@ -309,10 +308,7 @@ fn in_use(listed: &ListedVolume, verb: &str) -> Option<Diagnostic> {
     let message = format!("cannot {verb} volume `{id}` of the provider: it may be in use");
     Some(
         Diagnostic::error(Code::OrphanInUse, message)
-            .note(format!(
-                "the provider has it published to: {}",
-                nodes.join(", ")
-            ))
+            .note(format!("the provider has it published to: {}", nodes.join(", ")))
             .help(Code::OrphanInUse.advice()),
     )
 }
@@ -331,10 +327,7 @@ fn report_steps(context: &WorkflowContext<'_>, request: &OrphanRequest<'_>, dele
     };
     let lines = [
         format!("- delete orphan {external_id} of plugin {plugin} ({details})"),
-        format!(
-            "    1. register it as volume {} in namespace {}{done}",
-            key.id, key.namespace
-        ),
+        format!("    1. register it as volume {} in namespace {}{done}", key.id, key.namespace),
         "    2. delete that volume, and its data in the storage provider".to_owned(),
         "    the data cannot be restored; another cluster may use it".to_owned(),
     ];
@@ -394,9 +387,7 @@ async fn delete_one(
         }
         OrphanDeletion::Refused(reasons) => {
             let reasons: Diagnostics = reasons.into_iter().collect();
-            context
-                .reporter
-                .diagnostics(&reasons, &SourceMap::default());
+            context.reporter.diagnostics(&reasons, &SourceMap::default());
             failures.add(FailureKind::Blocked);
         }
         OrphanDeletion::Incomplete(problem) => {
@@ -431,9 +422,7 @@ fn report_server_warnings(context: &WorkflowContext<'_>, warnings: &[String]) {
     };
     if !warnings.is_empty() {
         let warnings: Diagnostics = warnings.iter().map(warning).collect();
-        context
-            .reporter
-            .diagnostics(&warnings, &SourceMap::default());
+        context.reporter.diagnostics(&warnings, &SourceMap::default());
     }
 }
 

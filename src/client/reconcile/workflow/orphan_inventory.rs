@@ -81,10 +81,7 @@ impl OrphanInventory {
                 "the creation of volume {} did not end; an orphan may be its volume",
                 one_line(&creation.volume.quoted())
             );
-            let abandon = format!(
-                "nomad-csi volume abandon {}",
-                creation.volume.command_words()
-            );
+            let abandon = format!("nomad-csi volume abandon {}", creation.volume.command_words());
             context.reporter.diagnostic(
                 Diagnostic::warning(Code::VolumeCreating, message)
                     .note(format!(
@@ -119,12 +116,10 @@ impl OrphanInventory {
             );
             let problem = Diagnostic::error(Code::OrphanNotListed, message);
             let orphans = self.inventory.orphans();
-            Box::new(
-                match closest_match(id, orphans.map(|one| one.volume.external_id.as_str())) {
-                    Some(similar) => problem.help(format!("did you mean orphan `{similar}`?")),
-                    None => problem.help(Code::OrphanNotListed.advice()),
-                },
-            )
+            Box::new(match closest_match(id, orphans.map(|one| one.volume.external_id.as_str())) {
+                Some(similar) => problem.help(format!("did you mean orphan `{similar}`?")),
+                None => problem.help(Code::OrphanNotListed.advice()),
+            })
         })
     }
 }

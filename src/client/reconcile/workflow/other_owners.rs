@@ -126,9 +126,7 @@ fn two_owners(
             "to move the volume to set `{set}`, run `{}`",
             access.forget_command(key, other)
         ))
-        .help(format!(
-            "to keep it in set `{other}`, remove it from these files"
-        ));
+        .help(format!("to keep it in set `{other}`, remove it from these files"));
     declared(warning, span)
 }
 
@@ -145,14 +143,8 @@ pub(super) fn changed_without_set(
     );
     let warning = Diagnostic::warning(Code::SetOwnsChanged, message)
         .note("for the set the change is drift, which its next apply reverses")
-        .help(format!(
-            "to change the volume with its set, add `--set {owner}{}`",
-            access.flags
-        ))
-        .help(format!(
-            "to remove it from the set, run `{}`",
-            access.forget_command(key, owner)
-        ));
+        .help(format!("to change the volume with its set, add `--set {owner}{}`", access.flags))
+        .help(format!("to remove it from the set, run `{}`", access.forget_command(key, owner)));
     declared(warning, span)
 }
 
@@ -175,14 +167,8 @@ fn owned_elsewhere(
     let problem = Diagnostic::error(Code::PlanDataUnconfirmed, message)
         .note(data)
         .note("the new volume would be empty, beside that data")
-        .help(format!(
-            "to register the data again, add `--set {set}{}`",
-            access.flags
-        ))
-        .help(format!(
-            "to give up the data, run `{}`",
-            access.forget_command(key, set)
-        ));
+        .help(format!("to register the data again, add `--set {set}{}`", access.flags))
+        .help(format!("to give up the data, run `{}`", access.forget_command(key, set)));
     declared(problem, span)
 }
 

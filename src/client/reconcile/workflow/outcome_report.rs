@@ -79,10 +79,7 @@ fn summary(outcomes: &[Outcome]) -> Option<String> {
     let unknown = count(Status::is_unknown);
     let failed = count(|status| matches!(status, Status::Failed(_))) - unknown;
     let skipped = count(|status| {
-        matches!(
-            status,
-            Status::Blocked | Status::Stale(_) | Status::DependencyFailed(_)
-        )
+        matches!(status, Status::Blocked | Status::Stale(_) | Status::DependencyFailed(_))
     });
     if outcomes.len() < 2 || failed + unknown + skipped == 0 {
         return None;
@@ -100,8 +97,6 @@ fn summary(outcomes: &[Outcome]) -> Option<String> {
         (unchanged, "unchanged"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<_> = parts
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
+    let parts: Vec<_> = parts.map(|(count, what)| format!("{count} {what}")).collect();
     Some(format!("{} volumes: {}", outcomes.len(), parts.join(", ")))
 }

@@ -40,10 +40,7 @@ pub async fn warn_of_dropped_claims(
     let reading = plan_problems(context, &prepared.plan, observed, &prepared.cut_off);
     let (problems, _) = context.unless_interrupted(reading).await??;
     let warnings = problems.into_iter().map(|problem| {
-        let warning = Diagnostic {
-            severity: Severity::Warning,
-            ..problem
-        };
+        let warning = Diagnostic { severity: Severity::Warning, ..problem };
         warning.note("`apply` refuses the plan as long as this is so")
     });
     prepared.plan.remarks.extend(warnings);
@@ -57,9 +54,8 @@ async fn plan_problems(
     cut_off: &CutOffs,
 ) -> Result<(Vec<Diagnostic>, Vec<DataIdentity>), WorkflowError> {
     let removed = plan.volumes.iter().filter(|entry| entry.action.removes());
-    let removed: Vec<Volume> = removed
-        .filter_map(|entry| observed.get(&entry.key).cloned())
-        .collect();
+    let removed: Vec<Volume> =
+        removed.filter_map(|entry| observed.get(&entry.key).cloned()).collect();
     let mut problems = removal_problems(context, &removed).await?;
     let taken = TakenData::of(context, plan, observed, cut_off).await?;
     problems.extend(taken.problems);

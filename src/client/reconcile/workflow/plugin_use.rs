@@ -36,11 +36,7 @@ pub async fn impact_of_plugin(
     };
     let found: Option<(_, _, Option<Vec<_>>)> = context.unless_interrupted(reading).await??;
     Ok(found.map(|(plugin, volumes, claims)| {
-        let facts = PluginUse {
-            plugin: &plugin,
-            volumes: &volumes,
-            claims: claims.as_deref(),
-        };
+        let facts = PluginUse { plugin: &plugin, volumes: &volumes, claims: claims.as_deref() };
         plugin_impact(facts, node)
     }))
 }

@@ -101,10 +101,7 @@ mod tests {
 
     #[test]
     fn a_plugin_requires_a_node_and_its_controller() {
-        let count = |healthy| HealthCount {
-            healthy,
-            expected: 2,
-        };
+        let count = |healthy| HealthCount { healthy, expected: 2 };
         let plugin = |controller_required, controllers, nodes| PluginSummary {
             id: PluginId::new("p"),
             provider: String::new(),
@@ -114,18 +111,9 @@ mod tests {
         };
         for (found, expected) in [
             (None, Some("the server does not have it")),
-            (
-                Some(plugin(true, 0, 2)),
-                Some("no controller is healthy (0 of 2)"),
-            ),
-            (
-                Some(plugin(true, 1, 0)),
-                Some("no node is healthy (0 of 2)"),
-            ),
-            (
-                Some(plugin(false, 0, 0)),
-                Some("no node is healthy (0 of 2)"),
-            ),
+            (Some(plugin(true, 0, 2)), Some("no controller is healthy (0 of 2)")),
+            (Some(plugin(true, 1, 0)), Some("no node is healthy (0 of 2)")),
+            (Some(plugin(false, 0, 0)), Some("no node is healthy (0 of 2)")),
             (Some(plugin(false, 0, 1)), None),
             (Some(plugin(true, 1, 1)), None),
         ] {

@@ -40,9 +40,7 @@ pub(super) async fn check_permissions(
     match preflight_plan(context, prepared, set).await? {
         Preflight::Granted => Ok(()),
         Preflight::Missing(missing) => {
-            Err(WorkflowError::blocked(
-                [missing.note("nothing was changed")],
-            ))
+            Err(WorkflowError::blocked([missing.note("nothing was changed")]))
         }
         Preflight::Unknown(why) => {
             let line = format!("the token's permissions are unknown: {why}; continuing");

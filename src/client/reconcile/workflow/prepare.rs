@@ -71,8 +71,7 @@ pub async fn prepare_plan(
     let is_idle = changes_nothing && server == ServerKind::NomadUnknownVersion;
     plan.remarks.extend(rules_warning.filter(|_| !is_idle));
     if let Some(set) = request.set {
-        plan.remarks
-            .extend(interrupted_step_warnings(set, &observation.observed));
+        plan.remarks.extend(interrupted_step_warnings(set, &observation.observed));
         if requests.prune {
             plan.remarks.extend(prune_warning(set, desired));
         }
@@ -98,11 +97,7 @@ fn known_data(
         NameRule::AsRequested => true,
         NameRule::Unique => spec.request.external_id.is_some() || is_owned(&spec.key()),
     };
-    desired
-        .iter()
-        .filter(is_known)
-        .map(VolumeSpec::key)
-        .collect()
+    desired.iter().filter(is_known).map(VolumeSpec::key).collect()
 }
 
 /// Asks the providers that the plan depends on, unless the request says not to. Returns warnings about
@@ -188,10 +183,7 @@ async fn owned(
 
 fn merge_rules(server: &ServerKind) -> (MergeRules, Option<Diagnostic>) {
     let of = |version: &ServerVersion| {
-        (
-            MergeRules::of_nomad(version),
-            server_version_warning(Some(version)),
-        )
+        (MergeRules::of_nomad(version), server_version_warning(Some(version)))
     };
     match server {
         ServerKind::Agent => (MergeRules::AGENT, None),
@@ -205,9 +197,7 @@ fn prune_without_ledger(set: Option<&SetName>) -> Diagnostic {
     let problem = Diagnostic::error(Code::CliInvalidValue, message);
     match set {
         Some(set) => problem
-            .note(format!(
-                "with `--ledger none`, nothing records what set `{set}` owns"
-            ))
+            .note(format!("with `--ledger none`, nothing records what set `{set}` owns"))
             .help("name the ledger with `--ledger nomad` or `--ledger file:PATH`"),
         None => problem
             .note("no set is named")

@@ -46,11 +46,7 @@ pub async fn find_registrations(
         one.plugin_id == *plugin && remote.unwrap_or(one.id.as_str()) == external_id.as_str()
     };
     Ok(Registrations {
-        keys: listed
-            .iter()
-            .filter(has_data)
-            .map(VolumeSummary::key)
-            .collect(),
+        keys: listed.iter().filter(has_data).map(VolumeSummary::key).collect(),
         is_complete,
     })
 }

@@ -173,10 +173,7 @@ async fn check_volumes(
     let reading = claim_drops(context, removal, volumes);
     let drops = context.unless_interrupted(reading).await?;
     // Which claims a person cuts off is asked for after everything else is checked.
-    let drops = ClaimDrops {
-        cut_off: unapproved_allocs(&drops, volumes),
-        ..drops
-    };
+    let drops = ClaimDrops { cut_off: unapproved_allocs(&drops, volumes), ..drops };
     let mut problems: Vec<Diagnostic> = vec![];
     for volume in volumes {
         for problem in removal_problems(volume, removal, &others, &drops) {
@@ -191,9 +188,7 @@ async fn check_volumes(
         }
     }
     if removal == Removal::Delete {
-        let objections = context
-            .unless_interrupted(check_destruction(context, volumes))
-            .await??;
+        let objections = context.unless_interrupted(check_destruction(context, volumes)).await??;
         let approvals = objections.iter().filter_map(|one| one.approved_by.clone());
         let needed: Vec<String> = approvals.collect();
         problems.extend(Objection::remaining(objections, &request.cut_off));
@@ -204,9 +199,7 @@ async fn check_volumes(
     WorkflowError::refused(problems)?;
     if let Removal::Deregister { force: true } = removal {
         let warnings: Diagnostics = volumes.iter().filter_map(forced_claims_warning).collect();
-        context
-            .reporter
-            .diagnostics(&warnings, &SourceMap::default());
+        context.reporter.diagnostics(&warnings, &SourceMap::default());
     }
     Ok(())
 }
@@ -218,10 +211,9 @@ async fn claim_drops(
     volumes: &[Volume],
 ) -> ClaimDrops {
     match removal {
-        Removal::Deregister { force: true } => ClaimDrops {
-            nodes: seen_nodes(context.api, volumes).await,
-            cut_off: BTreeSet::new(),
-        },
+        Removal::Deregister { force: true } => {
+            ClaimDrops { nodes: seen_nodes(context.api, volumes).await, cut_off: BTreeSet::new() }
+        }
         Removal::Deregister { force: false } | Removal::Delete => ClaimDrops::default(),
     }
 }
@@ -245,9 +237,9 @@ fn refuse_unused_approvals(
             let message = format!("cannot approve `{CUTS_OFF}` for `{id}`: {why}");
             let problem = Diagnostic::error(Code::CliInvalidValue, message);
             match needed.iter().find(|full| full.starts_with(&id)) {
-                Some(full) => problem.help(format!(
-                    "did you mean `{full}`? The approval needs the full ID"
-                )),
+                Some(full) => {
+                    problem.help(format!("did you mean `{full}`? The approval needs the full ID"))
+                }
                 None => problem.help(format!("remove `--approve {CUTS_OFF}:{id}`")),
             }
         })
@@ -270,12 +262,7 @@ async fn approve_cut_offs(
     drops.cut_off = request.cut_off.iter().map(AllocId::new).collect();
     let claims: Vec<_> = volumes
         .iter()
-        .flat_map(|volume| {
-            drops
-                .unapproved(volume)
-                .into_iter()
-                .map(move |claim| (volume, claim))
-        })
+        .flat_map(|volume| drops.unapproved(volume).into_iter().map(move |claim| (volume, claim)))
         .collect();
     let approvals = claims.iter().map(|(volume, claim)| NamedApproval {
         question: format!(
@@ -359,12 +346,8 @@ async fn remove_volume(
     let version = VolumeVersion::of(Some(volume));
     let reconnect = Reconnect::waiting(context.server_wait);
     let progress = context.reporter.progress(&Plan::default());
-    let wait = StepWait {
-        api,
-        reconnect: &reconnect,
-        progress: &*progress,
-        stop: context.interrupt,
-    };
+    let wait =
+        StepWait { api, reconnect: &reconnect, progress: &*progress, stop: context.interrupt };
     until_sent(wait, &key, async || {
         let check = Check::begin();
         let drops = ClaimDrops {
@@ -398,16 +381,11 @@ async fn dropped_since(
         Err(error) => {
             let mut problems = error.diagnostics.into_iter();
             let status = Status::Failed(problems.next()?);
-            return Some(Outcome {
-                status,
-                warnings: problems.collect(),
-            });
+            return Some(Outcome { status, warnings: problems.collect() });
         }
     };
     let claimed = counted.volumes.first()?;
-    let problem = removal_problems(claimed, removal, &[], drops)
-        .into_iter()
-        .next()?;
+    let problem = removal_problems(claimed, removal, &[], drops).into_iter().next()?;
     Some(Outcome::plain(Status::Stale(counted.explain(problem))))
 }
 
@@ -444,7 +422,5 @@ fn report_removal(
         }),
     }
     let problems: Diagnostics = problems.into_iter().collect();
-    context
-        .reporter
-        .diagnostics(&problems, &SourceMap::default());
+    context.reporter.diagnostics(&problems, &SourceMap::default());
 }

@@ -61,9 +61,8 @@ pub(super) fn block_protected_removals(
             owned.is_some_and(|owned| owned.protect)
         };
         let refusals = others.iter().filter(protects);
-        let refusals: Vec<_> = refusals
-            .map(|set| protected_by(set, &planned.key, access))
-            .collect();
+        let refusals: Vec<_> =
+            refusals.map(|set| protected_by(set, &planned.key, access)).collect();
         if planned.action.removes() && !refusals.is_empty() {
             planned.block(refusals);
         }
@@ -117,9 +116,7 @@ fn sets_unreadable(
 fn protected_by(set: &LedgerSet, key: &NamespacedId, access: &LedgerAccess) -> Diagnostic {
     let command = access.forget_command(key, set.name());
     protected_by_set(key, set.name().as_str())
-        .help(format!(
-            "to remove the volume from the set, run `{command}`"
-        ))
+        .help(format!("to remove the volume from the set, run `{command}`"))
         .help(IGNORE_SETS)
 }
 

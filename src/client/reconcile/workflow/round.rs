@@ -85,20 +85,13 @@ pub async fn run_round(
         return context.unless_interrupted(reading).await?;
     };
     let selection = SetSelection::new(request.ledger.clone(), set_name);
-    let round = Round {
-        context,
-        reporter,
-        request: &request,
-        options,
-        selection: selection.as_ref(),
-    };
+    let round =
+        Round { context, reporter, request: &request, options, selection: selection.as_ref() };
     let Some(selection) = &selection else {
         return round.reverse_drift(None, context.interrupt).await;
     };
-    with_set_lock(context, selection, async |set, stop| {
-        round.reverse_drift(Some(set), stop).await
-    })
-    .await
+    with_set_lock(context, selection, async |set, stop| round.reverse_drift(Some(set), stop).await)
+        .await
 }
 
 /// Reads the server and reports drift. Changes nothing.
@@ -212,12 +205,8 @@ impl Round<'_> {
         prepared: &PreparedPlan,
     ) -> Result<Vec<Diagnostic>, WorkflowError> {
         let plan = &prepared.plan;
-        let mut reasons: Vec<Diagnostic> = plan
-            .volumes
-            .iter()
-            .flat_map(|planned| planned.action.reasons())
-            .cloned()
-            .collect();
+        let mut reasons: Vec<Diagnostic> =
+            plan.volumes.iter().flat_map(|planned| planned.action.reasons()).cloned().collect();
         let by_person = plan.volumes.iter();
         let by_person = by_person.filter(|planned| planned.action.requires_own_approval());
         reasons.extend(by_person.map(only_by_a_person));
@@ -270,10 +259,7 @@ fn only_by_a_person(planned: &PlannedVolume) -> Diagnostic {
 
 fn unapproved(unapproved: &Unapproved) -> Diagnostic {
     let (key, risk) = (&unapproved.key, unapproved.risk);
-    let message = format!(
-        "volume {key}: risk {risk} is not approved",
-        key = key.quoted()
-    );
+    let message = format!("volume {key}: risk {risk} is not approved", key = key.quoted());
     Diagnostic::error(Code::CliApprovalNeeded, message).help(format!(
         "to approve it, add `--approve {}`",
         shell_quoted(format_args!("{risk}:{}/{}", key.namespace, key.id))

@@ -42,9 +42,7 @@ pub(super) async fn wait_until_schedulable(
         let problem = Diagnostic::error(Code::VolumeNotYet, message).note(why);
         Ok::<_, WorkflowError>(Some(problem.help(Code::VolumeNotYet.advice())))
     });
-    let waiting = stream::iter(waits)
-        .buffered(context.parallelism)
-        .try_collect::<Vec<_>>();
+    let waiting = stream::iter(waits).buffered(context.parallelism).try_collect::<Vec<_>>();
     let problems = context.unless_interrupted(waiting).await??;
     let problems: Diagnostics = problems.into_iter().flatten().collect();
     if problems.is_empty() {

@@ -17,9 +17,7 @@ pub fn fold_server_away(plan: &Plan, outcomes: &mut [Outcome]) -> Option<Diagnos
         return None;
     }
     let volumes = || plan.volumes.iter().zip(outcomes.iter());
-    let unknown: Vec<_> = volumes()
-        .filter(|(_, one)| one.status.is_unknown())
-        .collect();
+    let unknown: Vec<_> = volumes().filter(|(_, one)| one.status.is_unknown()).collect();
     let not_begun: Vec<_> = volumes().filter(|(_, one)| is_not_begun(one)).collect();
     let is_done = |one: &&Outcome| matches!(one.status, Status::Done(_) | Status::Removed);
     let done = outcomes.iter().filter(is_done).count();
@@ -31,10 +29,7 @@ pub fn fold_server_away(plan: &Plan, outcomes: &mut [Outcome]) -> Option<Diagnos
     let code = Code::ApplyServerAway;
     let mut problem = Diagnostic::error(code, message).help(code.advice());
     for (what, volumes) in [
-        (
-            "the requests were sent, and their outcome is unknown",
-            unknown,
-        ),
+        ("the requests were sent, and their outcome is unknown", unknown),
         ("not begun", not_begun),
     ] {
         if !volumes.is_empty() {
@@ -55,10 +50,7 @@ pub fn is_folded(outcome: &Outcome) -> bool {
 }
 
 fn is_not_begun(outcome: &Outcome) -> bool {
-    matches!(
-        outcome.status,
-        Status::ServerUnreachable(_) | Status::NotStarted
-    )
+    matches!(outcome.status, Status::ServerUnreachable(_) | Status::NotStarted)
 }
 
 fn names(volumes: &[(&PlannedVolume, &Outcome)]) -> String {
@@ -87,10 +79,7 @@ mod tests {
             depends_on: vec![],
             warnings: vec![],
         };
-        Plan {
-            volumes: (0..count).map(entry).collect(),
-            remarks: vec![],
-        }
+        Plan { volumes: (0..count).map(entry).collect(), remarks: vec![] }
     }
 
     fn away() -> Diagnostic {
@@ -103,10 +92,7 @@ mod tests {
         let refused = Diagnostic::error(Code::PluginRefused, "the plugin refused");
         let other = Diagnostic::warning(Code::ApplyServerWarning, "a warning");
         let mut outcomes = vec![
-            Outcome {
-                status: Status::Done(None),
-                warnings: vec![away(), other.clone()],
-            },
+            Outcome { status: Status::Done(None), warnings: vec![away(), other.clone()] },
             Outcome::plain(Status::Failed(unknown)),
             Outcome::plain(Status::ServerUnreachable(away())),
             Outcome::plain(Status::Failed(refused)),
@@ -114,14 +100,8 @@ mod tests {
         outcomes.resize(30, Outcome::plain(Status::NotStarted));
         let problem = fold_server_away(&plan(30), &mut outcomes).unwrap();
         assert_eq!(problem.code, Code::ApplyServerAway);
-        assert!(
-            problem
-                .message
-                .ends_with(": 1 done, 1 unknown, 27 not begun")
-        );
-        let [unknown, not_begun] = &problem.notes[..] else {
-            panic!("{:?}", problem.notes)
-        };
+        assert!(problem.message.ends_with(": 1 done, 1 unknown, 27 not begun"));
+        let [unknown, not_begun] = &problem.notes[..] else { panic!("{:?}", problem.notes) };
         assert!(unknown.ends_with("is unknown: v01"), "{unknown}");
         assert!(not_begun.starts_with("not begun: v02, v04, v05"));
         assert!(not_begun.ends_with("v22, and 7 more"), "{not_begun}");

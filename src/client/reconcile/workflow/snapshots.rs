@@ -40,10 +40,7 @@ pub async fn create_snapshot(
     };
     let created = context.api.create_snapshot(&request).await;
     let snapshot = created.map_err(|error| not_created(&error))?;
-    let line = format!(
-        "snapshot {name} of volume {key}: created (ID {})",
-        snapshot.id
-    );
+    let line = format!("snapshot {name} of volume {key}: created (ID {})", snapshot.id);
     context.reporter.status(&line);
     if !snapshot.is_ready {
         let line = format!(

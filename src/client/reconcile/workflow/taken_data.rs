@@ -54,10 +54,7 @@ async fn sight(api: &dyn ClusterApi) -> Result<Sight, WorkflowError> {
             allocations: access.grants.reads_every_job() == Some(true),
         }),
         Err(error) if error.code == Code::ApiUnknownToken => Err(error.into()),
-        Err(_) => Ok(Sight {
-            volumes: false,
-            allocations: false,
-        }),
+        Err(_) => Ok(Sight { volumes: false, allocations: false }),
     }
 }
 
@@ -70,10 +67,7 @@ pub(super) struct Objection {
 
 impl Objection {
     fn final_one(problem: Diagnostic) -> Self {
-        Self {
-            approved_by: None,
-            problem,
-        }
+        Self { approved_by: None, problem }
     }
 
     /// Returns the problems that nothing approves.
@@ -101,10 +95,8 @@ impl TakenData {
         observed: &BTreeMap<NamespacedId, Volume>,
         cut_off: &CutOffs,
     ) -> Result<Self, WorkflowError> {
-        let (registered, created) = (
-            planned(plan, Action::registration),
-            planned(plan, Action::creation),
-        );
+        let (registered, created) =
+            (planned(plan, Action::registration), planned(plan, Action::creation));
         let destroying = plan.volumes.iter().filter(|one| one.action.destroys_data());
         let destroyed = destroying.filter_map(|entry| observed.get(&entry.key));
         let destroyed: Vec<Volume> = destroyed.cloned().collect();
@@ -152,10 +144,7 @@ impl TakenData {
             }
             Err(_) => {}
         }
-        Ok(Self {
-            problems: Objection::remaining(objections, cut_off),
-            existing,
-        })
+        Ok(Self { problems: Objection::remaining(objections, cut_off), existing })
     }
 }
 
@@ -179,9 +168,7 @@ async fn check_creations(
         }
         .as_ref();
         let what = format!("create volume {}", entry.key.quoted());
-        let meant = writers
-            .iter()
-            .filter(|writer| unread.is_some() || writer.may_have(request));
+        let meant = writers.iter().filter(|writer| unread.is_some() || writer.may_have(request));
         objections.extend(meant.map(|writer| writer.objection(&what)).map(|mut one| {
             if let Some(why) = unread {
                 let why = one_line(why);
@@ -412,27 +399,16 @@ impl UnregisteredWriter {
     /// Why they could not be read.
     async fn all(context: &WorkflowContext<'_>, nodes: &SeenNodes) -> Result<Vec<Self>, ApiError> {
         let users = unregistered_users(context.api, nodes, context.parallelism).await?;
-        let drops = ClaimDrops {
-            nodes: nodes.clone(),
-            ..ClaimDrops::default()
-        };
+        let drops = ClaimDrops { nodes: nodes.clone(), ..ClaimDrops::default() };
         let writer = |(volume, alloc): (NamespacedId, Alloc)| {
-            let claim = ClaimingAlloc {
-                id: alloc.id.clone(),
-                alloc: Some(alloc),
-            };
+            let claim = ClaimingAlloc { id: alloc.id.clone(), alloc: Some(alloc) };
             let why = drops.why(&claim);
             let is_possible = match drops.writes(&claim) {
                 AllocWrites::Possible => true,
                 AllocWrites::Unprovable => false,
                 AllocWrites::Ended => return None,
             };
-            Some(Self {
-                volume,
-                claim,
-                why,
-                is_possible,
-            })
+            Some(Self { volume, claim, why, is_possible })
         };
         Ok(users.into_iter().filter_map(writer).collect())
     }

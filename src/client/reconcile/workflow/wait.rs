@@ -37,11 +37,7 @@ pub async fn wait_for_condition(
         };
         let (shown, quoted) = (volume.to_string(), volume.quoted());
         let end = Instant::now() + timeout;
-        let mut request = WaitRequest {
-            volume,
-            condition,
-            timeout,
-        };
+        let mut request = WaitRequest { volume, condition, timeout };
         let mut reported = String::new();
         let mut report = |why: &str| {
             if why != reported {
@@ -128,10 +124,7 @@ async fn find_namespace(
 }
 
 fn timed_out(volume: &str, (condition, timeout): (WaitCondition, &str), why: &str) -> Diagnostic {
-    let message = format!(
-        "timed out after {timeout}: volume {volume} is {}",
-        condition.unmet()
-    );
+    let message = format!("timed out after {timeout}: volume {volume} is {}", condition.unmet());
     Diagnostic::error(Code::VolumeNotYet, message).note(why)
 }
 

@@ -7,10 +7,7 @@ const STRANGER: u32 = 61_234;
 
 fn problem(result: io::Result<impl std::fmt::Debug>) -> Problem {
     let error = result.unwrap_err();
-    NotPrivate::find(&error)
-        .expect("not a refusal")
-        .problem
-        .clone()
+    NotPrivate::find(&error).expect("not a refusal").problem.clone()
 }
 
 fn mode(path: &Path) -> u32 {
@@ -30,10 +27,7 @@ fn is_root() -> bool {
 fn a_new_directory_and_its_parents_are_private() {
     let base = tempfile::tempdir().unwrap();
     let path = base.path().join("a/b/c");
-    assert_eq!(
-        create_directory(&path).unwrap(),
-        path.canonicalize().unwrap()
-    );
+    assert_eq!(create_directory(&path).unwrap(), path.canonicalize().unwrap());
     for part in ["a", "a/b", "a/b/c"] {
         assert_eq!(mode(&base.path().join(part)), 0o700, "{part}");
     }
@@ -88,11 +82,7 @@ fn a_directory_of_another_user_is_refused_also_for_root() {
     std::fs::create_dir(&path).unwrap();
     set_mode(&path, 0o755);
     chown(&path, Some(STRANGER), None).unwrap();
-    let expected = Problem::Foreign {
-        owner: STRANGER,
-        mode: 0o755,
-        own: 0,
-    };
+    let expected = Problem::Foreign { owner: STRANGER, mode: 0o755, own: 0 };
     assert_eq!(problem(create_directory(&path)), expected);
     assert_eq!(problem(create_subdirectory(&path)), expected);
 }
@@ -105,10 +95,7 @@ fn a_link_inside_is_refused_and_one_to_the_directory_only_of_a_stranger() {
     set_mode(&real, 0o700);
     let link = base.path().join("link");
     symlink(&real, &link).unwrap();
-    assert_eq!(
-        create_directory(&link).unwrap(),
-        real.canonicalize().unwrap()
-    );
+    assert_eq!(create_directory(&link).unwrap(), real.canonicalize().unwrap());
     let owner = own_user();
     assert_eq!(problem(create_subdirectory(&link)), Problem::Link { owner });
     if is_root() {
@@ -130,9 +117,6 @@ fn a_dangling_link_and_a_file_are_no_directories() {
     std::fs::write(&file, "").unwrap();
     assert!(matches!(
         problem(create_subdirectory(&file)),
-        Problem::WrongKind {
-            expected: "directory",
-            ..
-        }
+        Problem::WrongKind { expected: "directory", .. }
     ));
 }

@@ -7,10 +7,7 @@ use crate::private::problem::{NotPrivate, Problem};
 
 fn problem(result: io::Result<File>) -> Problem {
     let error = result.unwrap_err();
-    NotPrivate::find(&error)
-        .expect("not a refusal")
-        .problem
-        .clone()
+    NotPrivate::find(&error).expect("not a refusal").problem.clone()
 }
 
 type Open = fn(&Path) -> io::Result<File>;
@@ -51,11 +48,7 @@ fn a_file_of_another_user_is_refused() {
     std::fs::write(&path, "").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     chown(&path, Some(61_234), None).unwrap();
-    let expected = Problem::Foreign {
-        owner: 61_234,
-        mode: 0o666,
-        own: 0,
-    };
+    let expected = Problem::Foreign { owner: 61_234, mode: 0o666, own: 0 };
     for (name, open) in OPENINGS {
         assert_eq!(problem(open(&path)), expected, "{name}");
     }
@@ -89,10 +82,7 @@ fn what_is_no_regular_file_is_refused_and_does_not_block() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
     for (name, open) in OPENINGS {
         let found = problem(open(&pipe));
-        assert!(
-            matches!(found, Problem::WrongKind { .. }),
-            "{name}: {found}"
-        );
+        assert!(matches!(found, Problem::WrongKind { .. }), "{name}: {found}");
     }
     let socket = base.path().join("socket");
     let _listening = UnixListener::bind(&socket).unwrap();

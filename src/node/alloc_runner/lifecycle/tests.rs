@@ -24,11 +24,7 @@ fn group(text: &str) -> Vec<TaskFacts> {
             other => panic!("{other}"),
         };
         TaskFacts {
-            role: TaskRole {
-                hook,
-                is_sidecar,
-                is_leader,
-            },
+            role: TaskRole { hook, is_sidecar, is_leader },
             stage: stage_of(stage),
             has_failed: stage == "failed",
         }
@@ -49,11 +45,7 @@ fn shown(steps: &DueSteps) -> String {
         steps.is_over.then(|| "over".to_owned()),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
-    if parts.is_empty() {
-        "nothing".to_owned()
-    } else {
-        parts.join(", ")
-    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
 fn check(setup: SetupStage, wants_stop: bool, rows: &[(&str, &str)]) {
@@ -67,21 +59,12 @@ fn check(setup: SetupStage, wants_stop: bool, rows: &[(&str, &str)]) {
 fn tasks_start_in_the_order_of_their_hooks() {
     let rows = [
         ("main:waiting main:waiting", "start 0 1"),
-        (
-            "pre:waiting presidecar:waiting main:waiting after:waiting stop:waiting",
-            "start 0 1",
-        ),
+        ("pre:waiting presidecar:waiting main:waiting after:waiting stop:waiting", "start 0 1"),
         ("pre:started presidecar:started main:waiting", "nothing"),
         ("pre:ended presidecar:starting main:waiting", "nothing"),
-        (
-            "pre:ended presidecar:started main:waiting main:waiting",
-            "start 2 3",
-        ),
+        ("pre:ended presidecar:started main:waiting main:waiting", "start 2 3"),
         ("main:started main:starting after:waiting", "nothing"),
-        (
-            "main:started main:started after:waiting aftersidecar:waiting",
-            "start 2 3",
-        ),
+        ("main:started main:started after:waiting aftersidecar:waiting", "start 2 3"),
         ("main:ended after:waiting", "start 1"),
         ("after:waiting", "start 0"),
         ("pre:ended after:waiting", "start 1"),
@@ -153,32 +136,16 @@ fn a_stop_does_not_wait_for_volumes() {
         ("main:ended stop:waiting", "over"),
     ];
     check(SetupStage::Waiting, true, &rows);
-    check(
-        SetupStage::Mounting,
-        true,
-        &[("main:ended stop:waiting", "nothing")],
-    );
+    check(SetupStage::Mounting, true, &[("main:ended stop:waiting", "nothing")]);
 }
 
 #[test]
 fn the_cause_of_the_end_names_the_failed_task() {
     for (text, wants_stop, expected) in [
-        (
-            "main:started main:failed",
-            true,
-            Some(EndCause::TaskFailed(1)),
-        ),
+        ("main:started main:failed", true, Some(EndCause::TaskFailed(1))),
         ("main:started", true, Some(EndCause::Stopped)),
-        (
-            "main:started leader:ended",
-            false,
-            Some(EndCause::LeaderEnded),
-        ),
-        (
-            "main:ended presidecar:started",
-            false,
-            Some(EndCause::WorkDone),
-        ),
+        ("main:started leader:ended", false, Some(EndCause::LeaderEnded)),
+        ("main:ended presidecar:started", false, Some(EndCause::WorkDone)),
         ("main:started stop:failed", false, None),
     ] {
         let cause = end_cause(&group(text), SetupStage::Ready, wants_stop);

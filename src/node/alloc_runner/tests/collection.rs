@@ -27,14 +27,9 @@ async fn the_directory_of_an_ended_allocation_stays_until_the_server_forgets_it(
     node.status("complete").await;
     let run = node.directory(ID).join("tasks/web/runs/1");
     node.restart_agent().await;
-    let other = AssignedAlloc {
-        id: "alloc-2".into(),
-        ..batch()
-    };
+    let other = AssignedAlloc { id: "alloc-2".into(), ..batch() };
     node.control.assign(other);
-    node.control
-        .wait_for_report(&"alloc-2".into(), |report| report.status.is_terminal())
-        .await;
+    node.control.wait_for_report(&"alloc-2".into(), |report| report.status.is_terminal()).await;
     assert!(run.is_dir(), "the output of the tasks can be read");
     node.control.forget(&ID.into());
     node.until_removed(ID).await;
@@ -88,10 +83,7 @@ async fn nothing_starts_beside_a_task_that_the_server_does_not_know() {
     let mut node = Node::new();
     node.stop_agent().await;
     let (run, request) = (node.begin_run_of("unknown", "old"), request("old"));
-    let stubborn = MockScript {
-        kill_after: Duration::from_secs(50),
-        ..lasting(100_000)
-    };
+    let stubborn = MockScript { kill_after: Duration::from_secs(50), ..lasting(100_000) };
     node.driver.script("old", &[stubborn]);
     node.driver.start(&run, request).await.unwrap();
     let begun = Instant::now();

@@ -12,14 +12,9 @@ fn assign(node: &Node) {
     let tasks = vec![task("web", "main"), task("log", "main")];
     let mut assigned = alloc(JobType::Service, tasks, &["data", "logs"]);
     let mut job = nomad_csi_model::Job::clone(&assigned.job);
-    job.groups[0].tasks[1]
-        .volume_mounts
-        .retain(|mount| mount.volume.as_str() == "logs");
+    job.groups[0].tasks[1].volume_mounts.retain(|mount| mount.volume.as_str() == "logs");
     assigned.job = job.into();
-    let stubborn = MockScript {
-        kill_after: Duration::from_secs(3600),
-        ..lasting(36_000)
-    };
+    let stubborn = MockScript { kill_after: Duration::from_secs(3600), ..lasting(36_000) };
     for name in ["data", "logs"] {
         node.provide(name);
     }
@@ -56,10 +51,7 @@ async fn a_volume_is_given_back_after_its_tasks_were_killed() {
         let reason = "an operator cut the allocation off from its volume `data`";
         assert_eq!(report.description, reason);
         let found = events(&report, "web");
-        assert!(
-            found.iter().any(|event| event.contains(reason)),
-            "{found:#?}"
-        );
+        assert!(found.iter().any(|event| event.contains(reason)), "{found:#?}");
         assert_eq!(node.driver.starts().len(), 2, "nothing starts again");
     }
 }

@@ -59,10 +59,7 @@ fn panic_once(panics: &Mutex<u32>) {
 impl ScriptedDriver {
     pub(super) fn script(&self, task: &str, scripts: &[MockScript]) {
         let scripts = scripts.iter().cloned().collect();
-        self.scripts
-            .lock()
-            .unwrap()
-            .insert(task.to_owned(), scripts);
+        self.scripts.lock().unwrap().insert(task.to_owned(), scripts);
     }
 
     /// The requests of the runs that were started, in order.
@@ -72,10 +69,7 @@ impl ScriptedDriver {
 
     /// The tasks that were started, in order.
     pub(super) fn started(&self) -> Vec<String> {
-        self.starts()
-            .into_iter()
-            .map(|request| request.task)
-            .collect()
+        self.starts().into_iter().map(|request| request.task).collect()
     }
 
     /// Waits until every run that was started has ended.
@@ -257,18 +251,12 @@ impl RunDriver for ScriptedDriver {
 
 /// A task that runs this long and exits with status 0.
 pub(super) fn lasting(seconds: u64) -> MockScript {
-    MockScript {
-        run_for: Duration::from_secs(seconds),
-        ..MockScript::default()
-    }
+    MockScript { run_for: Duration::from_secs(seconds), ..MockScript::default() }
 }
 
 /// A task that exits with this status after this time.
 pub(super) fn exiting(code: i32, seconds: u64) -> MockScript {
-    MockScript {
-        exit_code: code,
-        ..lasting(seconds)
-    }
+    MockScript { exit_code: code, ..lasting(seconds) }
 }
 
 /// A clock that follows tokio's.
@@ -307,11 +295,8 @@ pub(super) fn policy(attempts: u32) -> RestartPolicy {
 pub(super) fn alloc(job_type: JobType, mut tasks: Vec<Task>, volumes: &[&str]) -> AssignedAlloc {
     let mut group = TaskGroup::new("g", job_type);
     for alias in volumes {
-        let kind = JobVolumeKind::Csi {
-            access_mode: None,
-            attachment_mode: None,
-            mount_options: None,
-        };
+        let kind =
+            JobVolumeKind::Csi { access_mode: None, attachment_mode: None, mount_options: None };
         let volume = JobVolume {
             source: (*alias).to_owned(),
             read_only: false,
@@ -392,11 +377,7 @@ impl Node {
             host_volumes: self.host_volumes.clone(),
             allows_root_tasks: false,
             control: self.control.clone(),
-            drivers: [
-                ("exec".to_owned(), driver),
-                ("mock_driver".to_owned(), mock),
-            ]
-            .into(),
+            drivers: [("exec".to_owned(), driver), ("mock_driver".to_owned(), mock)].into(),
             clock: Arc::new(TokioClock(Instant::now())),
             ids: Arc::new(CountingIds::from(1)),
             node: Arc::new(nomad_csi_model::Node::new("node-1".into(), "laptop", "dc1")),
@@ -413,10 +394,7 @@ impl Node {
     /// A new host of plugins, with a new registry.
     fn plugin_host(&mut self) -> Arc<PluginHost> {
         self.registry = new_registry();
-        let connector = FakeConnector {
-            plugin: self.plugin.clone(),
-            sockets: Mutex::default(),
-        };
+        let connector = FakeConnector { plugin: self.plugin.clone(), sockets: Mutex::default() };
         let sockets = self.data.path().join("run");
         std::fs::create_dir_all(&sockets).unwrap();
         Arc::new(PluginHost::new(PluginHostDeps {
@@ -474,11 +452,7 @@ impl Node {
     }
 
     pub(super) fn begin_run_of(&self, alloc: &str, task: &str) -> PathBuf {
-        let run = self
-            .directory(alloc)
-            .join("tasks")
-            .join(task)
-            .join("runs/1");
+        let run = self.directory(alloc).join("tasks").join(task).join("runs/1");
         std::fs::create_dir_all(&run).unwrap();
         run
     }
@@ -508,10 +482,7 @@ impl Node {
         }
         std::fs::create_dir_all(self.data.path().join("mounts")).unwrap();
         let record = VolumeFile {
-            volume: RemoteVolume {
-                plugin_id: "fake".into(),
-                external_id: alias.into(),
-            },
+            volume: RemoteVolume { plugin_id: "fake".into(), external_id: alias.into() },
             name: NamespacedId::new("default".into(), alias.into()),
             target: Some((ID.into(), alias.into())),
             source: None,
@@ -522,10 +493,7 @@ impl Node {
         let mounts = self.mounter.mounts();
         let mut mounts = mounts.iter().rev();
         let mount = mounts.find(|mount| mount.target == target.on_host());
-        let source = SourceIdentity {
-            mount: mount.map(MountEntry::identity),
-            device_node: None,
-        };
+        let source = SourceIdentity { mount: mount.map(MountEntry::identity), device_node: None };
         record_source(target.on_host(), source, Durability::Crash).unwrap();
     }
 
@@ -553,18 +521,12 @@ impl Node {
 
     /// Waits until the description starts with this text.
     pub(super) async fn description(&self, start: &str) -> AllocReport {
-        self.report(|report| report.description.starts_with(start))
-            .await
+        self.report(|report| report.description.starts_with(start)).await
     }
 
     /// Waits until the task has an event of this kind.
     pub(super) async fn event(&self, task: &str, kind: &str) -> AllocReport {
-        self.report(|report| {
-            events(report, task)
-                .iter()
-                .any(|event| event.starts_with(kind))
-        })
-        .await
+        self.report(|report| events(report, task).iter().any(|event| event.starts_with(kind))).await
     }
 }
 

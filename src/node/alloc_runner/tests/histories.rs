@@ -11,10 +11,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }
@@ -45,16 +43,11 @@ fn assign(node: &Node, numbers: &mut Numbers) {
             start_error: (numbers.below(8) == 0).then(|| "no".to_owned()),
             ..MockScript::default()
         };
-        node.driver
-            .script(&name, &[script(numbers), script(numbers)]);
+        node.driver.script(&name, &[script(numbers), script(numbers)]);
         tasks.push(task);
     }
     let job_type = [JobType::Service, JobType::Batch][usize::try_from(numbers.below(2)).unwrap()];
-    let volumes: &[&str] = if numbers.below(2) == 0 {
-        &["data"]
-    } else {
-        &[]
-    };
+    let volumes: &[&str] = if numbers.below(2) == 0 { &["data"] } else { &[] };
     node.control.refuse("data", "not yet", false);
     node.control.assign(alloc(job_type, tasks, volumes));
 }
@@ -83,25 +76,15 @@ async fn run_history(seed: u64) {
         assert!(state.finished_at.is_some(), "seed {seed}: {task} {state:?}");
     }
     let started = node.driver.started().len();
-    assert_eq!(
-        node.driver.running().await,
-        0,
-        "seed {seed}: the end was reported too early"
-    );
+    assert_eq!(node.driver.running().await, 0, "seed {seed}: the end was reported too early");
     node.kill_agent();
     let passed = tokio::time::timeout(Duration::from_secs(600), std::future::pending::<()>());
     assert!(passed.await.is_err());
-    assert_eq!(
-        node.driver.started().len(),
-        started,
-        "seed {seed}: started after the end"
-    );
+    assert_eq!(node.driver.started().len(), started, "seed {seed}: started after the end");
     let reports = node.control.reports(&ID.into());
     let ends = reports.iter().filter(|report| report.status.is_terminal());
     assert_eq!(ends.count(), 1, "seed {seed}");
-    let first = reports
-        .iter()
-        .position(|report| report.status == ClientStatus::Running);
+    let first = reports.iter().position(|report| report.status == ClientStatus::Running);
     let later = reports.iter().skip(first.unwrap_or(reports.len()));
     let mut statuses: Vec<_> = later.map(|report| report.status.as_str()).collect();
     statuses.dedup();

@@ -12,23 +12,15 @@ fn restartable(name: &str) -> Task {
 }
 
 fn target(alias: &str) -> LostMount {
-    LostMount::Target {
-        alloc: ID.into(),
-        alias: alias.into(),
-    }
+    LostMount::Target { alloc: ID.into(), alias: alias.into() }
 }
 
 /// A service with two tasks and two volumes; `web` has both, and `log` has only `logs`.
 fn assign(node: &Node) {
-    let mut assigned = alloc(
-        JobType::Service,
-        vec![restartable("web"), restartable("log")],
-        &["data", "logs"],
-    );
+    let mut assigned =
+        alloc(JobType::Service, vec![restartable("web"), restartable("log")], &["data", "logs"]);
     let mut job = nomad_csi_model::Job::clone(&assigned.job);
-    job.groups[0].tasks[1]
-        .volume_mounts
-        .retain(|mount| mount.volume.as_str() == "logs");
+    job.groups[0].tasks[1].volume_mounts.retain(|mount| mount.volume.as_str() == "logs");
     assigned.job = job.into();
     for alias in ["data", "logs"] {
         node.provide(alias);
@@ -54,15 +46,9 @@ async fn a_task_that_runs_on_a_lost_mount_is_stopped_before_the_loss_is_noted() 
     let found = events(&report, "web");
     let lost = found.iter().find(|event| event.starts_with("Volume Lost"));
     let lost = lost.unwrap_or_else(|| panic!("{found:#?}"));
-    assert!(
-        lost.contains("nothing is mounted there; it is mounted again"),
-        "{lost}"
-    );
+    assert!(lost.contains("nothing is mounted there; it is mounted again"), "{lost}");
     let log = events(&report, "log");
-    assert!(
-        !log.iter().any(|event| event.starts_with("Killing")),
-        "{log:#?}"
-    );
+    assert!(!log.iter().any(|event| event.starts_with("Killing")), "{log:#?}");
 }
 
 /// A mount that vanished while no agent ran, under a task that goes on.
@@ -88,8 +74,7 @@ async fn a_task_does_not_start_again_on_a_lost_mount() {
     let node = Node::new();
     node.provide("data");
     node.driver.script("web", &[lasting(5), lasting(3600)]);
-    node.control
-        .assign(alloc(JobType::Service, vec![restartable("web")], &["data"]));
+    node.control.assign(alloc(JobType::Service, vec![restartable("web")], &["data"]));
     node.event("web", "Restarting").await;
     node.unmount("data");
     assert_eq!(node.control.wait_for_losses(1).await, [target("data")]);
@@ -97,15 +82,8 @@ async fn a_task_does_not_start_again_on_a_lost_mount() {
     node.mount("data");
     node.driver.until_started_later(2).await;
     let second = &node.driver.starts()[1].mounts[0];
-    let mount = second
-        .identity
-        .as_ref()
-        .and_then(|found| found.mount.clone());
-    assert_eq!(
-        mount.unwrap().source,
-        "data",
-        "the driver gets what must be there"
-    );
+    let mount = second.identity.as_ref().and_then(|found| found.mount.clone());
+    assert_eq!(mount.unwrap().source, "data", "the driver gets what must be there");
 }
 
 /// Another file system over the target is not the volume.
@@ -130,11 +108,7 @@ async fn a_start_that_finds_the_mount_gone_counts_for_nothing() {
     let node = Node::new();
     node.provide("data");
     node.driver.lose_sources(2);
-    node.control.assign(alloc(
-        JobType::Service,
-        vec![task("web", "main")],
-        &["data"],
-    ));
+    node.control.assign(alloc(JobType::Service, vec![task("web", "main")], &["data"]));
     let lost = node.control.wait_for_losses(2).await;
     assert_eq!(lost, [target("data"), target("data")]);
     let report = node.status("running").await;
@@ -153,10 +127,7 @@ async fn a_lost_mount_without_tasks_is_noted_at_once() {
     let node = Node::new();
     node.mount("data");
     let assigned = alloc(JobType::Service, vec![task("web", "main")], &[]);
-    let other = nomad_csi_ports::AssignedAlloc {
-        id: "other".into(),
-        ..assigned
-    };
+    let other = nomad_csi_ports::AssignedAlloc { id: "other".into(), ..assigned };
     node.control.assign(other);
     node.driver.until_started(1).await;
     node.unmount("data");
@@ -174,10 +145,7 @@ async fn a_lost_mount_is_noticed_beside_a_damaged_record() {
     std::fs::write(record, [0; 4]).unwrap();
     node.unmount("logs");
     let assigned = alloc(JobType::Service, vec![task("web", "main")], &[]);
-    let other = nomad_csi_ports::AssignedAlloc {
-        id: "other".into(),
-        ..assigned
-    };
+    let other = nomad_csi_ports::AssignedAlloc { id: "other".into(), ..assigned };
     node.control.assign(other);
     assert_eq!(node.control.wait_for_losses(1).await, [target("logs")]);
 }

@@ -18,11 +18,7 @@ async fn a_task_whose_files_are_gone_does_not_start_again() {
         node.start_agent();
         let report = node.status("failed").await;
         let reason = "the files of task `web` were removed after it had started";
-        assert!(
-            report.description.starts_with(reason),
-            "{removed}: {}",
-            report.description
-        );
+        assert!(report.description.starts_with(reason), "{removed}: {}", report.description);
         assert!(report.tasks["web"].has_failed);
         assert_eq!(node.driver.starts().len(), 1, "{removed}");
     }

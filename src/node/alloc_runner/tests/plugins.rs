@@ -23,9 +23,7 @@ fn plugin_alloc() -> AssignedAlloc {
 
 fn plugin_events(report: &nomad_csi_model::AllocReport) -> Vec<String> {
     let events = events(report, "plugin").into_iter();
-    events
-        .filter(|event| event.starts_with("Plugin") || event.starts_with("Restart"))
-        .collect()
+    events.filter(|event| event.starts_with("Plugin") || event.starts_with("Restart")).collect()
 }
 
 fn mounts_at(request: &RunRequest, destination: &str) -> Vec<TaskMount> {
@@ -41,9 +39,7 @@ async fn until_registered(node: &Node, alloc: &str, is_registered: bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(3600), until)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(3600), until).await.unwrap();
 }
 
 /// B60, B61: the task gets its socket and its volumes, and the host's directories are private.
@@ -112,24 +108,16 @@ async fn each_type_of_plugin_is_registered_with_its_services() {
         let mut plugin = task("plugin", "main");
         plugin.restart = policy(1);
         plugin.csi_plugin = Some(CsiPluginConfig::new(PLUGIN.into(), kind));
-        node.control
-            .assign(alloc(JobType::System, vec![plugin], &[]));
+        node.control.assign(alloc(JobType::System, vec![plugin], &[]));
         node.event("plugin", "Started").await;
         tokio::time::advance(Duration::from_secs(7)).await;
-        assert!(
-            node.registry.running(&PLUGIN.into(), &ID.into()).is_err(),
-            "{kind}"
-        );
+        assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_err(), "{kind}");
         node.plugin.set_probe_response(ProbeResponse::Ready);
         node.observer.until("healthy").await;
         let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
         let served = [instance.controller.is_some(), instance.node.is_some()];
         assert_eq!(served, services, "{kind}");
-        assert_eq!(
-            node.observer.reports(),
-            ["healthy"],
-            "{kind}: registered once"
-        );
+        assert_eq!(node.observer.reports(), ["healthy"], "{kind}: registered once");
     }
 }
 
@@ -146,10 +134,7 @@ async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {
     assert!(matches!(refused, Some(HostError::NoPlugin { .. })));
     node.plugin.set_probe_response(ProbeResponse::Ready);
     let report = node.event("plugin", "Plugin").await;
-    assert_eq!(
-        plugin_events(&report),
-        ["Plugin became healthy: plugin: ebs"]
-    );
+    assert_eq!(plugin_events(&report), ["Plugin became healthy: plugin: ebs"]);
     assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_ok());
     node.stop_alloc();
     node.status("complete").await;
@@ -166,10 +151,7 @@ async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
     node.control.assign(plugin_alloc());
     let report = node.event("plugin", "Restarting").await;
     let took = begun.elapsed();
-    assert!(
-        took >= Duration::from_secs(30) && took < Duration::from_secs(40),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(30) && took < Duration::from_secs(40), "{took:?}");
     assert_eq!(
         plugin_events(&report)[..2],
         [
@@ -197,10 +179,7 @@ async fn the_facts_of_a_plugin_are_refreshed() {
     let begun = Instant::now();
     *node.plugin.max_volumes.lock().unwrap() = Some(7);
     node.observer.until_reports(2).await;
-    assert_eq!(
-        (limit(&node), begun.elapsed()),
-        (Some(7), Duration::from_secs(30))
-    );
+    assert_eq!((limit(&node), begun.elapsed()), (Some(7), Duration::from_secs(30)));
     node.stop_agent().await;
     *node.plugin.max_volumes.lock().unwrap() = Some(8);
     node.start_agent();
@@ -273,10 +252,7 @@ async fn events_are_sent_when_the_health_changes() {
         ]
     );
     let failed = "Probe failed with Unavailable: no connection";
-    assert_eq!(
-        node.observer.reports(),
-        ["healthy", failed, "healthy", "gone"]
-    );
+    assert_eq!(node.observer.reports(), ["healthy", failed, "healthy", "gone"]);
     assert_eq!(node.driver.started(), ["plugin"]);
 }
 
@@ -284,14 +260,11 @@ async fn events_are_sent_when_the_health_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_whose_process_ends_is_unhealthy_until_the_next_one_answers() {
     let node = Node::new();
-    node.driver
-        .script("plugin", &[exiting(1, 60), lasting(3600)]);
+    node.driver.script("plugin", &[exiting(1, 60), lasting(3600)]);
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
     let first = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
-    node.observer
-        .until("the task of the plugin exited with status 1")
-        .await;
+    node.observer.until("the task of the plugin exited with status 1").await;
     assert!(first.run.is_gone());
     let refused = node.registry.running(&PLUGIN.into(), &ID.into()).err();
     assert!(matches!(refused, Some(HostError::NoPlugin { .. })));
@@ -400,10 +373,7 @@ async fn the_next_allocation_of_a_plugin_serves_while_the_earlier_one_ends() {
     let node = Node::new();
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
-    let next = AssignedAlloc {
-        id: "alloc-2".into(),
-        ..plugin_alloc()
-    };
+    let next = AssignedAlloc { id: "alloc-2".into(), ..plugin_alloc() };
     node.control.assign(next);
     until_registered(&node, "alloc-2", true).await;
     node.stop_alloc();
@@ -420,10 +390,7 @@ async fn the_next_allocation_of_a_plugin_serves_while_the_earlier_one_ends() {
 }
 
 fn successor() -> AssignedAlloc {
-    AssignedAlloc {
-        id: "alloc-2".into(),
-        ..plugin_alloc()
-    }
+    AssignedAlloc { id: "alloc-2".into(), ..plugin_alloc() }
 }
 
 /// B71: an update stops one allocation and starts the next at the same time, and at every moment one of them serves.
@@ -447,9 +414,7 @@ async fn an_upgrade_of_a_plugin_has_no_gap() {
         }
         assert!(serves("alloc-2"));
     };
-    tokio::time::timeout(Duration::from_secs(60), ended)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(13));
     node.status("complete").await;
     assert_eq!(node.observer.reports(), ["healthy", "healthy", "gone"]);
@@ -459,19 +424,14 @@ async fn an_upgrade_of_a_plugin_has_no_gap() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_does_not_wait_for_a_successor_whose_process_ends() {
     let node = Node::new();
-    node.driver
-        .script("plugin", &[lasting(3600), exiting(1, 1), lasting(3600)]);
+    node.driver.script("plugin", &[lasting(3600), exiting(1, 1), lasting(3600)]);
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
     node.plugin.set_probe_response(ProbeResponse::NotReady);
     let begun = Instant::now();
     node.control.replace(&ID.into(), successor());
     node.status("complete").await;
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     node.plugin.set_probe_response(ProbeResponse::Ready);
     node.observer.until("healthy").await;
 }
@@ -487,8 +447,5 @@ async fn a_plugin_waits_for_its_successor_as_long_as_that_may_take() {
     node.control.replace(&ID.into(), successor());
     node.status("complete").await;
     let took = begun.elapsed();
-    assert!(
-        took >= Duration::from_secs(30) && took < Duration::from_secs(31),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(30) && took < Duration::from_secs(31), "{took:?}");
 }

@@ -18,10 +18,8 @@ use nomad_csi_model::retry::RetryPolicy;
 const ENTRY_ATTEMPTS: u32 = 5;
 /// The attempts to remove a group whose processes are ending, and the pauses between them: one second together.
 const REMOVAL_ATTEMPTS: u32 = 8;
-const REMOVAL_RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(5),
-    max: Duration::from_millis(500),
-};
+const REMOVAL_RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(5), max: Duration::from_millis(500) };
 
 /// The control group of one run, as `spec.json` names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +36,7 @@ impl ControlGroup {
         resources: &Resources,
         controllers: &BTreeSet<Controller>,
     ) -> Self {
-        Self {
-            directory: parent.join(name),
-            settings: settings(resources, controllers),
-        }
+        Self { directory: parent.join(name), settings: settings(resources, controllers) }
     }
 
     /// A group that sets these files.
@@ -52,10 +47,7 @@ impl ControlGroup {
             value: "1".to_owned(),
             is_optional: false,
         };
-        Self {
-            directory: "/group".into(),
-            settings: files.iter().map(setting).collect(),
-        }
+        Self { directory: "/group".into(), settings: files.iter().map(setting).collect() }
     }
 
     /// Returns whether it limits the number of processes.
@@ -88,12 +80,7 @@ impl ControlGroup {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| self.refused("make", &error))?,
         }
-        for Setting {
-            file,
-            value,
-            is_optional,
-        } in &self.settings
-        {
+        for Setting { file, value, is_optional } in &self.settings {
             match files.write(&self.directory.join(file), value) {
                 Err(error) if *is_optional && error.kind() == io::ErrorKind::NotFound => {}
                 written => written.map_err(|error| {
@@ -143,9 +130,7 @@ impl ControlGroup {
                 Err(_) => {}
             }
             // Since Linux 5.14.
-            let _is_killed = files
-                .write(&self.directory.join("cgroup.kill"), "1")
-                .is_ok();
+            let _is_killed = files.write(&self.directory.join("cgroup.kill"), "1").is_ok();
             std::thread::sleep(REMOVAL_RETRY.delay(attempt, 1.0));
         }
         removed.map_err(|error| {
@@ -194,8 +179,7 @@ fn is_gone(error: &io::Error) -> bool {
 fn count_of(text: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     let line = lines.find(|(found, _)| *found == name);
-    line.and_then(|(_, count)| count.trim().parse().ok())
-        .unwrap_or_default()
+    line.and_then(|(_, count)| count.trim().parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -222,9 +206,7 @@ mod tests {
     }
 
     fn value(kernel: &FakeKernel, file: &str) -> String {
-        kernel
-            .read(&kernel.mount().join("tasks/one").join(file))
-            .unwrap()
+        kernel.read(&kernel.mount().join("tasks/one").join(file)).unwrap()
     }
 
     #[test]
@@ -251,21 +233,10 @@ mod tests {
     /// Whatever is refused: the task does not start without a limit, and nothing is left.
     #[test]
     fn every_refusal_is_an_error_that_names_the_group_and_leaves_none() {
-        for file in [
-            "one",
-            "cpu.weight",
-            "memory.max",
-            "memory.swap.max",
-            "pids.max",
-            "cgroup.procs",
-        ] {
-            for error in [
-                Errno::ACCESS,
-                Errno::BUSY,
-                Errno::INVAL,
-                Errno::NODEV,
-                Errno::ROFS,
-            ] {
+        for file in
+            ["one", "cpu.weight", "memory.max", "memory.swap.max", "pids.max", "cgroup.procs"]
+        {
+            for error in [Errno::ACCESS, Errno::BUSY, Errno::INVAL, Errno::NODEV, Errno::ROFS] {
                 let kernel = kernel();
                 kernel.refuse(file, error, u32::MAX);
                 let refused = group(&kernel).enter(&kernel).unwrap_err().to_string();
@@ -314,27 +285,15 @@ mod tests {
         assert_eq!(group.reached(&kernel), LimitsReached::default());
         let directory = kernel.mount().join("tasks/one");
         let memory = "low 0\nhigh 0\nmax 94\noom 2\noom_kill 1\noom_group_kill 0\n";
-        kernel
-            .write(&directory.join("memory.events"), memory)
-            .unwrap();
-        kernel
-            .write(&directory.join("pids.events"), "max 7\n")
-            .unwrap();
+        kernel.write(&directory.join("memory.events"), memory).unwrap();
+        kernel.write(&directory.join("pids.events"), "max 7\n").unwrap();
         let expected = LimitsReached {
-            memory: Some(LimitReached {
-                count: 1,
-                limit: 300 << 20,
-            }),
-            processes: Some(LimitReached {
-                count: 7,
-                limit: 4096,
-            }),
+            memory: Some(LimitReached { count: 1, limit: 300 << 20 }),
+            processes: Some(LimitReached { count: 7, limit: 4096 }),
         };
         assert_eq!(group.reached(&kernel), expected);
         for damaged in ["", "oom_kill", "oom_kill x\n", "oom_killer 3\n"] {
-            kernel
-                .write(&directory.join("memory.events"), damaged)
-                .unwrap();
+            kernel.write(&directory.join("memory.events"), damaged).unwrap();
             assert_eq!(group.reached(&kernel).memory, None, "{damaged:?}");
         }
     }

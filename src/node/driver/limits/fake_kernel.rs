@@ -61,12 +61,7 @@ impl FakeKernel {
     }
 
     fn add(&self, name: &str, error: Errno, times: u32, removes: bool) {
-        self.refusals.borrow_mut().push(Refusal {
-            name: name.to_owned(),
-            error,
-            times,
-            removes,
-        });
+        self.refusals.borrow_mut().push(Refusal { name: name.to_owned(), error, times, removes });
     }
 
     /// The names of the files that were written, in order.

@@ -54,9 +54,8 @@ pub(super) fn own_group(membership: &str) -> Option<&Path> {
 /// of systemd, or of what runs a container. That it is delegated shows the name of the agent's group in it. systemd could not
 /// start the next agent beside tasks of this one otherwise.
 pub(super) fn delegated_group(own: &Path, is_machines: bool) -> Result<&Path, Unusable> {
-    let is_plain = own
-        .components()
-        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let is_plain =
+        own.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !own.is_absolute() || !is_plain {
         return Err(Unusable::NotVisible(own.to_owned()));
     }
@@ -87,11 +86,7 @@ pub(super) struct Setting {
 
 impl Setting {
     fn new(file: &str, value: &impl ToString) -> Self {
-        Self {
-            file: file.to_owned(),
-            value: value.to_string(),
-            is_optional: false,
-        }
+        Self { file: file.to_owned(), value: value.to_string(), is_optional: false }
     }
 }
 
@@ -110,10 +105,7 @@ pub(super) fn settings(resources: &Resources, controllers: &BTreeSet<Controller>
             Controller::Memory => {
                 settings.push(Setting::new("memory.max", &memory_bytes(resources)));
                 // A kernel without swap has no such file.
-                settings.push(Setting {
-                    is_optional: true,
-                    ..Setting::new("memory.swap.max", &0)
-                });
+                settings.push(Setting { is_optional: true, ..Setting::new("memory.swap.max", &0) });
             }
             Controller::Pids => settings.push(Setting::new("pids.max", &MAX_PROCESSES)),
         }
@@ -145,10 +137,7 @@ mod tests {
     #[test]
     fn the_group_of_tasks_is_beside_that_of_the_agent() {
         for (own, expected) in [
-            (
-                "/system.slice/nomad-csi.service/agent",
-                Ok("/system.slice/nomad-csi.service"),
-            ),
+            ("/system.slice/nomad-csi.service/agent", Ok("/system.slice/nomad-csi.service")),
             (
                 "/user.slice/user-7.slice/user@7.service/app.slice/a.service/agent",
                 Ok("/user.slice/user-7.slice/user@7.service/app.slice/a.service"),
@@ -212,12 +201,8 @@ mod tests {
         let default = Resources::default();
         let expected = "cpu.weight=4 memory.max=314572800 memory.swap.max?=0 pids.max=4096";
         assert_eq!(values(&default, &all), expected);
-        let cores = Resources {
-            cores: 2,
-            memory_mb: 64,
-            memory_max_mb: 128,
-            ..Resources::default()
-        };
+        let cores =
+            Resources { cores: 2, memory_mb: 64, memory_max_mb: 128, ..Resources::default() };
         let expected = "cpu.weight=79 cpu.max=200000 100000 memory.max=134217728 memory.swap.max?=0 pids.max=4096";
         assert_eq!(values(&cores, &all), expected);
         assert_eq!(values(&cores, &[Controller::Pids]), "pids.max=4096");
@@ -228,12 +213,8 @@ mod tests {
     #[test]
     fn every_number_of_a_job_is_a_limit() {
         for number in [i64::MIN, -1, 0, 1, 3, 1 << 40, i64::MAX] {
-            let resources = Resources {
-                cpu: number,
-                cores: number,
-                memory_mb: number,
-                memory_max_mb: number,
-            };
+            let resources =
+                Resources { cpu: number, cores: number, memory_mb: number, memory_max_mb: number };
             for setting in settings(&resources, &Controller::ALL.into()) {
                 let mut numbers = setting.value.split(' ');
                 let first = numbers.next().and_then(|it| it.parse::<i64>().ok());

@@ -29,10 +29,7 @@ fn has_own_numbers(release: &str) -> bool {
 pub(in crate::driver) fn limit_process_numbers() -> io::Result<()> {
     let limit = MAX_PROCESSES + RESERVED;
     std::fs::write(FILE, limit.to_string()).map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot write `{limit}` to `{FILE}`: {error}"),
-        )
+        io::Error::new(error.kind(), format!("cannot write `{limit}` to `{FILE}`: {error}"))
     })
 }
 
@@ -45,17 +42,9 @@ mod tests {
         for release in ["6.14.0", "6.14-rc1", "6.18.5-cloud-amd64", "7.0.1", "10.1"] {
             assert!(has_own_numbers(release), "{release}");
         }
-        for release in [
-            "6.13.9",
-            "6.1.0-56-cloud-amd64",
-            "5.15.0",
-            "4.4.0",
-            "6",
-            "",
-            "x",
-            "6.x",
-            "-6.18",
-        ] {
+        for release in
+            ["6.13.9", "6.1.0-56-cloud-amd64", "5.15.0", "4.4.0", "6", "", "x", "6.x", "-6.18"]
+        {
             assert!(!has_own_numbers(release), "{release}");
         }
     }

@@ -88,10 +88,7 @@ impl TaskLimits {
     ) -> Option<ControlGroup> {
         let groups = self.groups.as_ref()?;
         let name = name_of(run, alloc, task);
-        let TaskGroups {
-            directory,
-            controllers,
-        } = groups;
+        let TaskGroups { directory, controllers } = groups;
         Some(ControlGroup::new(directory, &name, resources, controllers))
     }
 
@@ -111,10 +108,7 @@ impl TaskLimits {
         if let Some(groups) = &groups {
             remove_empty(files, &groups.directory);
         }
-        Self {
-            groups,
-            not_enforced: by_reason(missing),
-        }
+        Self { groups, not_enforced: by_reason(missing) }
     }
 }
 
@@ -179,10 +173,7 @@ fn enable(
             return None;
         }
     }
-    Some(TaskGroups {
-        directory,
-        controllers,
-    })
+    Some(TaskGroups { directory, controllers })
 }
 
 fn enable_one(files: &dyn GroupFiles, group: &Path, controller: Controller) -> Result<(), String> {
@@ -197,9 +188,7 @@ fn enable_one(files: &dyn GroupFiles, group: &Path, controller: Controller) -> R
         return Ok(());
     }
     if !list("cgroup.controllers")?.contains(&controller) {
-        return Err(format!(
-            "the control group `{shown}` does not have the controllers for that"
-        ));
+        return Err(format!("the control group `{shown}` does not have the controllers for that"));
     }
     let enabled = files.write(&group.join("cgroup.subtree_control"), &format!("+{name}"));
     enabled.map_err(|error| match error.kind() {
@@ -222,10 +211,9 @@ fn remove_empty(files: &dyn GroupFiles, directory: &Path) {
     };
     for name in names.iter().filter(|name| name.starts_with(PREFIX)) {
         match files.remove(&directory.join(name)) {
-            Ok(()) => tracing::info!(
-                group = name,
-                "removed the control group of a task that has ended"
-            ),
+            Ok(()) => {
+                tracing::info!(group = name, "removed the control group of a task that has ended")
+            }
             // Its task runs.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -246,10 +234,7 @@ fn by_reason(missing: BTreeMap<Controller, String>) -> Vec<NotEnforced> {
                 entry.what.push_str(", ");
                 entry.what.push_str(what);
             }
-            None => found.push(NotEnforced {
-                what: what.to_owned(),
-                reason,
-            }),
+            None => found.push(NotEnforced { what: what.to_owned(), reason }),
         }
     }
     found
@@ -288,20 +273,14 @@ mod tests {
             group.push(name);
             kernel.create(&group).unwrap();
         }
-        kernel
-            .write(&group.join("cgroup.procs"), &PID.to_string())
-            .unwrap();
+        kernel.write(&group.join("cgroup.procs"), &PID.to_string()).unwrap();
         kernel
     }
 
     fn prepare(kernel: &FakeKernel, membership: &str) -> TaskLimits {
         let mounts = ["/nowhere".into(), kernel.mount()];
-        let surroundings = Surroundings {
-            mounts: &mounts,
-            membership,
-            pid: PID,
-            limits_process_numbers: false,
-        };
+        let surroundings =
+            Surroundings { mounts: &mounts, membership, pid: PID, limits_process_numbers: false };
         TaskLimits::prepare_in(kernel, &surroundings)
     }
 
@@ -311,25 +290,19 @@ mod tests {
 
     fn controllers(limits: &TaskLimits) -> Vec<&'static str> {
         let groups = limits.groups.iter();
-        groups
-            .flat_map(|groups| groups.controllers.iter().map(|it| it.as_str()))
-            .collect()
+        groups.flat_map(|groups| groups.controllers.iter().map(|it| it.as_str())).collect()
     }
 
     fn shown(limits: &TaskLimits, kernel: &FakeKernel) -> Vec<String> {
         let mount = kernel.mount().display().to_string();
         let lines = limits.not_enforced.iter();
-        lines
-            .map(|it| format!("{}: {}", it.what, it.reason.replace(&mount, "")))
-            .collect()
+        lines.map(|it| format!("{}: {}", it.what, it.reason.replace(&mount, ""))).collect()
     }
 
     fn group_of(limits: &TaskLimits, run: &str) -> ControlGroup {
         let alloc = AllocId::new("alloc");
         let resources = Resources::default();
-        limits
-            .group_of(Path::new(run), &alloc, "web", &resources)
-            .unwrap()
+        limits.group_of(Path::new(run), &alloc, "web", &resources).unwrap()
     }
 
     #[test]
@@ -387,12 +360,7 @@ mod tests {
                    `/system.slice/nomad-csi.service` does not have the controllers for that";
         assert_eq!(shown(&limits, &kernel), [all]);
         assert_eq!(
-            limits.group_of(
-                Path::new("/r"),
-                &AllocId::new("a"),
-                "t",
-                &Resources::default()
-            ),
+            limits.group_of(Path::new("/r"), &AllocId::new("a"), "t", &Resources::default()),
             None
         );
     }
@@ -405,11 +373,7 @@ mod tests {
         for (file, error, reason) in [
             ("cgroup.subtree_control", Errno::BUSY, busy),
             ("cgroup.subtree_control", Errno::ACCESS, "Permission denied"),
-            (
-                "cgroup.subtree_control",
-                Errno::ROFS,
-                "Read-only file system",
-            ),
+            ("cgroup.subtree_control", Errno::ROFS, "Read-only file system"),
             ("cgroup.subtree_control", Errno::NOENT, "No such file"),
             (
                 TASKS,
@@ -449,24 +413,15 @@ mod tests {
         for (membership, expected) in [
             ("", Unusable::NotMounted),
             ("12:pids:/\n", Unusable::NotMounted),
-            (
-                "0::/elsewhere/agent\n",
-                Unusable::NotVisible(kernel.mount().join("elsewhere/agent")),
-            ),
+            ("0::/elsewhere/agent\n", Unusable::NotVisible(kernel.mount().join("elsewhere/agent"))),
             ("0::/../agent\n", Unusable::NotVisible("/../agent".into())),
-            (
-                "0::/a.service\n",
-                Unusable::NotDelegated("/a.service".to_owned()),
-            ),
+            ("0::/a.service\n", Unusable::NotDelegated("/a.service".to_owned())),
         ] {
             let limits = prepare(&kernel, membership);
             let reason = expected.to_string();
             let all = "`cpu` and `cores`, `memory` and `memory_max`, the number of processes";
-            let found: Vec<_> = limits
-                .not_enforced
-                .iter()
-                .map(|it| (&*it.what, &*it.reason))
-                .collect();
+            let found: Vec<_> =
+                limits.not_enforced.iter().map(|it| (&*it.what, &*it.reason)).collect();
             assert_eq!(found, [(all, &*reason)], "{membership:?}");
             assert_eq!(limits.groups, None);
         }
@@ -478,10 +433,7 @@ mod tests {
             limits_process_numbers: true,
         };
         let limits = TaskLimits::prepare_in(&kernel, &surroundings);
-        assert_eq!(
-            limits.not_enforced[0].what,
-            "`cpu` and `cores`, `memory` and `memory_max`"
-        );
+        assert_eq!(limits.not_enforced[0].what, "`cpu` and `cores`, `memory` and `memory_max`");
     }
 
     #[test]

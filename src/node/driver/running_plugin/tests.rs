@@ -15,10 +15,7 @@ impl Bed {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let _listener = UnixListener::bind(directory.path().join("csi.sock")).unwrap();
-        Self {
-            directory,
-            _listener,
-        }
+        Self { directory, _listener }
     }
 
     fn record(&self) -> PathBuf {
@@ -37,11 +34,8 @@ fn own_pid() -> i32 {
 
 /// A process that runs until it is killed, and its record as a plugin's.
 fn other_process(record: &Path) -> Child {
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", "read line"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new("/bin/sh").args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
     process_file::write(record, i32::try_from(child.id()).unwrap()).unwrap();
     assert_eq!(child.try_wait().unwrap(), None);
     child
@@ -57,10 +51,7 @@ async fn the_process_behind_the_socket_is_recorded() {
     let task = bed.plugin().start().await.unwrap();
     let recorded = process_file::read(&bed.record()).unwrap().unwrap();
     assert_eq!(recorded.pid, own_pid());
-    let peer = PeerProcess {
-        pid: recorded.pid,
-        start_time: recorded.start_time,
-    };
+    let peer = PeerProcess { pid: recorded.pid, start_time: recorded.start_time };
     assert_eq!(task.required_peer(), Some(peer));
 }
 
@@ -71,10 +62,7 @@ fn a_record_says_whether_its_process_runs() {
     assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::None);
     let mut child = other_process(&record);
     let pid = i32::try_from(child.id()).unwrap();
-    assert_eq!(
-        process_on_record(&record).unwrap(),
-        ProcessRecord::Runs(pid)
-    );
+    assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::Runs(pid));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::Exited);
@@ -101,10 +89,7 @@ async fn a_process_of_an_agent_that_was_killed_is_used_after_the_longest_call() 
     let error = refusal(&next).await;
     assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
     assert!(error.source.to_string().contains("at most 30 min"));
-    let later = RunningPlugin {
-        earlier_calls_end: Instant::now(),
-        ..next
-    };
+    let later = RunningPlugin { earlier_calls_end: Instant::now(), ..next };
     assert!(later.start().await.is_ok());
 }
 
@@ -139,10 +124,7 @@ async fn the_end_of_the_process_is_noticed() {
     let recorded = process_file::read(&record).unwrap().unwrap();
     let process = RunningProcess {
         name: "ebs".to_owned(),
-        peer: PeerProcess {
-            pid: recorded.pid,
-            start_time: recorded.start_time,
-        },
+        peer: PeerProcess { pid: recorded.pid, start_time: recorded.start_time },
         descriptor: register(recorded.open().unwrap().unwrap()).unwrap(),
         process_file: record,
     };
@@ -163,20 +145,14 @@ async fn a_socket_of_a_stranger_is_not_used() {
     for (owns_directory, owns_socket) in [(true, false), (false, true), (true, true)] {
         let bed = Bed::new();
         let socket = bed.directory.path().join("csi.sock");
-        for (path, is_foreign) in [
-            (bed.directory.path(), owns_directory),
-            (&socket, owns_socket),
-        ] {
+        for (path, is_foreign) in [(bed.directory.path(), owns_directory), (&socket, owns_socket)] {
             if is_foreign {
                 std::os::unix::fs::chown(path, Some(stranger), None).unwrap();
             }
         }
         let refused = refusal(&bed.plugin()).await.source.to_string();
         assert!(refused.contains("belongs to user ID 61234"), "{refused}");
-        assert!(
-            refused.contains("`--plugin-endpoint-user 61234`"),
-            "{refused}"
-        );
+        assert!(refused.contains("`--plugin-endpoint-user 61234`"), "{refused}");
         assert!(bed.plugin().check().await.is_err());
         let trusting = bed.plugin().with_users(vec![stranger]);
         trusting.start().await.unwrap();

@@ -16,10 +16,8 @@ use crate::task_run::RunEnd;
 use nomad_csi_model::retry::RetryPolicy;
 
 /// The pauses between attempts to take the lock of a run whose shim is gone. Another agent holds it for an instant.
-const LOCK_RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(1),
-    max: Duration::from_millis(100),
-};
+const LOCK_RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(1), max: Duration::from_millis(100) };
 
 /// Requests the stop of a run: first the file, which a shim that is only starting finds, then the signal, which
 /// wakes one that runs. The signal alone is a request as well, so a full disk does not prevent a stop. Blocks.

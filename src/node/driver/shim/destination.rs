@@ -28,11 +28,7 @@ pub(super) fn open_destination(destination: &Path, is_directory: bool) -> io::Re
         opened = open_directory(&opened, name).map_err(|error| refused(&path, error))?;
     }
     path.push(last);
-    let place = if is_directory {
-        open_directory(&opened, last)
-    } else {
-        open_file(&opened, last)
-    };
+    let place = if is_directory { open_directory(&opened, last) } else { open_file(&opened, last) };
     place.map_err(|error| refused(&path, error))
 }
 

@@ -28,13 +28,7 @@ const LINKS: [(&str, &str); 5] = [
 /// If something cannot be mounted.
 pub(super) fn make_devices(dev: &Path) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount(
-        "tmpfs",
-        dev,
-        "tmpfs",
-        flags,
-        c"mode=0755,size=64k,nr_inodes=1k",
-    )?;
+    mount("tmpfs", dev, "tmpfs", flags, c"mode=0755,size=64k,nr_inodes=1k")?;
     for name in NODES {
         drop(File::create(dev.join(name))?);
         let node = dev.join(name);
@@ -50,12 +44,6 @@ pub(super) fn make_devices(dev: &Path) -> io::Result<()> {
     let terminals = c"newinstance,ptmxmode=0666,mode=0620";
     mount("devpts", dev.join("pts"), "devpts", flags, terminals)?;
     let shared_memory = flags | MountFlags::NODEV;
-    mount(
-        "tmpfs",
-        dev.join("shm"),
-        "tmpfs",
-        shared_memory,
-        c"mode=1777,size=64m,nr_inodes=4k",
-    )?;
+    mount("tmpfs", dev.join("shm"), "tmpfs", shared_memory, c"mode=1777,size=64m,nr_inodes=4k")?;
     Ok(())
 }

@@ -21,14 +21,8 @@ use super::run_files::RunFiles;
 pub(super) fn launch_shim(run: &RunFiles) -> io::Result<()> {
     enter_namespaces()?;
     // On a full disk the errors of the shim have no file; the agent still gets the first one.
-    let log = run
-        .open_shim_log()
-        .map_or_else(|_| Stdio::null(), Stdio::from);
-    let shim = Role::Shim
-        .command(run)
-        .stdin(Stdio::null())
-        .stderr(log)
-        .spawn()?;
+    let log = run.open_shim_log().map_or_else(|_| Stdio::null(), Stdio::from);
+    let shim = Role::Shim.command(run).stdin(Stdio::null()).stderr(log).spawn()?;
     // The shim outlives this process.
     drop(shim);
     Ok(())
@@ -41,10 +35,7 @@ fn enter_namespaces() -> io::Result<()> {
             .map_err(|error| about("create a PID namespace, which needs CAP_SYS_ADMIN", &error));
     }
     unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWPID).map_err(|error| {
-        about(
-            "create a user namespace; run the agent as root, or allow user namespaces",
-            &error,
-        )
+        about("create a user namespace; run the agent as root, or allow user namespaces", &error)
     })?;
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;

@@ -259,10 +259,7 @@ mod tests {
         let run = |line: &str| run_in(line.replace(' ', "\0").as_bytes());
         let expected = Some(PathBuf::from("/d/allocs/a/tasks/t/runs/1"));
         let path = "/d/allocs/a/tasks/t/runs/1";
-        assert_eq!(
-            run(&format!("nomad-csi task-process shim {path} ")),
-            expected
-        );
+        assert_eq!(run(&format!("nomad-csi task-process shim {path} ")), expected);
         for other in [
             format!("nomad-csi task-process stage {path} "),
             format!("nomad-csi task-process shim {path} more "),
@@ -281,12 +278,7 @@ mod tests {
         };
         assert!(is_shim_of(0, &status(0, "200\t1")));
         assert!(is_shim_of(7, &status(7, "200\t30\t1")));
-        for other in [
-            status(7, "200\t1"),
-            status(0, "200"),
-            status(0, "1"),
-            status(0, "200\t5"),
-        ] {
+        for other in [status(7, "200\t1"), status(0, "200"), status(0, "1"), status(0, "200\t5")] {
             assert!(!is_shim_of(0, &other), "{other}");
         }
         assert!(!is_shim_of(0, ""));

@@ -153,10 +153,7 @@ mod tests {
 
     #[test]
     fn no_file_passes_the_limit_and_the_oldest_go() {
-        let limits = LogLimits {
-            file_bytes: 4,
-            files: 2,
-        };
+        let limits = LogLimits { file_bytes: 4, files: 2 };
         let files = files_after(limits, &[b"abc", b"defgh", b"ij"]);
         let expected = [file("stdout.1", b"efgh"), file("stdout.2", b"ij")];
         assert_eq!(files, expected);
@@ -164,10 +161,7 @@ mod tests {
 
     #[test]
     fn one_large_write_is_split() {
-        let limits = LogLimits {
-            file_bytes: 1000,
-            files: 100,
-        };
+        let limits = LogLimits { file_bytes: 1000, files: 100 };
         let files = files_after(limits, &[&[b'x'; 3 * CHUNK]]);
         let sizes: Vec<_> = files.iter().map(|(_, content)| content.len()).collect();
         assert!(sizes.iter().all(|size| *size <= 1000), "{sizes:?}");
@@ -176,10 +170,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_nothing_keeps_one_byte() {
-        let limits = LogLimits {
-            file_bytes: 0,
-            files: 0,
-        };
+        let limits = LogLimits { file_bytes: 0, files: 0 };
         assert_eq!(files_after(limits, &[b"abc"]), [file("stdout.2", b"c")]);
     }
 
@@ -188,15 +179,9 @@ mod tests {
     fn the_files_of_all_runs_count_in_one_limit_and_the_newest_stay() {
         let base = tempfile::tempdir().unwrap();
         let directory = |run: usize| base.path().join(run.to_string());
-        let limits = LogLimits {
-            file_bytes: 4,
-            files: 3,
-        };
+        let limits = LogLimits { file_bytes: 4, files: 3 };
         let mut earlier = vec![];
-        for (run, text) in ["", "a", "bbbbbbbbb", "", "c", "dd", "e"]
-            .into_iter()
-            .enumerate()
-        {
+        for (run, text) in ["", "a", "bbbbbbbbb", "", "c", "dd", "e"].into_iter().enumerate() {
             std::fs::create_dir(directory(run)).unwrap();
             let mut log = LogFile::new(directory(run), LogStream::Stdout, limits, &earlier);
             for byte in text.bytes() {

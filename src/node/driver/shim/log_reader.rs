@@ -49,10 +49,7 @@ pub(super) fn files(directory: &Path, stream: LogStream) -> io::Result<Vec<LogFi
     let mut files = vec![];
     for number in numbers {
         match std::fs::symlink_metadata(path_of(directory, stream, number)) {
-            Ok(found) => files.push(LogFile {
-                number,
-                size: found.len(),
-            }),
+            Ok(found) => files.push(LogFile { number, size: found.len() }),
             // It was removed by a rotation.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -162,11 +159,8 @@ mod tests {
 
     #[test]
     fn files_are_listed_by_number_and_read_in_parts() {
-        let directory = directory(&[
-            ("stdout.10", b"new"),
-            ("stdout.9", b"old\xff"),
-            ("stderr.1", b""),
-        ]);
+        let directory =
+            directory(&[("stdout.10", b"new"), ("stdout.9", b"old\xff"), ("stderr.1", b"")]);
         let file = |number, size| LogFile { number, size };
         let listed = files(directory.path(), LogStream::Stdout).unwrap();
         assert_eq!(listed, [file(9, 4), file(10, 3)]);
@@ -179,11 +173,7 @@ mod tests {
             (10, 9, 10, b""),
             (8, 0, 10, b""),
         ] {
-            let slice = LogSlice {
-                number,
-                offset,
-                limit,
-            };
+            let slice = LogSlice { number, offset, limit };
             let bytes = read_slice(directory.path(), slice);
             assert_eq!(bytes, expected, "{slice:?}");
         }

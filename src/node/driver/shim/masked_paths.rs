@@ -39,9 +39,7 @@ const HIDDEN: [&str; 20] = [
     "/sys/kernel/slab",
     "/sys/kernel/tracing",
 ];
-const DATA_ONLY: MountFlags = MountFlags::NOSUID
-    .union(MountFlags::NODEV)
-    .union(MountFlags::NOEXEC);
+const DATA_ONLY: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
 /// What is done with an entry of `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +64,7 @@ pub(super) fn protect_kernel_files(root: &Path) -> io::Result<()> {
             // A process that has ended.
             continue;
         };
-        let rule = rule_of(
-            &name.to_string_lossy(),
-            found.file_type(),
-            found.permissions().mode(),
-        );
+        let rule = rule_of(&name.to_string_lossy(), found.file_type(), found.permissions().mode());
         let done = match rule {
             EntryRule::Keep => Ok(()),
             EntryRule::ReadOnly => make_read_only(&entry.path()),
@@ -113,13 +107,7 @@ fn hide(root: &Path, path: &Path) -> io::Result<()> {
     };
     if found.is_dir() {
         let flags = DATA_ONLY | MountFlags::RDONLY;
-        return Ok(mount(
-            "tmpfs",
-            path,
-            "tmpfs",
-            flags,
-            c"mode=0555,size=4k,nr_inodes=2",
-        )?);
+        return Ok(mount("tmpfs", path, "tmpfs", flags, c"mode=0555,size=4k,nr_inodes=2")?);
     }
     match mount_bind(root.join("dev/null"), path) {
         Err(Errno::NOENT) | Ok(()) => Ok(()),

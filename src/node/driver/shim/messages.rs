@@ -49,9 +49,7 @@ impl ShimMessage {
     /// Sends the message. The agent may be gone; then it reads the state.
     pub(super) fn send(&self) {
         let mut output = io::stdout().lock();
-        let sent = output
-            .write_all(self.line().as_bytes())
-            .and_then(|()| output.flush());
+        let sent = output.write_all(self.line().as_bytes()).and_then(|()| output.flush());
         let _agent_is_gone = sent.is_err();
     }
 }

@@ -58,9 +58,7 @@ impl OwnPidNamespace {
         if is_own_namespace(rustix::process::getpid(), process.pid) {
             return Ok(Self { process });
         }
-        Err(io::Error::other(
-            "this command supervises a task and is started by the agent only",
-        ))
+        Err(io::Error::other("this command supervises a task and is started by the agent only"))
     }
 
     /// Returns this process, with its number on the host.
@@ -117,10 +115,7 @@ impl OwnPidNamespace {
 
 impl TaskExit {
     fn of(status: WaitStatus) -> Self {
-        Self {
-            code: status.exit_status(),
-            signal: status.terminating_signal(),
-        }
+        Self { code: status.exit_status(), signal: status.terminating_signal() }
     }
 }
 

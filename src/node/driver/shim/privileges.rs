@@ -62,11 +62,8 @@ pub(super) fn drop_privileges() -> io::Result<()> {
         }
     }
     let kept = KEPT.intersection(capabilities(None)?.permitted);
-    let sets = CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: CapabilitySet::empty(),
-    };
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets)?;
     set_no_new_privs(true)?;
     Ok(())

@@ -70,9 +70,7 @@ const ROOT_OPTIONS: &CStr = c"mode=0755,size=4m,nr_inodes=16k";
 /// Of `/tmp`, which is memory of the host.
 const TMP_OPTIONS: &CStr = c"mode=1777,size=256m,nr_inodes=64k";
 /// The flags of file systems without programs and devices.
-const DATA_ONLY: MountFlags = MountFlags::NOSUID
-    .union(MountFlags::NODEV)
-    .union(MountFlags::NOEXEC);
+const DATA_ONLY: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
 /// A mount of the task whose source is held, if it must be a certain one.
 struct HeldSource<'a> {
@@ -119,10 +117,7 @@ fn hold_sources(mounts: &[TaskMount]) -> io::Result<Vec<HeldSource<'_>>> {
     let held = mounts.iter().map(|mount| {
         let expected = mount.identity.as_ref();
         let opened = expected.map(|expected| hold_source(&mount.source, expected));
-        Ok(HeldSource {
-            mount,
-            opened: opened.transpose()?,
-        })
+        Ok(HeldSource { mount, opened: opened.transpose()? })
     });
     held.collect()
 }
@@ -178,11 +173,7 @@ fn detach_mounts(held: Vec<HeldSource<'_>>, root: TaskRoot) -> io::Result<Vec<De
         {
             return Err(lost(&mount.source, "it was unmounted a moment ago"));
         }
-        Ok(DetachedMount {
-            mount,
-            source,
-            tree,
-        })
+        Ok(DetachedMount { mount, source, tree })
     });
     detached.collect()
 }
@@ -238,27 +229,17 @@ fn mount_proc(path: &Path, root: TaskRoot) -> io::Result<()> {
             break;
         }
     }
-    mounted.map_err(|error| {
-        about(
-            "mount /proc; a container must not hide parts of it",
-            &error.into(),
-        )
-    })
+    mounted
+        .map_err(|error| about("mount /proc; a container must not hide parts of it", &error.into()))
 }
 
 /// Shows the task its own control group and nothing above it, read-only: programs look there for their limits.
 fn show_own_group(path: &Path) -> io::Result<()> {
     let flags = DATA_ONLY | MountFlags::RDONLY;
     // The kernel mounts no file system over itself, and the host's groups are there.
-    mount(
-        "tmpfs",
-        path,
-        "tmpfs",
-        flags,
-        c"mode=0555,size=4k,nr_inodes=2",
-    )
-    .and_then(|()| mount("cgroup2", path, "cgroup2", flags, None))
-    .map_err(|error| about("show the control group of the task", &error.into()))
+    mount("tmpfs", path, "tmpfs", flags, c"mode=0555,size=4k,nr_inodes=2")
+        .and_then(|()| mount("cgroup2", path, "cgroup2", flags, None))
+        .map_err(|error| about("show the control group of the task", &error.into()))
 }
 
 /// Shows a directory of the host, with the mounts below it, read-only.
@@ -307,11 +288,7 @@ fn hide(directory: &Path) -> io::Result<()> {
 /// Attaches a mount. What it contains of the hidden directories stays hidden, except for a task whose mounts the host
 /// sees, which has all rights.
 fn attach(detached: &DetachedMount<'_>, hidden: &[PathBuf]) -> io::Result<()> {
-    let DetachedMount {
-        mount,
-        source,
-        tree,
-    } = detached;
+    let DetachedMount { mount, source, tree } = detached;
     let kind = File::from(tree.try_clone()?).metadata()?.file_type();
     if mount.read_only && kind.is_block_device() {
         return Err(io::Error::other(

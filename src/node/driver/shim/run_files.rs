@@ -70,9 +70,7 @@ struct Request {}
 
 impl RunFiles {
     pub(super) fn new(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
-        }
+        Self { directory: directory.to_owned() }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -172,10 +170,7 @@ impl RunFiles {
                 Ok(_) | Err(_) => self.write_state(&state),
             };
         }
-        match self
-            .temporary("state.json", &state)?
-            .persist_noclobber(path)
-        {
+        match self.temporary("state.json", &state)?.persist_noclobber(path) {
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(self.about("write", "state.json", &error.error)),
@@ -280,10 +275,7 @@ fn versioned<T: Serialize>(content: &T) -> serde_json::Result<Vec<u8>> {
 
 /// Returns whether the disk, or the user's part of it, has no space left.
 fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns whether a power failure has taken the content of a file that was not synced: nothing is left, or zeros.

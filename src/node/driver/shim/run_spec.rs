@@ -68,11 +68,7 @@ impl AgentRights {
     /// Returns the rights of this process.
     pub(super) fn current() -> Self {
         let uid = rustix::process::geteuid();
-        if uid.is_root() {
-            Self::Root
-        } else {
-            Self::User { uid: uid.as_raw() }
-        }
+        if uid.is_root() { Self::Root } else { Self::User { uid: uid.as_raw() } }
     }
 }
 
@@ -143,10 +139,9 @@ fn check_program(program: &TaskProgram) -> Result<(), String> {
         return Err("it has no command".to_owned());
     }
     match &program.working_directory {
-        Some(directory) if !directory.is_absolute() => Err(format!(
-            "its working directory `{}` is not an absolute path",
-            directory.display()
-        )),
+        Some(directory) if !directory.is_absolute() => {
+            Err(format!("its working directory `{}` is not an absolute path", directory.display()))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -189,9 +184,7 @@ fn check_mounts(root: TaskRoot, mut mounts: Vec<TaskMount>) -> Result<Vec<TaskMo
         check_destination(&mount.destination)?;
         if !mount.source.is_absolute() {
             let source = mount.source.display();
-            return Err(format!(
-                "the mount source `{source}` is not an absolute path"
-            ));
+            return Err(format!("the mount source `{source}` is not an absolute path"));
         }
         if root == TaskRoot::Own && mount.propagation == PropagationMode::Bidirectional {
             return Err(format!(
@@ -213,10 +206,9 @@ fn check_mounts(root: TaskRoot, mut mounts: Vec<TaskMount>) -> Result<Vec<TaskMo
     mounts.sort_by(|one, other| one.destination.cmp(&other.destination));
     let mut pairs = mounts.iter().zip(mounts.iter().skip(1));
     match pairs.find(|(one, other)| one.destination == other.destination) {
-        Some((twice, _)) => Err(format!(
-            "two mounts have the destination `{}`",
-            twice.destination.display()
-        )),
+        Some((twice, _)) => {
+            Err(format!("two mounts have the destination `{}`", twice.destination.display()))
+        }
         None => Ok(mounts),
     }
 }
@@ -230,9 +222,7 @@ fn check_destination(destination: &Path) -> Result<(), String> {
         .components()
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !destination.is_absolute() || !is_plain {
-        return Err(format!(
-            "the destination `{shown}` is not an absolute path without `..`"
-        ));
+        return Err(format!("the destination `{shown}` is not an absolute path without `..`"));
     }
     if destination == Path::new("/") {
         return Err("a volume cannot replace `/`; choose a directory".to_owned());

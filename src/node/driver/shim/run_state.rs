@@ -37,11 +37,8 @@ pub(super) enum RunState {
 
 impl RunState {
     /// The final state of a run that was stopped before its task was started.
-    pub(super) const CANCELLED: Self = Self::Exited {
-        code: None,
-        signal: None,
-        limits: LimitsReached::NONE,
-    };
+    pub(super) const CANCELLED: Self =
+        Self::Exited { code: None, signal: None, limits: LimitsReached::NONE };
 
     /// Returns the shim, unless the state is final.
     pub(super) fn shim(&self) -> Option<&ProcessId> {
@@ -57,11 +54,7 @@ impl RunState {
     /// Returns the state of a run whose task reached these limits.
     pub(super) fn with_limits(self, limits: LimitsReached) -> Self {
         match self {
-            Self::Exited { code, signal, .. } => Self::Exited {
-                code,
-                signal,
-                limits,
-            },
+            Self::Exited { code, signal, .. } => Self::Exited { code, signal, limits },
             Self::Starting { .. }
             | Self::Running { .. }
             | Self::Failed { .. }
@@ -80,25 +73,14 @@ impl RunState {
         let ended = match self {
             Self::Starting { .. } => return RunStatus::Starting,
             Self::Running { task, .. } => return RunStatus::Running { pid: task.pid },
-            Self::Exited {
-                code,
-                signal,
-                limits,
-            } => RunEnd::Exited {
-                code: *code,
-                signal: *signal,
-                limits: *limits,
-            },
-            Self::Failed { reason } => RunEnd::Failed {
-                reason: reason.clone(),
-            },
-            Self::SourceLost { source, reason } => RunEnd::SourceLost {
-                source: source.clone(),
-                reason: reason.clone(),
-            },
-            Self::Lost { reason } => RunEnd::Lost {
-                reason: reason.clone(),
-            },
+            Self::Exited { code, signal, limits } => {
+                RunEnd::Exited { code: *code, signal: *signal, limits: *limits }
+            }
+            Self::Failed { reason } => RunEnd::Failed { reason: reason.clone() },
+            Self::SourceLost { source, reason } => {
+                RunEnd::SourceLost { source: source.clone(), reason: reason.clone() }
+            }
+            Self::Lost { reason } => RunEnd::Lost { reason: reason.clone() },
         };
         RunStatus::Ended(ended)
     }
@@ -133,9 +115,7 @@ pub(super) fn settled(state: &RunState, boot_id: &str) -> Option<RunState> {
     } else {
         "the machine was restarted"
     };
-    Some(RunState::Lost {
-        reason: reason.to_owned(),
-    })
+    Some(RunState::Lost { reason: reason.to_owned() })
 }
 
 /// What a shim does that has just started.
@@ -167,35 +147,21 @@ mod tests {
     const BOOT: &str = "boot";
 
     fn process(pid: i32, boot_id: &str) -> ProcessId {
-        ProcessId {
-            pid,
-            start_time: 7,
-            boot_id: boot_id.to_owned(),
-        }
+        ProcessId { pid, start_time: 7, boot_id: boot_id.to_owned() }
     }
 
     fn unfinished(boot_id: &str) -> [RunState; 2] {
         let (shim, task) = (process(10, boot_id), process(11, boot_id));
-        [
-            RunState::Starting { shim: shim.clone() },
-            RunState::Running { shim, task },
-        ]
+        [RunState::Starting { shim: shim.clone() }, RunState::Running { shim, task }]
     }
 
     fn finished() -> [RunState; 5] {
         let reason = || "because".to_owned();
         [
-            RunState::Exited {
-                code: Some(3),
-                signal: None,
-                limits: LimitsReached::NONE,
-            },
+            RunState::Exited { code: Some(3), signal: None, limits: LimitsReached::NONE },
             RunState::CANCELLED,
             RunState::Failed { reason: reason() },
-            RunState::SourceLost {
-                source: "/data".into(),
-                reason: reason(),
-            },
+            RunState::SourceLost { source: "/data".into(), reason: reason() },
             RunState::Lost { reason: reason() },
         ]
     }
@@ -225,10 +191,7 @@ mod tests {
             Some(RunState::Lost { reason }) => reason,
             other => panic!("{other:?}"),
         };
-        assert_eq!(
-            reason(BOOT),
-            "its supervisor was killed, and the task with it"
-        );
+        assert_eq!(reason(BOOT), "its supervisor was killed, and the task with it");
         assert_eq!(reason("earlier"), "the machine was restarted");
     }
 

@@ -37,9 +37,7 @@ const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 /// If the kernel has no filters, or the program was built for another architecture.
 pub(super) fn restrict_system_calls() -> io::Result<()> {
     for filter in [missing_calls(), allowed_calls()] {
-        let program = filter
-            .and_then(BpfProgram::try_from)
-            .map_err(io::Error::other)?;
+        let program = filter.and_then(BpfProgram::try_from).map_err(io::Error::other)?;
         seccompiler::apply_filter(&program).map_err(io::Error::other)?;
     }
     Ok(())
@@ -53,10 +51,7 @@ fn allowed_calls() -> Filter {
     let (first, last) = LOOP_REQUESTS;
     rules.insert(
         libc::SYS_ioctl,
-        vec![
-            rule(1, SeccompCmpOp::Lt, first)?,
-            rule(1, SeccompCmpOp::Gt, last)?,
-        ],
+        vec![rule(1, SeccompCmpOp::Lt, first)?, rule(1, SeccompCmpOp::Gt, last)?],
     );
     let no_namespace = rule(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?;
     rules.insert(libc::SYS_clone, vec![no_namespace]);
@@ -64,10 +59,7 @@ fn allowed_calls() -> Filter {
     rules.insert(libc::SYS_socket, vec![rule(0, SeccompCmpOp::Ne, AF_VSOCK)?]);
     let personalities = PERSONALITIES.iter();
     let personalities = personalities.map(|domain| rule(0, SeccompCmpOp::Eq, *domain));
-    rules.insert(
-        libc::SYS_personality,
-        personalities.collect::<Result<_, _>>()?,
-    );
+    rules.insert(libc::SYS_personality, personalities.collect::<Result<_, _>>()?);
     // EPERM, as programs expect it in a container.
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture()?)
@@ -86,9 +78,7 @@ fn rule(
     value: u64,
 ) -> Result<SeccompRule, seccompiler::BackendError> {
     let length = SeccompCmpArgLen::Dword;
-    SeccompRule::new(vec![SeccompCondition::new(
-        argument, length, operation, value,
-    )?])
+    SeccompRule::new(vec![SeccompCondition::new(argument, length, operation, value)?])
 }
 
 fn architecture() -> Result<TargetArch, seccompiler::BackendError> {

@@ -84,11 +84,7 @@ impl ShimDriver {
             Err(format!("this is driver `{}`", self.name))
         };
         let spec = spec.map(|spec| spec.limited(group, process_numbers_are_own()));
-        spec.map_err(|reason| RunError::Refused {
-            task,
-            driver,
-            reason,
-        })
+        spec.map_err(|reason| RunError::Refused { task, driver, reason })
     }
 
     /// Starts a shim. Returns its message; `None` if it was killed before it said anything.
@@ -106,9 +102,7 @@ impl ShimDriver {
         let output = launch.stdout.take();
         let output = output.ok_or_else(|| io::Error::other("it has no output"))?;
         let mut line = String::new();
-        BufReader::new(output.take(LONGEST_MESSAGE))
-            .read_line(&mut line)
-            .await?;
+        BufReader::new(output.take(LONGEST_MESSAGE)).read_line(&mut line).await?;
         // `launch` ends at once; a longer wait is not for it.
         launch.wait().await?;
         Ok(ShimMessage::parse(&line))
@@ -137,11 +131,7 @@ impl ShimDriver {
         }
         let log = blocking(run, |run| Ok(run.read_shim_log())).await?;
         let message = format!("its supervisor ended {ATTEMPTS} times before it started the task");
-        Err(io::Error::other(if log.is_empty() {
-            message
-        } else {
-            format!("{message}: {log}")
-        }))
+        Err(io::Error::other(if log.is_empty() { message } else { format!("{message}: {log}") }))
     }
 }
 
@@ -154,9 +144,7 @@ impl RunDriver for ShimDriver {
     async fn start(&self, run: &Path, request: RunRequest) -> Result<RunStart, RunError> {
         let run = files(run, "start")?;
         let spec = self.check(run.directory(), request)?;
-        self.start_run(&run, spec)
-            .await
-            .map_err(failed("start", run.directory()))
+        self.start_run(&run, spec).await.map_err(failed("start", run.directory()))
     }
 
     async fn status(&self, run: &Path) -> Result<Option<RunStatus>, RunError> {
@@ -170,9 +158,7 @@ impl RunDriver for ShimDriver {
         let run = files(run, "wait for")?;
         let end = wait_for_end(&run).await;
         let end = end.map_err(failed("wait for", run.directory()))?;
-        end.ok_or_else(|| RunError::NotStarted {
-            run: run.directory().to_owned(),
-        })
+        end.ok_or_else(|| RunError::NotStarted { run: run.directory().to_owned() })
     }
 
     async fn stop(&self, run: &Path) -> Result<(), RunError> {
@@ -200,12 +186,9 @@ impl RunDriver for ShimDriver {
         limit: usize,
     ) -> Result<Vec<String>, RunError> {
         let run = files(run, "read the output of")?;
-        let lines = blocking(&run, move |run| {
-            log_reader::last_lines(run.directory(), stream, limit)
-        });
-        lines
-            .await
-            .map_err(failed("read the output of", run.directory()))
+        let lines =
+            blocking(&run, move |run| log_reader::last_lines(run.directory(), stream, limit));
+        lines.await.map_err(failed("read the output of", run.directory()))
     }
 
     async fn log_files(&self, run: &Path, stream: LogStream) -> Result<Vec<LogFile>, RunError> {
@@ -222,9 +205,7 @@ impl RunDriver for ShimDriver {
         slice: LogSlice,
     ) -> Result<Vec<u8>, RunError> {
         let run = files(run, "read the output of")?;
-        let bytes = blocking(&run, move |run| {
-            log_reader::read(run.directory(), stream, slice)
-        });
+        let bytes = blocking(&run, move |run| log_reader::read(run.directory(), stream, slice));
         let bytes = bytes.await;
         bytes.map_err(failed("read the output of", run.directory()))
     }
@@ -238,9 +219,5 @@ fn files(run: &Path, action: &'static str) -> Result<RunFiles, RunError> {
 
 fn failed(action: &'static str, run: &Path) -> impl FnOnce(io::Error) -> RunError {
     let run = run.to_owned();
-    move |error| RunError::Failed {
-        action,
-        run,
-        reason: error.to_string(),
-    }
+    move |error| RunError::Failed { action, run, reason: error.to_string() }
 }

@@ -71,11 +71,7 @@ fn prepare_and_execute(run: &RunFiles, mut socket: &UnixStream) -> io::Result<In
 
 fn execute(spec: &RunSpec) -> io::Result<Infallible> {
     let mut command = Command::new(&spec.command);
-    command
-        .args(&spec.arguments)
-        .env_clear()
-        .envs(&spec.environment)
-        .stdin(Stdio::null());
+    command.args(&spec.arguments).env_clear().envs(&spec.environment).stdin(Stdio::null());
     if let Some(user) = spec.user {
         // This drops the supplementary groups as well.
         command.gid(user.gid).uid(user.uid);

@@ -50,10 +50,7 @@ impl StageReport {
     pub(super) fn reason(error: &std::io::Error) -> String {
         let lost = error.get_ref().and_then(|inner| inner.downcast_ref());
         let lost = lost.and_then(|lost: &LostSource| serde_json::to_string(lost).ok());
-        lost.map_or_else(
-            || error.to_string(),
-            |lost| Self::SOURCE_LOST.to_owned() + &lost,
-        )
+        lost.map_or_else(|| error.to_string(), |lost| Self::SOURCE_LOST.to_owned() + &lost)
     }
 
     /// Returns what a stage reported.
@@ -87,11 +84,7 @@ mod tests {
 
     #[test]
     fn a_report_is_the_process_and_perhaps_a_reason() {
-        let process = ProcessId {
-            pid: 5,
-            start_time: 6,
-            boot_id: "boot".to_owned(),
-        };
+        let process = ProcessId { pid: 5, start_time: 6, boot_id: "boot".to_owned() };
         let line = StageReport::first_line(&process).unwrap();
         let prepared = line.clone() + StageReport::PREPARED;
         let executed = StageReport::Executed(process);
@@ -101,10 +94,8 @@ mod tests {
             let expected = StageReport::Failed("no such file".to_owned());
             assert_eq!(StageReport::parse(failed.as_bytes()), expected);
         }
-        let lost = LostSource {
-            path: "/a \"b\"\n".into(),
-            reason: "nothing is mounted there".to_owned(),
-        };
+        let lost =
+            LostSource { path: "/a \"b\"\n".into(), reason: "nothing is mounted there".to_owned() };
         let text = StageReport::reason(&std::io::Error::other(lost.clone()));
         let report = StageReport::parse((line.clone() + &text).as_bytes());
         assert_eq!(report, StageReport::SourceLost(lost));

@@ -37,10 +37,8 @@ use nomad_csi_ports::LogStream;
 /// The pauses between attempts to take the lock, whose holder has not written a state yet.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// The pauses between attempts to write a state.
-const WRITE_RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(100),
-    max: Duration::from_secs(30),
-};
+const WRITE_RETRY: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(30) };
 /// The kernel's preference when memory runs out: the task goes before its shim.
 const OOM_SCORE: &str = "-900";
 
@@ -58,9 +56,7 @@ pub(super) fn supervise_run(run: &RunFiles) -> io::Result<()> {
         return Ok(());
     };
     let spec = run.read_spec()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the stop file is looked at: a later request finds the handler.
     let signals = Signals::install(&runtime)?;
     // Without the right to do this, the kernel chooses by size.
@@ -69,9 +65,7 @@ pub(super) fn supervise_run(run: &RunFiles) -> io::Result<()> {
     if spec.limits_process_numbers {
         namespace.limit_process_numbers()?;
     }
-    run.write_state(&RunState::Starting {
-        shim: namespace.process().clone(),
-    })?;
+    run.write_state(&RunState::Starting { shim: namespace.process().clone() })?;
     let (state, message) = if run.is_stop_requested() {
         (RunState::CANCELLED, Some(ShimMessage::Cancelled))
     } else {
@@ -286,8 +280,7 @@ impl<'a> Shim<'a> {
         match self.supervision.on(event) {
             None => {}
             Some(ShimAction::SignalTask) => {
-                self.namespace
-                    .signal_child(self.task, self.spec.kill_signal());
+                self.namespace.signal_child(self.task, self.spec.kill_signal());
                 let now = Instant::now();
                 self.deadline = now.checked_add(self.spec.kill_timeout());
             }
@@ -356,10 +349,7 @@ fn copy_output(
     pipes: [PipeReader; 2],
 ) -> io::Result<mpsc::Receiver<()>> {
     let (sender, receiver) = mpsc::channel();
-    for (pipe, stream) in pipes
-        .into_iter()
-        .zip([LogStream::Stdout, LogStream::Stderr])
-    {
+    for (pipe, stream) in pipes.into_iter().zip([LogStream::Stdout, LogStream::Stderr]) {
         let directory = run.directory().to_owned();
         let mut file = LogFile::new(directory, stream, spec.logs, &spec.earlier_runs);
         let sender = sender.clone();

@@ -103,28 +103,17 @@ impl Supervision {
 
     /// Returns the final state of a run without processes.
     pub(super) fn final_state(&self) -> RunState {
-        let failed = |reason: &str| RunState::Failed {
-            reason: reason.to_owned(),
-        };
+        let failed = |reason: &str| RunState::Failed { reason: reason.to_owned() };
         match (&self.report, self.exit) {
             (Some(StageReport::Failed(reason)), _) => failed(reason),
-            (Some(StageReport::SourceLost(lost)), _) => RunState::SourceLost {
-                source: lost.path.clone(),
-                reason: lost.reason.clone(),
-            },
+            (Some(StageReport::SourceLost(lost)), _) => {
+                RunState::SourceLost { source: lost.path.clone(), reason: lost.reason.clone() }
+            }
             (_, None) => failed("its process disappeared"),
             (Some(StageReport::Executed(_)), Some(TaskExit { code, signal }))
-            | (
-                _,
-                Some(TaskExit {
-                    code,
-                    signal: signal @ Some(_),
-                }),
-            ) => RunState::Exited {
-                code,
-                signal,
-                limits: LimitsReached::NONE,
-            },
+            | (_, Some(TaskExit { code, signal: signal @ Some(_) })) => {
+                RunState::Exited { code, signal, limits: LimitsReached::NONE }
+            }
             (_, Some(TaskExit { signal: None, .. })) => {
                 failed("its process ended without a reason before it executed the command")
             }
@@ -137,45 +126,28 @@ mod tests {
     use super::*;
 
     fn task() -> ProcessId {
-        ProcessId {
-            pid: 5,
-            start_time: 6,
-            boot_id: "boot".to_owned(),
-        }
+        ProcessId { pid: 5, start_time: 6, boot_id: "boot".to_owned() }
     }
 
     fn reaped(child: Option<TaskExit>, rest: Remaining) -> ShimEvent {
         ShimEvent::Reaped(Reaped { child, rest })
     }
 
-    const STATUS_3: TaskExit = TaskExit {
-        code: Some(3),
-        signal: None,
-    };
-    const SIGNAL_15: TaskExit = TaskExit {
-        code: None,
-        signal: Some(15),
-    };
+    const STATUS_3: TaskExit = TaskExit { code: Some(3), signal: None };
+    const SIGNAL_15: TaskExit = TaskExit { code: None, signal: Some(15) };
 
     #[test]
     fn the_end_of_the_task_is_the_end_of_its_descendants() {
         let mut supervision = Supervision::default();
         let executed = ShimEvent::Reported(StageReport::Executed(task()));
-        assert_eq!(
-            supervision.on(executed),
-            Some(ShimAction::RecordRunning(task()))
-        );
+        assert_eq!(supervision.on(executed), Some(ShimAction::RecordRunning(task())));
         assert_eq!(supervision.message(), Some(ShimMessage::Started));
         let ended = supervision.on(reaped(Some(STATUS_3), Remaining::Running));
         assert_eq!(ended, Some(ShimAction::KillAll));
         assert!(!supervision.is_empty());
         assert_eq!(supervision.on(reaped(None, Remaining::None)), None);
         assert!(supervision.is_empty());
-        let state = RunState::Exited {
-            code: Some(3),
-            signal: None,
-            limits: LimitsReached::NONE,
-        };
+        let state = RunState::Exited { code: Some(3), signal: None, limits: LimitsReached::NONE };
         assert_eq!(supervision.final_state(), state);
     }
 
@@ -207,11 +179,7 @@ mod tests {
         supervision.on(reaped(Some(SIGNAL_15), Remaining::None));
         supervision.on(ShimEvent::Reported(StageReport::Incomplete));
         assert_eq!(supervision.message(), Some(ShimMessage::Cancelled));
-        let state = RunState::Exited {
-            code: None,
-            signal: Some(15),
-            limits: LimitsReached::NONE,
-        };
+        let state = RunState::Exited { code: None, signal: Some(15), limits: LimitsReached::NONE };
         assert_eq!(supervision.final_state(), state);
     }
 

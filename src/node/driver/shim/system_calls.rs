@@ -334,9 +334,5 @@ pub(super) const OF_ARCHITECTURE: &[i64] = &[
     libc::SYS_fstat,
 ];
 /// No other architecture has a filter.
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64"
-)))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) const OF_ARCHITECTURE: &[i64] = &[];

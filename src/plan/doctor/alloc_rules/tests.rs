@@ -20,14 +20,8 @@ fn first(facts: &Facts) -> Finding {
 
 #[test]
 fn a_running_allocation_is_no_finding() {
-    assert_eq!(
-        rules(&claimed(DesiredStatus::Run, ClientStatus::Running)),
-        []
-    );
-    assert_eq!(
-        rules(&claimed(DesiredStatus::Run, ClientStatus::Pending)),
-        []
-    );
+    assert_eq!(rules(&claimed(DesiredStatus::Run, ClientStatus::Running)), []);
+    assert_eq!(rules(&claimed(DesiredStatus::Run, ClientStatus::Pending)), []);
 }
 
 /// What changes healthy facts into those of a case.
@@ -44,10 +38,8 @@ fn the_release_of_an_ended_allocation_is_explained_by_its_cause() {
         (
             |facts| {
                 let instance = facts.plugin_mut().nodes.get_mut(&NodeId::new("n1"));
-                instance.unwrap().health = Health {
-                    healthy: false,
-                    description: "probe failed".into(),
-                };
+                instance.unwrap().health =
+                    Health { healthy: false, description: "probe failed".into() };
             },
             "because plugin `ebs` is not healthy there",
         ),
@@ -128,10 +120,7 @@ fn a_node_that_another_allocation_uses_is_not_detached() {
         facts.volume.allocs.push(other);
     });
     let finding = first(&shared);
-    assert_eq!(
-        (finding.rule, finding.safe_fix()),
-        (Rule::ReleaseStuck, None)
-    );
+    assert_eq!((finding.rule, finding.safe_fix()), (Rule::ReleaseStuck, None));
 }
 
 #[test]
@@ -184,10 +173,7 @@ fn a_job_waits_for_the_volume_only_if_the_scheduler_names_it() {
 
 /// All commands of the remedies, in one text.
 fn commands(finding: &Finding) -> String {
-    let commands = finding
-        .remedies
-        .iter()
-        .filter_map(|one| one.command.clone());
+    let commands = finding.remedies.iter().filter_map(|one| one.command.clone());
     commands.collect::<Vec<_>>().join("\n")
 }
 
@@ -202,11 +188,7 @@ fn with_node(status: Option<&str>, facts: Facts) -> Facts {
 #[test]
 fn a_lost_or_unknown_allocation_may_still_write() {
     for client in [ClientStatus::Lost, ClientStatus::Unknown] {
-        for desired in [
-            DesiredStatus::Run,
-            DesiredStatus::Stop,
-            DesiredStatus::Evict,
-        ] {
+        for desired in [DesiredStatus::Run, DesiredStatus::Stop, DesiredStatus::Evict] {
             let claimed = || claimed(desired.clone(), client.clone());
             let unread = claimed().with(|facts| facts.nodes = None);
             for (facts, may_drop) in [
@@ -258,9 +240,7 @@ fn a_forced_deregistration_is_offered_only_where_it_is_not_refused() {
     };
     assert!(offers(&gone(Facts::healthy())));
     assert!(!offers(&gone(with_node(Some("down"), Facts::healthy()))));
-    assert!(!offers(&gone(
-        Facts::healthy().with(|facts| facts.nodes = None)
-    )));
+    assert!(!offers(&gone(Facts::healthy().with(|facts| facts.nodes = None))));
 }
 
 /// Most versions of Nomad detach nothing on request, and collecting makes everything worse.
@@ -268,21 +248,9 @@ fn a_forced_deregistration_is_offered_only_where_it_is_not_refused() {
 fn only_what_releases_on_the_server_is_offered() {
     for (detach, is_up, expected) in [
         (DetachRule::Releases, true, "volume detach db n1"),
-        (
-            DetachRule::NeverWorks,
-            true,
-            "volume wait db --for unclaimed --timeout 15m",
-        ),
-        (
-            DetachRule::Unknown,
-            true,
-            "volume wait db --for unclaimed --timeout 15m",
-        ),
-        (
-            DetachRule::NeverWorks,
-            false,
-            "volume wait db --for unclaimed --timeout 15m",
-        ),
+        (DetachRule::NeverWorks, true, "volume wait db --for unclaimed --timeout 15m"),
+        (DetachRule::Unknown, true, "volume wait db --for unclaimed --timeout 15m"),
+        (DetachRule::NeverWorks, false, "volume wait db --for unclaimed --timeout 15m"),
     ] {
         let facts = stopped().with(|facts| {
             facts.detach = detach;
@@ -303,9 +271,7 @@ fn only_what_releases_on_the_server_is_offered() {
 #[test]
 fn a_writer_without_a_claim_is_found_and_ended_before_anything_is_detached() {
     let facts = |nodes: Option<&str>| {
-        let writer = claimed(DesiredStatus::Stop, ClientStatus::Running)
-            .volume
-            .allocs;
+        let writer = claimed(DesiredStatus::Stop, ClientStatus::Running).volume.allocs;
         with_node(nodes, Facts::healthy()).with(|facts| {
             facts.unclaimed = Some(writer);
             facts.listed_mut().published_nodes = vec![nomad_csi_model::ExternalNodeId::new("i-1")];
@@ -319,25 +285,14 @@ fn a_writer_without_a_claim_is_found_and_ended_before_anything_is_detached() {
             "{node:?}"
         );
         let found = findings(&facts);
-        assert!(
-            found[0]
-                .verdict
-                .contains("allocation `a1` (job `web`) may still write")
-        );
+        assert!(found[0].verdict.contains("allocation `a1` (job `web`) may still write"));
         let remedies: Vec<_> = found[1].remedies.iter().map(ToString::to_string).collect();
         assert_eq!(remedies.len(), 1);
-        assert!(
-            remedies[0].starts_with("first end allocation `a1`"),
-            "{remedies:?}"
-        );
+        assert!(remedies[0].starts_with("first end allocation `a1`"), "{remedies:?}");
     }
     let unread = facts(Some("ready")).with(|facts| facts.unclaimed = None);
     let found = findings(&unread);
-    assert!(
-        found[0].remedies[0]
-            .action
-            .starts_with("look for allocations")
-    );
+    assert!(found[0].remedies[0].action.starts_with("look for allocations"));
 }
 
 /// A claim is gone, and only the allocation shows that the volume cannot be used.
@@ -362,10 +317,7 @@ fn an_allocation_whose_tasks_did_not_start_is_shown_with_its_reason() {
         assert_eq!(!found.is_empty(), expected, "{found:?}");
         if let [one] = &found[..] {
             assert_eq!(one.rule, Rule::TasksNotStarted);
-            assert!(
-                one.evidence[0].fact.contains("already published"),
-                "{one:?}"
-            );
+            assert!(one.evidence[0].fact.contains("already published"), "{one:?}");
             assert!(!one.remedies.is_empty());
         }
     }
@@ -388,10 +340,7 @@ fn what_may_get_the_volume_is_stopped_before_a_node_is_started() {
             facts.unclaimed = Some(writers);
         })
     };
-    for (facts, rule) in [
-        (lost(), Rule::NodeDown),
-        (unclaimed(), Rule::WritesWithoutClaim),
-    ] {
+    for (facts, rule) in [(lost(), Rule::NodeDown), (unclaimed(), Rule::WritesWithoutClaim)] {
         let found = findings(&with_node(Some("down"), facts));
         let finding = found.iter().find(|one| one.rule == rule).unwrap();
         let commands: Vec<_> = finding.remedies[..2]
@@ -400,10 +349,7 @@ fn what_may_get_the_volume_is_stopped_before_a_node_is_started() {
             .collect();
         assert_eq!(
             commands,
-            [
-                "nomad job stop -namespace default web",
-                "nomad job stop -namespace default late"
-            ]
+            ["nomad job stop -namespace default web", "nomad job stop -namespace default late"]
         );
         let starts = |remedy: &Remedy| remedy.action.starts_with("start node");
         let start = finding.remedies.iter().position(starts);
@@ -421,10 +367,7 @@ fn what_may_get_the_volume_is_stopped_before_a_node_is_started() {
         facts.volume.allocs.push(second);
     });
     let found = findings(&with_node(Some("down"), both));
-    let finding = found
-        .iter()
-        .find(|one| one.rule == Rule::WritesWithoutClaim)
-        .unwrap();
+    let finding = found.iter().find(|one| one.rule == Rule::WritesWithoutClaim).unwrap();
     let says = "allocation `a2` (job `second`) uses it on node `worker-2` now: they may write";
     assert!(finding.verdict.contains(says), "{}", finding.verdict);
     let first = finding.remedies[0].command.as_deref();

@@ -76,11 +76,7 @@ fn a_held_claim_that_fails_is_stuck_in_publishing() {
     assert!(!finding.verdict.contains("because"), "{}", finding.verdict);
     let gone = only(&failing.with(without_node_plugin));
     assert_eq!(gone.rule, Rule::PublishStuck);
-    assert!(
-        gone.verdict.contains("because plugin `ebs`"),
-        "{}",
-        gone.verdict
-    );
+    assert!(gone.verdict.contains("because plugin `ebs`"), "{}", gone.verdict);
 }
 
 /// What an allocation left that an older state does not know is undone by a sweep.
@@ -91,10 +87,7 @@ fn a_use_that_no_claim_knows_can_be_swept() {
             claim.state = "publishing".into();
             claim.is_published = false;
             let error = error.to_owned();
-            claim.problem = Some(ClaimProblem {
-                error,
-                ..problem(None)
-            });
+            claim.problem = Some(ClaimProblem { error, ..problem(None) });
         });
         let remedies = only(&failing).remedies.into_iter();
         let mut commands = remedies.filter_map(|remedy| remedy.command);

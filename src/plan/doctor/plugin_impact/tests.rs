@@ -29,11 +29,7 @@ fn losses(plugin: &Plugin, node: Option<&str>) -> (bool, Vec<Loss>) {
     let mut found = vec![];
     // The agent's claims and Nomad's allocations give the same answer.
     for claims in [None, Some(&[claim()][..])] {
-        let facts = PluginUse {
-            plugin,
-            volumes: &volumes,
-            claims,
-        };
+        let facts = PluginUse { plugin, volumes: &volumes, claims };
         let impact = plugin_impact(facts, node.as_ref());
         let volume = impact.volumes.first();
         let losses = volume.map_or_else(Vec::new, |volume| {
@@ -90,11 +86,7 @@ fn a_task_with_both_services_is_one_instance() {
     let alloc = plugin.nodes[&NodeId::new("n1")].alloc_id.clone();
     let controller = plugin.controllers.get_mut(&NodeId::new("n1")).unwrap();
     controller.alloc_id = alloc.clone();
-    let facts = PluginUse {
-        plugin: &plugin,
-        volumes: &[],
-        claims: None,
-    };
+    let facts = PluginUse { plugin: &plugin, volumes: &[], claims: None };
     let impact = plugin_impact(facts, Some(&NodeId::new("n1")));
     assert_eq!(impact.instances.len(), 1);
     assert!(impact.instances[0].is_controller && impact.instances[0].is_node);

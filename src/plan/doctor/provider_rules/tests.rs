@@ -39,11 +39,7 @@ fn an_abnormal_condition_is_shown() {
 /// A kind of a later version of CSI is not known, so nothing follows from it.
 #[test]
 fn the_statuses_of_health_are_shown() {
-    let status = |kind| VolumeStatus {
-        kind,
-        reason: "Why".to_owned(),
-        message: "text".to_owned(),
-    };
+    let status = |kind| VolumeStatus { kind, reason: "Why".to_owned(), message: "text".to_owned() };
     let found = |kinds: &[VolumeStatusKind]| {
         let facts = Facts::healthy().with(|facts| {
             let statuses = kinds.iter().map(|kind| status(*kind));
@@ -54,15 +50,8 @@ fn the_statuses_of_health_are_shown() {
     assert_eq!(found(&[]), []);
     assert_eq!(found(&[VolumeStatusKind::Unknown(7)]), []);
     let lost = found(&[VolumeStatusKind::DataLoss, VolumeStatusKind::Unknown(7)]).remove(0);
-    assert_eq!(
-        (lost.rule, lost.rule.severity()),
-        (Rule::DataLost, Severity::Error)
-    );
-    assert!(
-        lost.verdict.ends_with("DATA_LOSS (Why): text"),
-        "{}",
-        lost.verdict
-    );
+    assert_eq!((lost.rule, lost.rule.severity()), (Rule::DataLost, Severity::Error));
+    assert!(lost.verdict.ends_with("DATA_LOSS (Why): text"), "{}", lost.verdict);
     assert!(lost.remedies[0].to_string().contains("snapshot"));
     let inaccessible = found(&[VolumeStatusKind::Degraded, VolumeStatusKind::Inaccessible]);
     assert_eq!(inaccessible[0].rule, Rule::VolumeInaccessible);
@@ -79,11 +68,7 @@ fn an_attachment_needs_a_claim_on_its_node() {
     let unclaimed = Facts::healthy().with(|facts| attached(facts, "i-2"));
     let finding = findings(&unclaimed).into_iter().next().unwrap();
     assert_eq!(finding.rule, Rule::AttachedWithoutClaim);
-    assert!(
-        finding.verdict.contains("`worker-2`"),
-        "{}",
-        finding.verdict
-    );
+    assert!(finding.verdict.contains("`worker-2`"), "{}", finding.verdict);
     assert_eq!(finding.safe_fix(), None);
     let foreign = Facts::healthy().with(|facts| attached(facts, "i-9"));
     assert_eq!(rules(&foreign), [Rule::AttachedWithoutClaim]);
@@ -131,10 +116,7 @@ fn another_registration_of_the_data_claims_it_too() {
     };
     let one = AccessMode::SingleNodeWriter;
     let registered_twice = [Rule::RegisteredTwice];
-    assert_eq!(
-        rules(&attached(Some(vec![other(true, one)]))),
-        registered_twice
-    );
+    assert_eq!(rules(&attached(Some(vec![other(true, one)]))), registered_twice);
     assert_eq!(rules(&attached(Some(vec![]))), [Rule::AttachedWithoutClaim]);
     let unread = findings(&attached(None)).remove(0);
     assert!(!unread.remedies[0].action.contains("at the provider"));
@@ -157,12 +139,7 @@ fn another_registration_of_the_data_claims_it_too() {
         let capabilities = |modes: &[AccessMode]| {
             let attachment_mode = AttachmentMode::FileSystem;
             let modes = modes.iter();
-            modes
-                .map(|mode| Capability {
-                    access_mode: *mode,
-                    attachment_mode,
-                })
-                .collect()
+            modes.map(|mode| Capability { access_mode: *mode, attachment_mode }).collect()
         };
         rules(&Facts::healthy().with(|facts| {
             facts.volume.capabilities = capabilities(own);
@@ -173,11 +150,7 @@ fn another_registration_of_the_data_claims_it_too() {
     };
     let reader = AccessMode::MultiNodeReaderOnly;
     assert_eq!(capable(&[many], &[many, reader]), []);
-    for (own, theirs) in [
-        (&[many][..], &[many, one][..]),
-        (&[one], &[many]),
-        (&[], &[many]),
-    ] {
+    for (own, theirs) in [(&[many][..], &[many, one][..]), (&[one], &[many]), (&[], &[many])] {
         assert_eq!(capable(own, theirs), registered_twice, "{own:?} {theirs:?}");
     }
 }

@@ -15,10 +15,7 @@ use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{AllocId, ClientStatus, Namespace, SealedSecrets, VariableKey, VariablePath};
 
 async fn cell_with(limits: StateLimits) -> StateCell {
-    let options = CellOptions {
-        limits,
-        ..CellOptions::default()
-    };
+    let options = CellOptions { limits, ..CellOptions::default() };
     let journal = Arc::new(MemoryJournal::default());
     let cell = StateCell::open(journal, options).await.unwrap();
     commit(&cell, started()).await.unwrap();
@@ -32,9 +29,7 @@ async fn commit(cell: &StateCell, kind: EventKind) -> Result<u64, CommitError> {
 fn written(path: &str, bytes: usize) -> EventKind {
     EventKind::Variable {
         key: VariableKey::new(Namespace::default(), VariablePath::new(path)),
-        event: VariableEvent::Written {
-            items: SealedSecrets::new(vec![7; bytes]),
-        },
+        event: VariableEvent::Written { items: SealedSecrets::new(vec![7; bytes]) },
     }
 }
 
@@ -67,46 +62,29 @@ async fn a_limit_refuses_growth_and_nothing_else() {
     commit(&cell, written("a", 100)).await.unwrap();
     commit(&cell, written("b", 100)).await.unwrap();
     assert_eq!(reached(commit(&cell, written("c", 1)).await), "variables");
-    assert_eq!(
-        reached(commit(&cell, written("b", 2000)).await),
-        "variable-bytes"
-    );
+    assert_eq!(reached(commit(&cell, written("b", 2000)).await), "variable-bytes");
     commit(&cell, written("b", 50)).await.unwrap();
     commit(&cell, deleted("a")).await.unwrap();
     commit(&cell, written("c", 1)).await.unwrap();
-    commit(&cell, registered(&key("default", "db"), "vol-1"))
-        .await
-        .unwrap();
+    commit(&cell, registered(&key("default", "db"), "vol-1")).await.unwrap();
     let other = registered(&key("default", "other"), "vol-2");
     assert_eq!(reached(commit(&cell, other).await), "volumes");
     let web = job_key("web");
     commit(&cell, job_registered(&web)).await.unwrap();
     commit(&cell, job_registered(&web)).await.unwrap();
-    assert_eq!(
-        reached(commit(&cell, job_registered(&job_key("api"))).await),
-        "jobs"
-    );
+    assert_eq!(reached(commit(&cell, job_registered(&job_key("api"))).await), "jobs");
     commit(&cell, node_registered(0)).await.unwrap();
-    commit(&cell, alloc_placed(&web, "alloc-0", "node-0"))
-        .await
-        .unwrap();
+    commit(&cell, alloc_placed(&web, "alloc-0", "node-0")).await.unwrap();
     let second = alloc_placed(&web, "alloc-1", "node-0");
     assert_eq!(reached(commit(&cell, second).await), "allocations");
-    let stopped = EventKind::Job {
-        job: web.clone(),
-        event: Box::new(JobEvent::Stopped { purges: true }),
-    };
+    let stopped =
+        EventKind::Job { job: web.clone(), event: Box::new(JobEvent::Stopped { purges: true }) };
     commit(&cell, stopped).await.unwrap();
-    let volume = EventKind::VolumeDeregistered {
-        key: key("default", "db"),
-    };
+    let volume = EventKind::VolumeDeregistered { key: key("default", "db") };
     commit(&cell, volume).await.unwrap();
     let namespace = |name: &str| EventKind::Namespace {
         name: Namespace::new(name),
-        event: NamespaceEvent::Written {
-            description: String::new(),
-            meta: [].into(),
-        },
+        event: NamespaceEvent::Written { description: String::new(), meta: [].into() },
     };
     let mut refused = 0;
     for name in ["one", "two", "three"] {
@@ -125,10 +103,7 @@ async fn a_limit_refuses_growth_and_nothing_else() {
 /// A plugin gives volumes back, so it is placed all the same. What is forgotten with a placement makes room for it.
 #[tokio::test]
 async fn plugins_and_what_replaces_something_are_placed_at_the_limit() {
-    let limits = StateLimits {
-        allocations: 1,
-        ..StateLimits::default()
-    };
+    let limits = StateLimits { allocations: 1, ..StateLimits::default() };
     let cell = cell_with(limits).await;
     let web = job_key("web");
     commit(&cell, job_registered(&web)).await.unwrap();
@@ -142,41 +117,24 @@ async fn plugins_and_what_replaces_something_are_placed_at_the_limit() {
         *runs_plugin = true;
     }
     commit(&cell, plugin).await.unwrap();
-    assert_eq!(
-        reached(commit(&cell, placed("alloc-1")).await),
-        "allocations"
-    );
+    assert_eq!(reached(commit(&cell, placed("alloc-1")).await), "allocations");
     for ended in ["alloc-0", "plugin-0"] {
         let kind = alloc_reported(ended, ClientStatus::Complete);
         commit(&cell, kind).await.unwrap();
     }
-    let forgotten = |alloc: &str| EventKind::AllocForgotten {
-        alloc: AllocId::new(alloc),
-    };
+    let forgotten = |alloc: &str| EventKind::AllocForgotten { alloc: AllocId::new(alloc) };
     let both = |kinds: [EventKind; 3]| {
         let events = kinds.map(|kind| Event::new(1, kind)).into();
         cell.commit_all(vec![Expected::Any], events)
     };
-    both([
-        placed("alloc-1"),
-        forgotten("alloc-0"),
-        forgotten("plugin-0"),
-    ])
-    .await
-    .unwrap();
-    assert_eq!(
-        reached(commit(&cell, placed("alloc-2")).await),
-        "allocations"
-    );
+    both([placed("alloc-1"), forgotten("alloc-0"), forgotten("plugin-0")]).await.unwrap();
+    assert_eq!(reached(commit(&cell, placed("alloc-2")).await), "allocations");
 }
 
 /// What a commit counted is forgotten if it is refused as a whole.
 #[tokio::test]
 async fn a_refused_commit_takes_no_place() {
-    let limits = StateLimits {
-        variables: 2,
-        ..StateLimits::default()
-    };
+    let limits = StateLimits { variables: 2, ..StateLimits::default() };
     let cell = cell_with(limits).await;
     let events = ["a", "b", "c"].map(|path| Event::new(1, written(path, 1)));
     let refused = cell.commit_all(vec![Expected::Any], events.into()).await;
@@ -191,11 +149,7 @@ fn every_limit_can_be_set_within_its_range() {
     for limit in STATE_LIMITS {
         let mut limits = StateLimits::default();
         let (least, most) = limit.range;
-        assert!(
-            (least..=most).contains(&limit.get(&limits)),
-            "{}",
-            limit.name
-        );
+        assert!((least..=most).contains(&limit.get(&limits)), "{}", limit.name);
         let set = limits.set(&format!("{}={least}", limit.name));
         assert_eq!((set, limit.get(&limits)), (Some(Ok(())), least));
         let set = limits.set(&format!("{}={}", limit.name, most + 1));
@@ -210,9 +164,5 @@ fn a_limit_that_is_reached_has_a_code() {
     let error = ServerError::Commit(CommitError::LimitReached(LimitReached { name, most }));
     let (code, status) = error.code_and_status();
     assert_eq!((code, status.as_u16()), (Code::ServerLimit, 507));
-    assert!(
-        error.text().contains("limit `volumes` of 7"),
-        "{}",
-        error.text()
-    );
+    assert!(error.text().contains("limit `volumes` of 7"), "{}", error.text());
 }

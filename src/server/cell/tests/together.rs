@@ -50,28 +50,16 @@ async fn commits_that_belong_together_share_a_write() {
     let (db, web) = (key("default", "db"), key("default", "web"));
     let commits = vec![
         (vec![], vec![event(registered(&db, "ext-1"))]),
-        (
-            vec![Expected::VolumeAt(db.clone(), 3)],
-            vec![updated(&db, "ext-1")],
-        ),
-        (
-            vec![Expected::VolumeAt(db.clone(), 3)],
-            vec![updated(&db, "ext-1")],
-        ),
+        (vec![Expected::VolumeAt(db.clone(), 3)], vec![updated(&db, "ext-1")]),
+        (vec![Expected::VolumeAt(db.clone(), 3)], vec![updated(&db, "ext-1")]),
         (vec![], vec![event(registered(&web, "ext-2"))]),
     ];
     let results = cell.commit_each(commits).await;
-    assert!(matches!(
-        results.as_slice(),
-        [Ok(3), Ok(4), Err(CommitError::Conflict { .. }), Ok(5)]
-    ));
+    assert!(matches!(results.as_slice(), [Ok(3), Ok(4), Err(CommitError::Conflict { .. }), Ok(5)]));
     assert_eq!(journal.append_sizes(), [1, 3]);
     cell.stop().await;
     let stopped = cell.commit_each(vec![(vec![], vec![updated(&db, "ext-1")])]);
-    assert!(matches!(
-        stopped.await.as_slice(),
-        [Err(CommitError::Stopping)]
-    ));
+    assert!(matches!(stopped.await.as_slice(), [Err(CommitError::Stopping)]));
 }
 
 /// The second event relies on the first one.
@@ -112,11 +100,7 @@ async fn commits_about_one_volume_that_follow_each_other_share_a_write() {
     let first = event(registered(&db, "0"));
     cell.commit(Expected::Any, first).await.unwrap();
     let updates = (3..8).map(|seen| cell.commit_all(at(&db, seen), vec![updated(&db, "x")]));
-    let results: Vec<_> = join_all(updates)
-        .await
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
+    let results: Vec<_> = join_all(updates).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(results, [4, 5, 6, 7, 8]);
     assert_eq!(journal.append_sizes(), [1, 1, 5]);
     assert_eq!(after_restart(&journal), cell.read(State::clone));
@@ -157,10 +141,7 @@ async fn no_answer_shows_what_is_not_durable() {
 #[tokio::test]
 async fn a_commit_larger_than_a_write_is_not_split() {
     let journal = MemoryJournal::default();
-    let options = CellOptions {
-        batch: 4,
-        ..CellOptions::default()
-    };
+    let options = CellOptions { batch: 4, ..CellOptions::default() };
     let cell = cell_on(&journal, options).await;
     let many = (0..10).map(|n| event(registered(&key("default", &format!("v{n}")), "x")));
     cell.commit_all(vec![], many.collect()).await.unwrap();
@@ -179,9 +160,8 @@ fn attempts(seed: u64, count: usize) -> Vec<Attempt> {
     let mut clients: Vec<_> = (0..3).map(|client| History::new(seed ^ client)).collect();
     let mut number = seed;
     let mut below = |bound: u64| {
-        number = number
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        number =
+            number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((number >> 33) % bound).unwrap()
     };
     let attempt = |_| {
@@ -268,11 +248,8 @@ async fn a_start_of_the_agent_shares_a_write_and_keeps_its_place() {
     let cell = started_cell(&journal).await;
     let (a, b) = (key("default", "a"), key("default", "b"));
     let commit = |kind| cell.commit(Expected::Any, event(kind));
-    let (one, start, two) = tokio::join!(
-        commit(registered(&a, "1")),
-        commit(started()),
-        commit(registered(&b, "2")),
-    );
+    let (one, start, two) =
+        tokio::join!(commit(registered(&a, "1")), commit(started()), commit(registered(&b, "2")),);
     assert_eq!((one.unwrap(), start.unwrap(), two.unwrap()), (3, 4, 5));
     assert_eq!(journal.append_sizes(), [1, 3]);
 }

@@ -27,21 +27,9 @@ fn a_change_wakes_the_readers_of_its_object_and_of_lists_with_it() {
     let plugin = |id: &str| Subject::Plugin(PluginId::new(id));
     let node = |id: &str| Subject::Node(NodeId::new(id));
     for (topic, changed, expected) in [
-        (
-            Topic::Object(volume("prod", "db")),
-            volume("prod", "db"),
-            true,
-        ),
-        (
-            Topic::Object(volume("prod", "db")),
-            volume("default", "db"),
-            false,
-        ),
-        (
-            Topic::Object(volume("prod", "db")),
-            volume("prod", "db-1"),
-            false,
-        ),
+        (Topic::Object(volume("prod", "db")), volume("prod", "db"), true),
+        (Topic::Object(volume("prod", "db")), volume("default", "db"), false),
+        (Topic::Object(volume("prod", "db")), volume("prod", "db-1"), false),
         (Topic::Object(plugin("db")), volume("default", "db"), false),
         (volumes("prod", ""), volume("prod", "db"), true),
         (volumes("prod", ""), volume("default", "db"), false),
@@ -98,10 +86,7 @@ fn nothing_is_left_of_a_dropped_reader() {
 #[test]
 fn a_stop_wakes_every_reader_and_those_that_come_later() {
     let watches = Watches::default();
-    let topics = [
-        Topic::Object(volume("default", "db")),
-        volumes("default", "x"),
-    ];
+    let topics = [Topic::Object(volume("default", "db")), volumes("default", "x")];
     let mut waiting = topics.map(|topic| watches.watch(vec![topic]));
     watches.close();
     for watch in &mut waiting {

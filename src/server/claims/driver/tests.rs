@@ -80,10 +80,7 @@ async fn the_release_of_each_claim_is_a_look_at_its_own_volume() {
     for at in 0..CLAIMS {
         let key = samples::key(alloc(at).as_str());
         let reason = "its node is lost".to_owned();
-        let requested = ClaimEvent::ReleaseRequested {
-            key: key.clone(),
-            reason,
-        };
+        let requested = ClaimEvent::ReleaseRequested { key: key.clone(), reason };
         let requested = claim_event(&state, at, requested);
         change(&mut state, requested);
         let expected = state.remote_volume(&volume(at)).unwrap();
@@ -101,15 +98,11 @@ async fn a_node_is_swept_when_no_step_runs_there() {
     let (mut state, mut work) = (claimed(), Work::default());
     let (node, other) = (NodeId::new("n1"), NodeId::new("n2"));
     for node in [&node, &other] {
-        let registered = EventKind::NodeRegistered {
-            node: Node::new(node.clone(), node.as_str(), "dc1"),
-        };
+        let registered =
+            EventKind::NodeRegistered { node: Node::new(node.clone(), node.as_str(), "dc1") };
         change(&mut state, registered);
     }
-    let lost = EventKind::NodeLost {
-        node: node.clone(),
-        reason: String::new(),
-    };
+    let lost = EventKind::NodeLost { node: node.clone(), reason: String::new() };
     change(&mut state, lost);
     change(&mut state, EventKind::NodeReturned { node: node.clone() });
     let remote = state.remote_volume(&volume(7)).unwrap();
@@ -117,11 +110,7 @@ async fn a_node_is_swept_when_no_step_runs_there() {
         let call_lock = Some(CallLock::Node(node.clone()));
         Running::Step(remote.clone(), call_lock, Step::NodeStage(node.clone()))
     };
-    let id = |work: &mut Work| {
-        work.tasks
-            .spawn(async { Finished::Reaped(StepEnd::Pause) })
-            .id()
-    };
+    let id = |work: &mut Work| work.tasks.spawn(async { Finished::Reaped(StepEnd::Pause) }).id();
     let is_due = |work: &Work| !work.due_sweeps(&state, Instant::now()).is_empty();
     assert!(is_due(&work));
     let (there, elsewhere) = (id(&mut work), id(&mut work));

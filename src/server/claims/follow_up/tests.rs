@@ -16,10 +16,7 @@ fn change(state: &mut State, kind: EventKind) -> u64 {
 }
 
 fn observed(alloc: &str) -> EventKind {
-    let mut instance = PluginInstance {
-        alloc_id: AllocId::new(alloc),
-        ..instance(true)
-    };
+    let mut instance = PluginInstance { alloc_id: AllocId::new(alloc), ..instance(true) };
     if let Some(node) = &mut instance.node {
         node.capabilities.stage_unstage_volume = true;
     }
@@ -52,10 +49,7 @@ impl Story {
 
     fn claim(&mut self, alloc: &str) {
         let node = NodeId::new(NODE);
-        let started = EventKind::AllocStarted {
-            alloc: AllocId::new(alloc),
-            node,
-        };
+        let started = EventKind::AllocStarted { alloc: AllocId::new(alloc), node };
         change(&mut self.state, started);
         let request = samples::request(alloc, NODE, AccessMode::MultiNodeMultiWriter);
         let volume = key("default", "db");
@@ -73,19 +67,11 @@ impl Story {
         let instance = AllocId::new("task-1");
         let step = step.clone();
         let inputs = None;
-        self.record(ClaimEvent::StepStarted {
-            step,
-            instance,
-            inputs,
-        })
+        self.record(ClaimEvent::StepStarted { step, instance, inputs })
     }
 
     fn done(step: &Step, started: u64) -> ClaimEvent {
-        ClaimEvent::StepDone {
-            step: step.clone(),
-            started,
-            answer: StepAnswer::default(),
-        }
+        ClaimEvent::StepDone { step: step.clone(), started, answer: StepAnswer::default() }
     }
 
     /// Returns what follows the step if `task-1` did it.
@@ -216,19 +202,12 @@ fn the_first_claim_of_a_volume_starts_its_call_to_the_node() {
     };
     let (step, started) = first(&story, NODE).unwrap();
     assert_eq!(step, stage());
-    let ClaimEvent::StepStarted {
-        instance, inputs, ..
-    } = started
-    else {
+    let ClaimEvent::StepStarted { instance, inputs, .. } = started else {
         panic!("it is the start of a step: {started:?}");
     };
     assert_eq!(instance, AllocId::new("task-1"));
     let path = inputs.unwrap().volume_context.remove("path");
-    assert_eq!(
-        path.as_deref(),
-        Some("/data"),
-        "it sends the context on record"
-    );
+    assert_eq!(path.as_deref(), Some("/data"), "it sends the context on record");
     assert_eq!(first(&story, "node-2"), None, "no plugin runs there");
     story.claim("a2");
     assert_eq!(first(&story, NODE), None, "the driver decides");

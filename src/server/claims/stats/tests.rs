@@ -69,12 +69,8 @@ async fn agent_with(settings: PluginSettings, volumes: usize) -> FakeAgent {
 }
 
 fn used(bytes: i64) -> ReportedStats {
-    let quantity = |unit, used, total| ReportedQuantity {
-        unit,
-        total,
-        used,
-        available: total - used,
-    };
+    let quantity =
+        |unit, used, total| ReportedQuantity { unit, total, used, available: total - used };
     ReportedStats {
         quantities: vec![
             quantity(StatsUnit::Bytes, bytes, 1000),
@@ -156,10 +152,7 @@ async fn only_a_healthy_plugin_with_the_capability_is_asked() {
         agent.observe(false).await;
         let report = read(&agent, "v0").await;
         assert_eq!(agent.backend.count(RPC), usize::from(reports));
-        assert_eq!(
-            (report.nodes.len(), report.unknown.len()),
-            (0, usize::from(reports))
-        );
+        assert_eq!((report.nodes.len(), report.unknown.len()), (0, usize::from(reports)));
     }
 }
 
@@ -182,10 +175,7 @@ async fn what_a_node_does_not_tell_is_unknown_and_fails_nothing_else() {
     }
     let external = agent.backend.settings().description.external_node_id;
     let nonsense = ReportedStats {
-        condition: Some(Condition {
-            abnormal: true,
-            message: "slow".to_owned(),
-        }),
+        condition: Some(Condition { abnormal: true, message: "slow".to_owned() }),
         ..used(-1)
     };
     agent.backend.set_stats(external, "fake-1".into(), nonsense);
@@ -193,10 +183,7 @@ async fn what_a_node_does_not_tell_is_unknown_and_fails_nothing_else() {
     let (_, here) = &report.nodes[0];
     assert_eq!(here.bytes, None);
     assert_eq!(here.inodes, shown(0).inodes);
-    assert_eq!(
-        here.problems,
-        ["the plugin reports -1 used bytes, which is negative"]
-    );
+    assert_eq!(here.problems, ["the plugin reports -1 used bytes, which is negative"]);
 }
 
 /// W56: while plugins do not answer about statistics, volumes are mounted and unmounted at once, this one and others.
@@ -223,25 +210,13 @@ async fn statistics_that_hang_delay_no_mount() {
     for (volume, alloc) in [("v0", "a1"), ("v0", "a2"), ("v1", "a3"), ("v0", "a4")] {
         release(&agent, volume, alloc).await;
     }
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
-    assert_eq!(
-        agent.backend.count(RPC),
-        MAX_ASKED,
-        "others wait their turn"
-    );
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(agent.backend.count(RPC), MAX_ASKED, "others wait their turn");
     for one in asked {
         let report = one.await.unwrap().unwrap();
         assert_eq!((report.nodes.len(), report.unknown.len()), (0, 1));
     }
-    assert!(
-        begun.elapsed() <= Duration::from_secs(20),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() <= Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 /// A sample asks a plugin on a node a few questions at once, and gives up in time.
@@ -276,11 +251,7 @@ async fn a_sample_is_bounded_in_calls_and_time() {
     let key = |volume: &str, node| (FakeAgent::key(volume), NodeId::new(node));
     let of = |volume: &str| sample.stats.get(&key(volume, FakeAgent::NODE));
     assert_eq!(of("v6"), Some(&shown(7)));
-    assert_eq!(
-        (sample.stats.len(), sample.unknown),
-        (20, 1),
-        "one reports nothing"
-    );
+    assert_eq!((sample.stats.len(), sample.unknown), (20, 1), "one reports nothing");
 }
 
 /// Metrics that count their samples.

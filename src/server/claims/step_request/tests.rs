@@ -21,10 +21,7 @@ struct Story {
 
 fn registration(id: &str) -> EventKind {
     let mut event = registered(&key("default", id), "ext-1");
-    if let EventKind::VolumeRegistered {
-        provided, secrets, ..
-    } = &mut event
-    {
+    if let EventKind::VolumeRegistered { provided, secrets, .. } = &mut event {
         provided.context = [("registration".to_owned(), id.to_owned())].into();
         *secrets = sealed(id, "first");
     }
@@ -40,11 +37,8 @@ impl Story {
     fn new(attaches_read_only: bool) -> Self {
         let state = state_of([started(), registration("db"), registration("wb")]);
         let volume = state.remote_volume(&key("default", "db")).unwrap();
-        let mut story = Self {
-            state,
-            volume,
-            sealer: VolumeSealer::new(Arc::new(FakeSealer::default())),
-        };
+        let mut story =
+            Self { state, volume, sealer: VolumeSealer::new(Arc::new(FakeSealer::default())) };
         story.observe(attaches_read_only);
         story
     }
@@ -84,10 +78,7 @@ impl Story {
         };
         let (key, claim) = request.granted(1);
         let claim = Box::new(claim);
-        self.change(claim_event(
-            &self.volume,
-            ClaimEvent::Granted { key, claim },
-        ));
+        self.change(claim_event(&self.volume, ClaimEvent::Granted { key, claim }));
     }
 
     fn start(&mut self, step: &Step, instance: &str) {
@@ -162,10 +153,7 @@ fn a_request_says_what_it_was_decided_for() {
     let staged = story.context(&stage).stage(&story.sealer, &node).unwrap();
     assert!(staged.unwrap().attaches);
     let key = samples::key("a1");
-    let sent = story
-        .context(&publish)
-        .publish(&story.sealer, &key)
-        .unwrap();
+    let sent = story.context(&publish).publish(&story.sealer, &key).unwrap();
     let sent = sent.unwrap();
     assert!(sent.attaches && sent.stages);
 }
@@ -204,9 +192,7 @@ fn what_a_registration_made_is_undone_without_it() {
             tombstone: Box::new(tombstone),
         };
         story.change(claim_event(&story.volume, orphaned));
-        story.change(EventKind::VolumeDeregistered {
-            key: key("default", "wb"),
-        });
+        story.change(EventKind::VolumeDeregistered { key: key("default", "wb") });
         let node = NodeId::new(NODE);
         let detach = Step::ControllerUnpublish(node.clone());
         let request = story.context(&detach).detach(&story.sealer, &node);
@@ -214,10 +200,7 @@ fn what_a_registration_made_is_undone_without_it() {
         assert_eq!(secrets.expose().next(), Some(("token", "of the tombstone")));
         let record = story.state.claims(&story.volume).unwrap();
         let held: Vec<_> = record.claims.claims.values().map(Claim::is_held).collect();
-        assert_eq!(
-            held,
-            [vec![false], vec![true; usize::from(leaves_other)]].concat()
-        );
+        assert_eq!(held, [vec![false], vec![true; usize::from(leaves_other)]].concat());
         assert_eq!(record.claims.attached(&node), Known::Maybe);
         // Its last claim is gone, and what it made is still used: the other registration undoes it.
         if leaves_other {

@@ -29,9 +29,7 @@ fn unfinished(chunks: &[usize]) -> Body {
 fn complete(length: usize) -> Body {
     let chunks = vec![b'x'; length];
     let chunks: Vec<_> = chunks.chunks(1000).map(<[u8]>::to_vec).collect();
-    Body::from_stream(stream::iter(
-        chunks.into_iter().map(Ok::<_, std::io::Error>),
-    ))
+    Body::from_stream(stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)))
 }
 
 async fn read(

@@ -16,11 +16,7 @@ fn names(names: &[&str]) -> AllowedHosts {
 }
 
 fn local(method: &str, headers: &[(&str, &str)]) -> Result<(), RequestError> {
-    check(
-        &head(method, "/v1/volumes", headers),
-        true,
-        &names(&["nas.lan", "192.0.2.7"]),
-    )
+    check(&head(method, "/v1/volumes", headers), true, &names(&["nas.lan", "192.0.2.7"]))
 }
 
 #[test]
@@ -107,10 +103,7 @@ fn a_foreign_origin_is_refused_whatever_the_listener() {
             assert_eq!(found.is_ok(), is_allowed, "{method} {origin} {host}");
         }
     }
-    let two = [
-        ("origin", "http://localhost"),
-        ("origin", "http://evil.example"),
-    ];
+    let two = [("origin", "http://localhost"), ("origin", "http://evil.example")];
     assert!(local("GET", &[&[("host", "localhost")], &two[..]].concat()).is_err());
 }
 
@@ -151,19 +144,10 @@ fn the_shown_text_is_short_and_visible() {
 
 #[test]
 fn configured_names_are_hosts_without_a_port() {
-    for name in [
-        "nas",
-        "nas.lan.",
-        "192.0.2.7",
-        "[2001:db8::1]",
-        "2001:db8::1",
-    ] {
+    for name in ["nas", "nas.lan.", "192.0.2.7", "[2001:db8::1]", "2001:db8::1"] {
         assert!(AllowedHosts::parse(&[name.to_owned()]).is_ok(), "{name}");
     }
     for name in ["", "nas:4646", "http://nas", "*", "a b", "näs"] {
-        assert_eq!(
-            AllowedHosts::parse(&[name.to_owned()]),
-            Err(name.to_owned())
-        );
+        assert_eq!(AllowedHosts::parse(&[name.to_owned()]), Err(name.to_owned()));
     }
 }

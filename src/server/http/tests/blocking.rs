@@ -19,9 +19,7 @@ use nomad_csi_model::{
 use nomad_csi_ports::Clock as _;
 
 async fn record(agent: &FakeAgent, kind: EventKind) -> u64 {
-    let committed = agent
-        .cell
-        .commit(Expected::Any, Event::new(agent.clock.now(), kind));
+    let committed = agent.cell.commit(Expected::Any, Event::new(agent.clock.now(), kind));
     committed.await.unwrap()
 }
 
@@ -59,11 +57,7 @@ fn written() -> VariableEvent {
 fn locked() -> VariableEvent {
     VariableEvent::LockAcquired {
         items: SealedSecrets::default(),
-        terms: LockTerms {
-            id: "mine".to_owned(),
-            ttl: 15_000_000_000,
-            delay: 1,
-        },
+        terms: LockTerms { id: "mine".to_owned(), ttl: 15_000_000_000, delay: 1 },
     }
 }
 
@@ -112,9 +106,7 @@ async fn a_change_wakes_only_reads_that_show_it() {
     record(&agent, observed("hostpath")).await;
     record(&agent, variable("app/x", written())).await;
     record(&agent, variable("app/x", locked())).await;
-    let renewed = || VariableEvent::LockRenewed {
-        id: "mine".to_owned(),
-    };
+    let renewed = || VariableEvent::LockRenewed { id: "mine".to_owned() };
     for (kind, expected) in [
         (updated(&db, "2"), &[0, 2, 3, 4, 5][..]),
         (registered(&web, "3"), &[2, 4, 5]),
@@ -130,9 +122,7 @@ async fn a_change_wakes_only_reads_that_show_it() {
         let name = kind.name();
         assert_eq!(woken_by(&agent, kind).await, expected, "{name}");
     }
-    let released = VariableEvent::LockReleased {
-        id: "mine".to_owned(),
-    };
+    let released = VariableEvent::LockReleased { id: "mine".to_owned() };
     let woken = woken_by(&agent, variable("app/x", released)).await;
     assert_eq!(woken, [9, 10, 11]);
 }
@@ -187,9 +177,7 @@ async fn follow(agent: std::sync::Arc<FakeAgent>, id: String, changes: usize) ->
 #[tokio::test(start_paused = true)]
 async fn a_thousand_readers_miss_no_change_and_see_no_other() {
     let agent = std::sync::Arc::new(agent().await);
-    let keys: Vec<_> = (0..READERS)
-        .map(|n| key("default", &format!("v{n}")))
-        .collect();
+    let keys: Vec<_> = (0..READERS).map(|n| key("default", &format!("v{n}"))).collect();
     for key in &keys {
         record(&agent, registered(key, "0")).await;
     }

@@ -39,11 +39,7 @@ async fn a_stopped_job_that_comes_back_as_it_was_shown_is_started() {
     assert!(kept.text().contains("'Stop'"), "{}", kept.text());
     let mut new = secret_job("new");
     new["Stop"] = json!(true);
-    assert_eq!(
-        run(&agent, &new).await.status,
-        500,
-        "a new one that is stopped"
-    );
+    assert_eq!(run(&agent, &new).await.status, 500, "a new one that is stopped");
     shown["Stop"] = json!(false);
     let mut changed = shown.clone();
     changed["TaskGroups"][0]["Count"] = json!(2);
@@ -51,19 +47,10 @@ async fn a_stopped_job_that_comes_back_as_it_was_shown_is_started() {
     let mut added = shown.clone();
     let template = json!([{"DestPath": "local/x", "EmbeddedTmpl": "x"}]);
     added["TaskGroups"][0]["Tasks"][0]["Templates"] = template;
-    assert_eq!(
-        run(&agent, &added).await.status,
-        500,
-        "one with a refused part"
-    );
+    assert_eq!(run(&agent, &added).await.status, 500, "one with a refused part");
     let stale = json!({"Job": shown, "EnforceIndex": true, "JobModifyIndex": 1}).to_string();
     let refused = send_line(&agent, "PUT /v1/jobs", &stale).await;
-    assert_ne!(
-        refused.status,
-        200,
-        "an index that is not the job's: {}",
-        refused.text()
-    );
+    assert_ne!(refused.status, 200, "an index that is not the job's: {}", refused.text());
     assert!(agent.services.jobs.job(&job_key("web")).unwrap().is_stopped);
     let started = run(&agent, &shown).await;
     assert_eq!(started.status, 200, "{}", started.text());
@@ -86,11 +73,7 @@ async fn an_endpoint_that_the_agent_has_not_is_no_job() {
     let force = json!({"JobID": "w", "EvalOptions": {"ForceReschedule": true}}).to_string();
     let refused = send_line(&agent, "PUT /v1/job/w/evaluate", &force).await;
     assert_eq!(refused.status, 400, "{}", refused.text());
-    assert!(
-        refused.text().contains("ForceReschedule"),
-        "{}",
-        refused.text()
-    );
+    assert!(refused.text().contains("ForceReschedule"), "{}", refused.text());
     let plain = json!({"JobID": "w", "EvalOptions": {}}).to_string();
     for body in [plain.as_str(), ""] {
         let evaluated = send_line(&agent, "PUT /v1/job/w/evaluate", body).await;
@@ -120,40 +103,26 @@ async fn lists_have_pages_and_filters() {
         assert_eq!(answer.status, 200, "{uri}: {}", answer.text());
         let list = answer.json();
         let ids = list.as_array().unwrap().iter();
-        let ids: Vec<_> = ids
-            .map(|one| one[field].as_str().unwrap().to_owned())
-            .collect();
+        let ids: Vec<_> = ids.map(|one| one[field].as_str().unwrap().to_owned()).collect();
         let next = answer.headers.get(NEXT_TOKEN);
         (ids, next.map(|next| next.to_str().unwrap().to_owned()))
     };
     let (first, next) = ids("/v1/jobs?per_page=2", "ID").await;
     assert_eq!(first, ["a", "b"]);
-    let uri = format!(
-        "/v1/jobs?per_page=2&next_token={}",
-        next.unwrap().replace('%', "%25")
-    );
+    let uri = format!("/v1/jobs?per_page=2&next_token={}", next.unwrap().replace('%', "%25"));
     assert_eq!(ids(&uri, "ID").await, (vec!["c".to_owned()], None));
     let (found, _) = ids("/v1/jobs?per_page=1&filter=ID+%3D%3D+c", "ID").await;
     assert_eq!(found, ["c"]);
     let (found, _) = ids("/v1/namespaces?filter=Name+%3D%3D+ops", "Name").await;
     assert_eq!(found, ["ops"]);
-    assert_eq!(
-        ids("/v1/nodes?filter=Name+%3D%3D+nope", "ID").await.0,
-        [] as [&str; 0]
-    );
+    assert_eq!(ids("/v1/nodes?filter=Name+%3D%3D+nope", "ID").await.0, [] as [&str; 0]);
     let all = ids("/v1/evaluations", "JobID").await.0;
     assert_eq!(all.len(), 3, "{all:?}");
     assert_eq!(ids("/v1/evaluations?job=b", "JobID").await.0, ["b"]);
-    assert_eq!(
-        ids("/v1/evaluations?status=canceled", "JobID").await.0,
-        [] as [&str; 0]
-    );
+    assert_eq!(ids("/v1/evaluations?status=canceled", "JobID").await.0, [] as [&str; 0]);
     let (newest, next) = ids("/v1/evaluations?per_page=1", "JobID").await;
     assert_eq!(newest, all[..1]);
-    let uri = format!(
-        "/v1/evaluations?next_token={}",
-        next.unwrap().replace('%', "%25")
-    );
+    let uri = format!("/v1/evaluations?next_token={}", next.unwrap().replace('%', "%25"));
     assert_eq!(ids(&uri, "JobID").await.0, all[1..]);
     let unknown = get(&agent, "/v1/nodes?filter=Nope+%3D%3D+x").await;
     assert_eq!(unknown.status, 400, "{}", unknown.text());
@@ -167,11 +136,7 @@ async fn what_is_ignored_of_a_job_is_a_warning() {
     document["TaskGroups"][0]["Networks"] = json!([{"Mode": "bridge"}]);
     let body = json!({ "Job": document }).to_string();
     let expected = "`network` is ignored: it does not concern volumes";
-    for line in [
-        "PUT /v1/validate/job",
-        "PUT /v1/job/web/plan",
-        "PUT /v1/jobs",
-    ] {
+    for line in ["PUT /v1/validate/job", "PUT /v1/job/web/plan", "PUT /v1/jobs"] {
         let answer = send_line(&agent, line, &body).await.json();
         let warnings = answer["Warnings"].as_str().unwrap();
         assert!(warnings.starts_with(expected), "{line}: {warnings}");
@@ -192,11 +157,7 @@ async fn a_namespace_is_deleted_with_its_stopped_jobs() {
         run(&agent, &json!(job_to_wire(&ours))).await;
         if is_placed {
             let mut watch = agent.cell.watch(vec![Topic::all(Table::Allocs)]);
-            while agent
-                .cell
-                .read(|state| state.allocs_of_job(&ours.key()).count())
-                == 0
-            {
+            while agent.cell.read(|state| state.allocs_of_job(&ours.key()).count()) == 0 {
                 watch.changed().await.unwrap();
             }
         }

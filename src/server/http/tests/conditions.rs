@@ -93,10 +93,8 @@ async fn a_conditional_write_finds_every_other_change() {
     };
     // Both start from the same specification: the claim in between does not matter, the other does.
     let [(line, one), (_, other)] = ["one", "other"].map(|secret| register(secret, at));
-    let (one, other) = tokio::join!(
-        send_line(&agent, &line, &one),
-        send_line(&agent, &line, &other)
-    );
+    let (one, other) =
+        tokio::join!(send_line(&agent, &line, &one), send_line(&agent, &line, &other));
     let mut statuses = [one.status, other.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 409], "{} {}", one.text(), other.text());
@@ -109,24 +107,9 @@ async fn a_conditional_write_finds_every_other_change() {
     let several = json!({"Volumes": [volume_body("a"), volume_body("b")]}).to_string();
     for (line, body, status, text) in [
         (line.as_str(), body.as_str(), 409, changed.as_str()),
-        (
-            &format!("DELETE /v1/volume/csi/db?cas={at}"),
-            "",
-            409,
-            &changed,
-        ),
-        (
-            &format!("DELETE /v1/volume/csi/db/delete?cas={at}"),
-            "",
-            409,
-            &changed,
-        ),
-        (
-            &new,
-            &body,
-            409,
-            &format!("cas error: volume `db` exists, at index {now}"),
-        ),
+        (&format!("DELETE /v1/volume/csi/db?cas={at}"), "", 409, &changed),
+        (&format!("DELETE /v1/volume/csi/db/delete?cas={at}"), "", 409, &changed),
+        (&new, &body, 409, &format!("cas error: volume `db` exists, at index {now}")),
         (
             "DELETE /v1/volume/csi/gone?cas=9",
             "",
@@ -151,12 +134,7 @@ async fn a_conditional_write_finds_every_other_change() {
             400,
             "a create does not support `cas`; register the volume instead",
         ),
-        (
-            &format!("DELETE /v1/volume/csi/db/delete?cas={now}"),
-            "",
-            200,
-            "",
-        ),
+        (&format!("DELETE /v1/volume/csi/db/delete?cas={now}"), "", 200, ""),
     ] {
         let answer = send_line(&agent, line, body).await;
         assert_eq!((answer.status, answer.text()), (status, text), "{line}");
@@ -186,10 +164,7 @@ async fn a_list_by_node_has_the_volumes_that_are_claimed_there() {
     for (query, expected) in [
         (format!("&node_id={node}"), "db web"),
         (format!("&node_id={node}&prefix=w"), "web"),
-        (
-            format!("&node_id={node}&plugin_id=fake&namespace=*"),
-            "db web",
-        ),
+        (format!("&node_id={node}&plugin_id=fake&namespace=*"), "db web"),
         (format!("&node_id={node}&plugin_id=other"), ""),
         (format!("&node_id={node}&namespace=other"), ""),
         (format!("&node_id={node}&filter=ID+%21%3D+db"), "web"),
@@ -216,35 +191,19 @@ async fn lists_take_filter_expressions() {
         "failed to read result page: `Nam` is not a field of a list item; did you mean `Name`?";
     for (list, expression, expected) in [
         ("volumes", r#"Name matches "^db""#, "db-0 db-1 db-2"),
-        (
-            "volumes",
-            "PluginID == fake and not ID == web",
-            "db-0 db-1 db-2",
-        ),
+        ("volumes", "PluginID == fake and not ID == web", "db-0 db-1 db-2"),
         ("volumes", "CurrentWriters == 1", "web"),
         ("volumes", "a1 in WriteAllocs", "web"),
-        (
-            "volumes",
-            "CloneID is empty and Schedulable == true",
-            "db-0 db-1 db-2 web",
-        ),
+        ("volumes", "CloneID is empty and Schedulable == true", "db-0 db-1 db-2 web"),
         ("volumes", "RequestedCapabilities is empty", ""),
-        (
-            "volumes",
-            "NodeExpansionPending == true or SpecIndex == 0",
-            "",
-        ),
+        ("volumes", "NodeExpansionPending == true or SpecIndex == 0", ""),
         ("volumes", "Nam == x", unknown),
         ("plugins", "ID == fake and NodesHealthy == 1", "fake"),
         ("plugins", "NodesHealthy == 0", ""),
         ("volumes/claims", "AllocID == a1", "?"),
         ("volumes/claims", r#"State != "published""#, ""),
     ] {
-        assert_eq!(
-            filtered(&agent, list, expression).await,
-            expected,
-            "{expression}"
-        );
+        assert_eq!(filtered(&agent, list, expression).await, expected, "{expression}");
     }
     for list in ["volumes", "plugins", "volumes/claims"] {
         let text = filtered(&agent, list, "ID ==").await;

@@ -28,15 +28,9 @@ fn assert_volume_counts(state: &State, view: &VolumeView) {
     let writers = claimants(state, &view.record, |claim| !claim.read_only);
     let stub = volume_documents::volume_stub(view);
     let document = volume_documents::volume_document(view);
-    assert_eq!(
-        [document.read_allocs.len(), document.write_allocs.len()],
-        [readers, writers]
-    );
+    assert_eq!([document.read_allocs.len(), document.write_allocs.len()], [readers, writers]);
     let counts = [stub.current_readers, stub.current_writers];
-    assert_eq!(
-        counts.map(|count| usize::try_from(count).unwrap()),
-        [readers, writers]
-    );
+    assert_eq!(counts.map(|count| usize::try_from(count).unwrap()), [readers, writers]);
 }
 
 /// Counts the healthy instances, and those that no job was placed for: what jobs expect does not depend on instances.
@@ -47,10 +41,7 @@ fn counted<'a>(state: &State, instances: impl Iterator<Item = &'a InstanceDocume
     };
     instances.fold([0, 0], |[healthy, expected], instance| {
         let is_own = !is_placed(instance);
-        [
-            healthy + i64::from(instance.healthy),
-            expected + i64::from(is_own),
-        ]
+        [healthy + i64::from(instance.healthy), expected + i64::from(is_own)]
     })
 }
 

@@ -58,18 +58,12 @@ async fn only_an_approval_that_names_the_allocation_releases_it_under_its_tasks(
     }
     let refused = send_typed(&agent, &path, "").await.json();
     assert_eq!(refused["code"], "volume/in-use");
-    let expected = format!(
-        "allocation `{alloc}` of job `web` may still write on node `{}`",
-        FakeAgent::NODE
-    );
+    let expected =
+        format!("allocation `{alloc}` of job `web` may still write on node `{}`", FakeAgent::NODE);
     assert_eq!(refused["notes"][0], expected.as_str());
     let cut_off = send_line(&agent, &format!("{path}&cuts_off={alloc}"), "").await;
     assert_eq!(cut_off.status, 202, "{}", cut_off.text());
-    assert_eq!(
-        agent.backend.targets().len(),
-        1,
-        "the tasks are killed first"
-    );
+    assert_eq!(agent.backend.targets().len(), 1, "the tasks are killed first");
     let claims = send_line(&agent, "GET /v1/volume/csi/data/claims", "").await;
     assert_eq!(claims.json()[0]["State"], "cutting-off");
     let node = agent.services.control_plane(NodeId::new(FakeAgent::NODE));

@@ -19,9 +19,7 @@ async fn open(agent: &FakeAgent, query: &str) -> (u16, BodyDataStream) {
 async fn next(stream: &mut BodyDataStream) -> Vec<EventBatchDocument> {
     let part = stream.next().await.unwrap().unwrap();
     let lines = part.split_inclusive(|byte| *byte == b'\n');
-    lines
-        .map(|line| serde_json::from_slice(line).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
 /// Topic, type and key of the next events; heartbeats are skipped.
@@ -42,38 +40,17 @@ async fn a_subscriber_hears_of_changes_in_order() {
     let from = agent.cell.index() + 1;
     let (status, mut all) = open(&agent, &format!("?index={from}")).await;
     assert_eq!(status, 200);
-    assert_eq!(
-        next(&mut all).await,
-        [EventBatchDocument::default()],
-        "the first line is empty"
-    );
-    agent
-        .volumes
-        .create(vec![FakeAgent::request("db").into()])
-        .await
-        .unwrap();
+    assert_eq!(next(&mut all).await, [EventBatchDocument::default()], "the first line is empty");
+    agent.volumes.create(vec![FakeAgent::request("db").into()]).await.unwrap();
     agent.observe(false).await;
     assert_eq!(
         received(&mut all, 2).await,
-        [
-            "CSIVolume CSIVolumeRegistered db",
-            "CSIPlugin NodeRegistration fake"
-        ]
+        ["CSIVolume CSIVolumeRegistered db", "CSIPlugin NodeRegistration fake"]
     );
-    assert_eq!(
-        next(&mut all).await,
-        [EventBatchDocument::default()],
-        "a heartbeat"
-    );
-    let (_, mut some) = open(
-        &agent,
-        &format!("?index={from}&topic=CSIPlugin:fake&topic=Job"),
-    )
-    .await;
-    assert_eq!(
-        received(&mut some, 1).await,
-        ["CSIPlugin NodeRegistration fake"]
-    );
+    assert_eq!(next(&mut all).await, [EventBatchDocument::default()], "a heartbeat");
+    let (_, mut some) =
+        open(&agent, &format!("?index={from}&topic=CSIPlugin:fake&topic=Job")).await;
+    assert_eq!(received(&mut some, 1).await, ["CSIPlugin NodeRegistration fake"]);
     agent.services.drain(Duration::ZERO).await;
     assert!(all.next().await.is_none(), "the agent stops");
 }

@@ -40,11 +40,7 @@ impl TaskLogs for SilentTasks {
         position: LogPosition,
         _: u64,
     ) -> Result<LogChunk, TaskLogError> {
-        Ok(LogChunk {
-            data: vec![],
-            file: String::new(),
-            next: position,
-        })
+        Ok(LogChunk { data: vec![], file: String::new(), next: position })
     }
 
     async fn wait_for_more(&self, _: &TaskOutput, _: LogPosition) -> Result<(), TaskLogError> {
@@ -57,9 +53,7 @@ async fn services(has_files: bool) -> (FakeAgent, Services) {
     let agent = agent().await;
     let key = job_key("web");
     agent.record_event(job_registered(&key)).await;
-    agent
-        .record_event(alloc_placed(&key, "a1", FakeAgent::NODE))
-        .await;
+    agent.record_event(alloc_placed(&key, "a1", FakeAgent::NODE)).await;
     let logs = Arc::new(SilentTasks { has_files });
     let services = agent.services.clone().with_task_logs(logs);
     (agent, services)
@@ -96,9 +90,7 @@ async fn the_output_of_an_allocation_whose_files_are_gone_is_refused_in_words() 
         let (agent, services) = services(has_files).await;
         let running = send(&services, get(LINE)).await;
         assert_eq!((running.status, running.text()), (200, ""));
-        agent
-            .record_event(alloc_reported("a1", ClientStatus::Complete))
-            .await;
+        agent.record_event(alloc_reported("a1", ClientStatus::Complete)).await;
         let ended = send(&services, get(LINE)).await;
         let gone = "allocation `a1` has no output: no task started, or the agent has removed its files; it keeps \
                     those of the newest allocations that have ended";

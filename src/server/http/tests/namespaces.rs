@@ -10,10 +10,7 @@ use nomad_csi_wire::job_to_wire;
 async fn a_namespace_is_created_changed_and_deleted() {
     let agent = agent().await;
     let unknown = get(&agent, "/v1/namespace/ops").await;
-    assert_eq!(
-        (unknown.status, unknown.text()),
-        (404, "Namespace not found")
-    );
+    assert_eq!((unknown.status, unknown.text()), (404, "Namespace not found"));
     let body = json!({"Name": "ops", "Description": "for us", "Quota": "", "Capabilities": null,
         "NodePoolConfiguration": null, "VaultConfiguration": null, "ConsulConfiguration": null,
         "Meta": {"team": "storage"}, "CreateIndex": 0, "ModifyIndex": 0});
@@ -32,14 +29,9 @@ async fn a_namespace_is_created_changed_and_deleted() {
     let names = |answer: Answer| -> Vec<String> {
         let list = answer.json();
         let names = list.as_array().unwrap().iter();
-        names
-            .map(|one| one["Name"].as_str().unwrap().to_owned())
-            .collect()
+        names.map(|one| one["Name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(
-        names(get(&agent, "/v1/namespaces").await),
-        ["default", "ops"]
-    );
+    assert_eq!(names(get(&agent, "/v1/namespaces").await), ["default", "ops"]);
     assert_eq!(names(get(&agent, "/v1/namespaces?prefix=o").await), ["ops"]);
     let deleted = send_line(&agent, "DELETE /v1/namespace/ops", "").await;
     assert_eq!((deleted.status, deleted.text()), (200, ""));
@@ -60,21 +52,9 @@ async fn writes_into_an_unknown_namespace_are_refused() {
             &volumes,
             "volume db is in nonexistent namespace ops",
         ),
-        (
-            "PUT /v1/volumes?namespace=ops",
-            &volumes,
-            "volume db is in nonexistent namespace ops",
-        ),
-        (
-            "PUT /v1/jobs",
-            &job,
-            "job \"web\" is in nonexistent namespace \"ops\"",
-        ),
-        (
-            "PUT /v1/job/web/plan",
-            &job,
-            "job \"web\" is in nonexistent namespace \"ops\"",
-        ),
+        ("PUT /v1/volumes?namespace=ops", &volumes, "volume db is in nonexistent namespace ops"),
+        ("PUT /v1/jobs", &job, "job \"web\" is in nonexistent namespace \"ops\""),
+        ("PUT /v1/job/web/plan", &job, "job \"web\" is in nonexistent namespace \"ops\""),
     ];
     for (line, body, text) in &writes {
         let before = agent.state();
@@ -91,10 +71,7 @@ async fn writes_into_an_unknown_namespace_are_refused() {
     let refused = send_line(&agent, "DELETE /v1/namespace/ops", "").await;
     assert_eq!(
         (refused.status, refused.text()),
-        (
-            500,
-            "namespace \"ops\" has non-terminal jobs in regions: [global]"
-        )
+        (500, "namespace \"ops\" has non-terminal jobs in regions: [global]")
     );
 }
 
@@ -103,10 +80,7 @@ async fn a_namespace_that_is_not_empty_is_not_deleted() {
     let agent = agent().await;
     agent.add_namespaces(&["ops"]).await;
     for (line, text) in [
-        (
-            "DELETE /v1/namespace/default",
-            "can not delete default namespace",
-        ),
+        ("DELETE /v1/namespace/default", "can not delete default namespace"),
         ("DELETE /v1/namespace/nope", "namespace not found"),
     ] {
         let answer = send_line(&agent, line, "").await;
@@ -129,17 +103,9 @@ async fn a_namespace_that_is_not_empty_is_not_deleted() {
 async fn an_invalid_namespace_is_refused() {
     let agent = agent().await;
     for (line, body, part) in [
-        (
-            "PUT /v1/namespace",
-            r#"{"Name": "a b"}"#,
-            "`a b` is not a name",
-        ),
+        ("PUT /v1/namespace", r#"{"Name": "a b"}"#, "`a b` is not a name"),
         ("PUT /v1/namespace", r#"{"Name": ""}"#, "`` is not a name"),
-        (
-            "PUT /v1/namespace/x",
-            r#"{"Name": "y"}"#,
-            "and the body `y`",
-        ),
+        ("PUT /v1/namespace/x", r#"{"Name": "y"}"#, "and the body `y`"),
         (
             "PUT /v1/namespace",
             r#"{"Name": "x", "Capabilities": {"EnabledTaskDrivers": ["exec"]}}"#,
@@ -151,10 +117,5 @@ async fn an_invalid_namespace_is_refused() {
         assert!(answer.text().contains(part), "{}", answer.text());
     }
     let too_long = json!({"Name": "x", "Description": "d".repeat(257)}).to_string();
-    assert_eq!(
-        send_line(&agent, "PUT /v1/namespace", &too_long)
-            .await
-            .status,
-        400
-    );
+    assert_eq!(send_line(&agent, "PUT /v1/namespace", &too_long).await.status, 400);
 }

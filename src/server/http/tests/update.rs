@@ -47,9 +47,7 @@ async fn values_of_the_server_are_ignored_in_a_first_registration() {
         for (id, body) in [("plain", &mut plain), ("stuffed", &mut stuffed)] {
             body["ExternalID"] = json!(if verb == "register" {
                 let external = format!("vol-{id}");
-                agent
-                    .backend
-                    .add_volume(external.as_str().into(), Default::default());
+                agent.backend.add_volume(external.as_str().into(), Default::default());
                 external
             } else {
                 String::new()

@@ -23,39 +23,15 @@ async fn refusals_have_their_own_codes() {
     put(&agent, "/v1/var/free", &json!({"Items": {"a": "1"}})).await;
     for (line, body, status, code) in [
         ("GET /v1/var/nope", "", 404, "variable/not-found"),
-        (
-            "PUT /v1/var/nope?lock-release",
-            r#"{"Lock":{"ID":"x"}}"#,
-            500,
-            "variable/lock-lost",
-        ),
-        (
-            "PUT /v1/var/a.b",
-            r#"{"Items":{"a":"1"}}"#,
-            400,
-            "variable/invalid",
-        ),
-        (
-            "PUT /v1/var/a?cas=x",
-            r#"{"Items":{"a":"1"}}"#,
-            400,
-            "variable/invalid",
-        ),
-        (
-            "PUT /v1/var/free?lock-renew",
-            r#"{"Lock":{"ID":"x"}}"#,
-            409,
-            "variable/lock-lost",
-        ),
+        ("PUT /v1/var/nope?lock-release", r#"{"Lock":{"ID":"x"}}"#, 500, "variable/lock-lost"),
+        ("PUT /v1/var/a.b", r#"{"Items":{"a":"1"}}"#, 400, "variable/invalid"),
+        ("PUT /v1/var/a?cas=x", r#"{"Items":{"a":"1"}}"#, 400, "variable/invalid"),
+        ("PUT /v1/var/free?lock-renew", r#"{"Lock":{"ID":"x"}}"#, 409, "variable/lock-lost"),
         ("PATCH /v1/var/free", "", 400, "api/bad-request"),
     ] {
         let answer = send_typed(&agent, line, body).await;
         let document = answer.json();
-        assert_eq!(
-            (answer.status, document["code"].as_str()),
-            (status, Some(code)),
-            "{line}"
-        );
+        assert_eq!((answer.status, document["code"].as_str()), (status, Some(code)), "{line}");
         assert!(!document["help"][0].as_str().unwrap().is_empty(), "{line}");
     }
 }
@@ -66,10 +42,7 @@ async fn several_slashes_count_as_one() {
     let agent = agent().await;
     put(&agent, "/v1/var/app//x", &json!({"Items": {"a": "1"}})).await;
     let answer = get(&agent, "/v1/var/app/x").await;
-    assert_eq!(
-        (answer.status, &answer.json()["Path"]),
-        (200, &json!("app/x"))
-    );
+    assert_eq!((answer.status, &answer.json()["Path"]), (200, &json!("app/x")));
 }
 
 /// Changes of other variables do not wake the read.
@@ -92,12 +65,7 @@ async fn a_blocking_read_waits_for_its_own_variable() {
 async fn a_search_finds_paths() {
     let agent = agent().await;
     for path in ["app/one", "app/two", "other"] {
-        put(
-            &agent,
-            &format!("/v1/var/{path}"),
-            &json!({"Items": {"k": "1"}}),
-        )
-        .await;
+        put(&agent, &format!("/v1/var/{path}"), &json!({"Items": {"k": "1"}})).await;
     }
     let body = json!({"Prefix": "app", "Context": "vars"}).to_string();
     let found = send_line(&agent, "POST /v1/search", &body).await.json();

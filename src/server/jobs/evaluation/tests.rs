@@ -26,9 +26,7 @@ fn after(state: &mut State, decision: &Decision) -> Vec<(String, EvaluationStatu
         apply(state, &event);
     }
     let evaluations = &state.job(&key).unwrap().evaluations;
-    let pairs = evaluations
-        .iter()
-        .map(|one| (one.result.id.to_string(), one.result.status));
+    let pairs = evaluations.iter().map(|one| (one.result.id.to_string(), one.result.status));
     pairs.collect()
 }
 
@@ -37,19 +35,12 @@ fn failing(reason: &str) -> Decision {
         queued: 1,
         nodes: [(NodeId::new("node-0"), vec![reason.to_owned()])].into(),
     };
-    Decision {
-        failures: [("g".to_owned(), failure)].into(),
-        ..Decision::default()
-    }
+    Decision { failures: [("g".to_owned(), failure)].into(), ..Decision::default() }
 }
 
 fn placing() -> Decision {
     Decision {
-        place: vec![Placed {
-            group: "g".to_owned(),
-            index: 0,
-            node: NodeId::new("node-0"),
-        }],
+        place: vec![Placed { group: "g".to_owned(), index: 0, node: NodeId::new("node-0") }],
         ..Decision::default()
     }
 }
@@ -94,11 +85,7 @@ fn a_blocked_evaluation_changes_only_with_its_reasons() {
     let found = after(&mut state, &failing("unhealthy"));
     assert_eq!((state.index(), found.len()), (index + 1, 2));
     let done = after(&mut state, &placing());
-    assert!(
-        done.iter()
-            .all(|(_, status)| *status == EvaluationStatus::Complete),
-        "{done:?}"
-    );
+    assert!(done.iter().all(|(_, status)| *status == EvaluationStatus::Complete), "{done:?}");
 }
 
 #[test]
@@ -106,10 +93,7 @@ fn a_new_submission_replaces_the_blocked_evaluation() {
     let mut state = with(vec![asked()]);
     after(&mut state, &failing("full"));
     let again = Evaluation::pending(EvaluationId::new("again"), EvaluationTrigger::Registered);
-    apply(
-        &mut state,
-        &Event::new(8, evaluated(&job_key("web"), again)),
-    );
+    apply(&mut state, &Event::new(8, evaluated(&job_key("web"), again)));
     let found = after(&mut state, &failing("full"));
     let statuses: Vec<_> = found.iter().map(|(_, status)| *status).collect();
     use EvaluationStatus::{Blocked, Cancelled, Complete};

@@ -45,18 +45,13 @@ fn import() -> Job {
 }
 
 fn request(meta: &[(&str, &str)]) -> DispatchRequest {
-    DispatchRequest {
-        meta: meta.iter().copied().collect(),
-        ..DispatchRequest::default()
-    }
+    DispatchRequest { meta: meta.iter().copied().collect(), ..DispatchRequest::default() }
 }
 
 fn children(agent: &FakeAgent, parent: &str) -> Vec<String> {
     let key = job_key(parent);
     agent.cell.read(|state| {
-        let ids = state
-            .children_of(&key)
-            .map(|child| child.current.job.id.to_string());
+        let ids = state.children_of(&key).map(|child| child.current.job.id.to_string());
         ids.collect()
     })
 }
@@ -79,10 +74,7 @@ async fn a_periodic_job_starts_at_its_times_once() {
     let written = jobs.register(nightly(false), None).await.unwrap();
     assert_eq!(written.evaluation, None);
     let again = jobs.register(nightly(false), None).await.unwrap();
-    assert_eq!(
-        (again.evaluation, again.job_modify_index),
-        (None, written.job_modify_index)
-    );
+    assert_eq!((again.evaluation, again.job_modify_index), (None, written.job_modify_index));
     agent.clock.advance(3 * HOUR - Duration::from_secs(1));
     let agent = agent.restart(VolumeLimits::default()).await.unwrap();
     assert_eq!(children(&agent, "nightly"), [] as [&str; 0]);
@@ -91,19 +83,14 @@ async fn a_periodic_job_starts_at_its_times_once() {
     let first = format!("nightly/periodic-{}", MIDNIGHT + 3 * 3600);
     assert_eq!(children(&agent, "nightly"), [first.as_str()]);
     let alloc = assigned_of(&agent, &first).await;
-    assert_eq!(
-        alloc.job.groups[0].tasks[0].environment.get("PASSWORD"),
-        Some("hunter2")
-    );
+    assert_eq!(alloc.job.groups[0].tasks[0].environment.get("PASSWORD"), Some("hunter2"));
     assert_eq!(alloc.job.meta.get("color"), Some("red"));
     let agent = agent.restart(VolumeLimits::default()).await.unwrap();
     agent.clock.advance(24 * HOUR);
     decided(&agent, 27).await;
     let second = format!("nightly/periodic-{}", MIDNIGHT + 27 * 3600);
     assert_eq!(children(&agent, "nightly"), [first, second]);
-    let own = agent
-        .cell
-        .read(|state| state.allocs_of_job(&job_key("nightly")).count());
+    let own = agent.cell.read(|state| state.allocs_of_job(&job_key("nightly")).count());
     assert_eq!(own, 0, "the job itself runs nothing");
 }
 
@@ -112,12 +99,7 @@ async fn a_periodic_job_starts_at_its_times_once() {
 async fn launches_that_were_missed_are_one() {
     for (away, expected, until_hour) in [(4, 3, 3), (100, 100, 100)] {
         let agent = agent().await;
-        agent
-            .services
-            .jobs
-            .register(nightly(true), None)
-            .await
-            .unwrap();
+        agent.services.jobs.register(nightly(true), None).await.unwrap();
         agent.clock.advance(u32::try_from(away).unwrap() * HOUR);
         let agent = agent.restart(VolumeLimits::default()).await.unwrap();
         decided(&agent, until_hour).await;
@@ -131,9 +113,7 @@ async fn a_launch_beside_a_running_one_is_left_out_if_overlap_is_prohibited() {
     for prohibits_overlap in [false, true] {
         let agent = agent().await;
         let jobs = &agent.services.jobs;
-        jobs.register(nightly(prohibits_overlap), None)
-            .await
-            .unwrap();
+        jobs.register(nightly(prohibits_overlap), None).await.unwrap();
         agent.clock.advance(3 * HOUR);
         decided(&agent, 3).await;
         let first = children(&agent, "nightly").remove(0);
@@ -238,12 +218,7 @@ async fn few_of_the_jobs_that_were_launched_and_are_over_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_launch_that_was_not_recorded_is_made_later() {
     let agent = agent().await;
-    agent
-        .services
-        .jobs
-        .register(nightly(false), None)
-        .await
-        .unwrap();
+    agent.services.jobs.register(nightly(false), None).await.unwrap();
     let full = AppendFault::NotWritten(JournalErrorKind::DiskFull);
     agent.journal.fail_next([full, full]);
     agent.clock.advance(3 * HOUR);
@@ -278,19 +253,12 @@ async fn an_operator_launches_a_periodic_job_before_its_time() {
     disabled.periodic.as_mut().unwrap().is_enabled = false;
     jobs.register(disabled, None).await.unwrap();
     let refused = jobs.launch(&key).await.unwrap_err().text();
-    assert!(
-        refused.contains("can't force run non-tracked job"),
-        "{refused}"
-    );
+    assert!(refused.contains("can't force run non-tracked job"), "{refused}");
     jobs.register(web(), None).await.unwrap();
-    for (id, expected) in [
-        ("web", "can't force launch non-periodic job"),
-        ("nosuch", "job not found"),
-    ] {
-        assert_eq!(
-            jobs.launch(&job_key(id)).await.unwrap_err().text(),
-            expected
-        );
+    for (id, expected) in
+        [("web", "can't force launch non-periodic job"), ("nosuch", "job not found")]
+    {
+        assert_eq!(jobs.launch(&job_key(id)).await.unwrap_err().text(), expected);
     }
     agent.clock.advance(30 * HOUR);
     tokio::time::sleep(HOUR).await;
@@ -318,26 +286,11 @@ async fn a_dispatched_job_has_the_values_of_its_request() {
     let meta: Vec<_> = alloc.job.meta.expose().collect();
     assert_eq!(meta, [("color", "blue"), ("set", "a"), ("size", "request")]);
     assert_eq!(alloc.job.groups[0].tasks[0].meta.get("size"), Some("task"));
-    let dispatch = alloc
-        .job
-        .origin
-        .as_ref()
-        .unwrap()
-        .dispatch
-        .as_ref()
-        .unwrap();
-    assert_eq!(
-        (dispatch.payload.expose(), alloc.job.priority),
-        (&b"hunter3"[..], 77)
-    );
+    let dispatch = alloc.job.origin.as_ref().unwrap().dispatch.as_ref().unwrap();
+    assert_eq!((dispatch.payload.expose(), alloc.job.priority), (&b"hunter3"[..], 77));
     let state = format!("{:?}", agent.state().job(&job_key(done.id.as_str())));
-    assert!(
-        !state.contains("blue") && !state.contains("hunter"),
-        "{state}"
-    );
-    let own = agent
-        .cell
-        .read(|state| state.allocs_of_job(&job_key("import")).count());
+    assert!(!state.contains("blue") && !state.contains("hunter"), "{state}");
+    let own = agent.cell.read(|state| state.allocs_of_job(&job_key("import")).count());
     assert_eq!(own, 0, "the job itself runs nothing");
 }
 
@@ -347,29 +300,18 @@ async fn a_repeated_dispatch_runs_once_for_its_token() {
     let jobs = &agent.services.jobs;
     jobs.register(import(), None).await.unwrap();
     let key = job_key("import");
-    let desired = DispatchRequest {
-        idempotency_token: "t1".to_owned(),
-        ..request(&[("set", "a")])
-    };
+    let desired =
+        DispatchRequest { idempotency_token: "t1".to_owned(), ..request(&[("set", "a")]) };
     let (one, two) = tokio::join!(jobs.dispatch(&key, &desired), jobs.dispatch(&key, &desired));
     let (one, two): (JobDispatched, JobDispatched) = (one.unwrap(), two.unwrap());
     assert_eq!(one.id, two.id);
-    assert_eq!(
-        [&one, &two]
-            .iter()
-            .filter(|one| one.evaluation.is_some())
-            .count(),
-        1
-    );
+    assert_eq!([&one, &two].iter().filter(|one| one.evaluation.is_some()).count(), 1);
     let agent = agent.restart(VolumeLimits::default()).await.unwrap();
     let jobs = &agent.services.jobs;
     let again = jobs.dispatch(&key, &desired).await.unwrap();
     assert_eq!((again.id, again.evaluation), (one.id, None));
     for token in ["t2", "", ""] {
-        let other = DispatchRequest {
-            idempotency_token: token.to_owned(),
-            ..desired.clone()
-        };
+        let other = DispatchRequest { idempotency_token: token.to_owned(), ..desired.clone() };
         // The ID of a job has its second, and the first characters of an ID that is the same in tests.
         agent.clock.advance(Duration::from_secs(1));
         jobs.dispatch(&key, &other).await.unwrap();
@@ -389,86 +331,41 @@ async fn a_request_that_the_job_does_not_take_runs_nothing() {
         job.parameterized.as_mut().unwrap().payload = payload;
         job
     };
-    jobs.register(with_rule(PayloadRule::Required), None)
-        .await
-        .unwrap();
-    jobs.register(with_rule(PayloadRule::Forbidden), None)
-        .await
-        .unwrap();
+    jobs.register(with_rule(PayloadRule::Required), None).await.unwrap();
+    jobs.register(with_rule(PayloadRule::Forbidden), None).await.unwrap();
     jobs.register(web(), None).await.unwrap();
     jobs.register(nightly(false), None).await.unwrap();
     let set = || request(&[("set", "a")]);
-    let bytes = |count: usize| DispatchRequest {
-        payload: Payload::new(vec![0; count]),
-        ..set()
-    };
+    let bytes = |count: usize| DispatchRequest { payload: Payload::new(vec![0; count]), ..set() };
     for (id, desired, expected) in [
-        (
-            "import",
-            request(&[]),
-            "Dispatch did not provide required meta keys: [set]",
-        ),
+        ("import", request(&[]), "Dispatch did not provide required meta keys: [set]"),
         (
             "import",
             request(&[("set", "a"), ("bad", "1")]),
             "Dispatch request included unpermitted metadata keys: [bad]",
         ),
+        ("import", bytes(16_385), "Payload exceeds maximum size; 16385 > 16384"),
+        ("required", set(), "Payload is not provided but required by parameterized job"),
+        ("forbidden", bytes(1), "Payload provided but forbidden by parameterized job"),
         (
             "import",
-            bytes(16_385),
-            "Payload exceeds maximum size; 16385 > 16384",
-        ),
-        (
-            "required",
-            set(),
-            "Payload is not provided but required by parameterized job",
-        ),
-        (
-            "forbidden",
-            bytes(1),
-            "Payload provided but forbidden by parameterized job",
-        ),
-        (
-            "import",
-            DispatchRequest {
-                priority: 101,
-                ..set()
-            },
+            DispatchRequest { priority: 101, ..set() },
             "dispatch job priority must be between [1, 100]",
         ),
-        (
-            "web",
-            set(),
-            "Specified job \"web\" is not a parameterized job",
-        ),
-        (
-            "nightly",
-            set(),
-            "Specified job \"nightly\" is not a parameterized job",
-        ),
+        ("web", set(), "Specified job \"web\" is not a parameterized job"),
+        ("nightly", set(), "Specified job \"nightly\" is not a parameterized job"),
         ("nosuch", set(), "parameterized job not found"),
     ] {
         let refused = jobs.dispatch(&job_key(id), &desired).await.unwrap_err();
         assert_eq!(refused.text(), expected, "{id}");
     }
-    let spaced = DispatchRequest {
-        id_prefix: "a b".to_owned(),
-        ..set()
-    };
-    let refused = jobs
-        .dispatch(&job_key("import"), &spaced)
-        .await
-        .unwrap_err();
-    assert!(
-        refused.text().contains("Job ID contains a space"),
-        "{refused:?}"
-    );
+    let spaced = DispatchRequest { id_prefix: "a b".to_owned(), ..set() };
+    let refused = jobs.dispatch(&job_key("import"), &spaced).await.unwrap_err();
+    assert!(refused.text().contains("Job ID contains a space"), "{refused:?}");
     for id in ["import", "required", "forbidden"] {
         assert_eq!(children(&agent, id), [] as [&str; 0]);
     }
-    jobs.dispatch(&job_key("import"), &bytes(16_384))
-        .await
-        .unwrap();
+    jobs.dispatch(&job_key("import"), &bytes(16_384)).await.unwrap();
 }
 
 /// A job stays what it is, its stop stops nothing that was made from it, and it stays on record until then.
@@ -486,14 +383,8 @@ async fn a_job_that_others_are_made_from_lives_apart_from_them() {
         assert_eq!(jobs.evaluate(key).await.unwrap_err().text(), expected);
     }
     for (job, expected) in [
-        (
-            batch("import"),
-            "cannot update parameterized job to being non-parameterized",
-        ),
-        (
-            batch("nightly"),
-            "cannot update periodic job to being non-periodic",
-        ),
+        (batch("import"), "cannot update parameterized job to being non-parameterized"),
+        (batch("nightly"), "cannot update periodic job to being non-periodic"),
     ] {
         let refused = jobs.plan(&job).unwrap_err();
         assert_eq!(refused.text(), expected);
@@ -520,8 +411,6 @@ async fn a_job_that_others_are_made_from_lives_apart_from_them() {
     tokio::time::sleep(HOUR).await;
     assert!(jobs.job(&import_key).is_err());
     assert!(!assigned_of(&agent, child.as_str()).await.wants_stop);
-    jobs.stop(&JobKey::new(import_key.namespace, child.clone()), false)
-        .await
-        .unwrap();
+    jobs.stop(&JobKey::new(import_key.namespace, child.clone()), false).await.unwrap();
     until_stopping(&agent, &alloc).await;
 }

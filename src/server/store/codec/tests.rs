@@ -44,10 +44,7 @@ fn a_torn_row_is_refused() {
     let row = encode_event(7, &an_event()).unwrap();
     for end in 0..row.len() {
         let error = decode_event(7, &row[..end]).unwrap_err();
-        assert!(
-            matches!(error, CodecError::Corrupt { .. }),
-            "{end}: {error}"
-        );
+        assert!(matches!(error, CodecError::Corrupt { .. }), "{end}: {error}");
     }
 }
 
@@ -57,9 +54,8 @@ fn events_of_version_1_stay_readable() {
     let payload =
         br#"{"at":5,"kind":{"volume_delete_intended":{"key":{"namespace":"default","id":"db"}}}}"#;
     let row = enclosed(&RowKey::Event { index: 9 }, 1, payload);
-    let kind = nomad_csi_claims::state::EventKind::VolumeDeleteIntended {
-        key: key("default", "db"),
-    };
+    let kind =
+        nomad_csi_claims::state::EventKind::VolumeDeleteIntended { key: key("default", "db") };
     assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
 }
 
@@ -80,15 +76,9 @@ fn claim_events_of_version_7_stay_readable() {
         secrets: SealedSecrets::new(vec![1, 2]),
         since: 4,
     };
-    let orphaned = ClaimEvent::Orphaned {
-        tombstone: Box::new(tombstone),
-        registration: None,
-    };
+    let orphaned = ClaimEvent::Orphaned { tombstone: Box::new(tombstone), registration: None };
     for (event, payload) in [
-        (
-            started,
-            r#"{"step_started":{"step":{"controller_publish":"n1"},"instance":"p1"}}"#,
-        ),
+        (started, r#"{"step_started":{"step":{"controller_publish":"n1"},"instance":"p1"}}"#),
         (
             orphaned,
             r#"{"orphaned":{"tombstone":{"volume":{"namespace":"default","id":"db"},"secrets":"0102","since":4}}}"#,

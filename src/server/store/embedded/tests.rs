@@ -51,9 +51,7 @@ async fn appended_events_survive_reopening_in_order() {
 #[tokio::test]
 async fn an_append_replaces_unacknowledged_events_and_refuses_a_gap() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = EmbeddedJournal::open(directory.path().join("j"))
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j")).await.unwrap();
     let (one, other) = (events(1, 10), events(2, 10));
     journal.append(2, one[..].into()).await.unwrap();
     journal.append(2, other[..4].into()).await.unwrap();
@@ -69,9 +67,7 @@ async fn an_append_replaces_unacknowledged_events_and_refuses_a_gap() {
 #[tokio::test]
 async fn a_snapshot_replaces_its_events_and_keeps_later_ones() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = EmbeddedJournal::open(directory.path().join("j"))
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j")).await.unwrap();
     let events = events(3, 90);
     journal.append(2, events[..60].into()).await.unwrap();
     for end in [20, 60] {
@@ -79,10 +75,7 @@ async fn a_snapshot_replaces_its_events_and_keeps_later_ones() {
         journal.write_snapshot(changes).await.unwrap();
         let content = journal.load().await.unwrap();
         assert_eq!(content.events, events[end..60]);
-        assert_eq!(
-            content.snapshot.map(State::from),
-            Some(state(&events[..end]))
-        );
+        assert_eq!(content.snapshot.map(State::from), Some(state(&events[..end])));
     }
     let older = SnapshotChanges::complete(&state(&events[..40]));
     journal.write_snapshot(older).await.unwrap();
@@ -99,9 +92,7 @@ async fn the_newest_of_the_replaced_events_stay_as_history() {
     let events = events(3, 90);
     let read = async |after, most| journal.read_events(after, most).await.unwrap();
     let indexed = |from: u64, to: u64| {
-        (2..)
-            .zip(events.clone())
-            .filter(move |(index, _)| (from..=to).contains(index))
+        (2..).zip(events.clone()).filter(move |(index, _)| (from..=to).contains(index))
     };
     journal.append(2, events[..].into()).await.unwrap();
     assert!(read(0, 200).await.into_iter().eq(indexed(2, 91)));
@@ -110,12 +101,7 @@ async fn the_newest_of_the_replaced_events_stay_as_history() {
         journal.write_snapshot(changes).await.unwrap();
         assert_eq!(journal.load().await.unwrap().events, events[end..]);
         assert!(read(0, 200).await.into_iter().eq(indexed(first, 91)));
-        assert!(
-            read(first, 5)
-                .await
-                .into_iter()
-                .eq(indexed(first + 1, first + 5))
-        );
+        assert!(read(first, 5).await.into_iter().eq(indexed(first + 1, first + 5)));
     }
     assert_eq!(read(91, 5).await, []);
     assert_eq!(read(u64::MAX, 5).await, []);
@@ -134,11 +120,7 @@ async fn a_snapshot_of_changes_rewrites_only_what_changed() {
     let complete = SnapshotChanges::complete(&state(&all));
     journal.write_snapshot(complete).await.unwrap();
     let gone = |n| Event::new(2, EventKind::VolumeDeregistered { key: volume(n) });
-    let more = [
-        gone(7),
-        gone(8),
-        Event::new(2, registered(&volume(8), "new")),
-    ];
+    let more = [gone(7), gone(8), Event::new(2, registered(&volume(8), "new"))];
     all.extend(more.clone());
     journal.append(1003, more.into()).await.unwrap();
     let changed = [7, 8].map(volume).map(Subject::Volume);
@@ -161,9 +143,7 @@ async fn a_snapshot_of_changes_rewrites_only_what_changed() {
 #[tokio::test]
 async fn changes_without_a_complete_snapshot_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = EmbeddedJournal::open(directory.path().join("j"))
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j")).await.unwrap();
     let events = events(1, 20);
     journal.append(2, events[..].into()).await.unwrap();
     let changes = SnapshotChanges::of(&state(&events), Default::default());
@@ -225,11 +205,7 @@ async fn a_journal_of_every_earlier_version_opens_and_is_rewritten() {
         let database = Database::create(&path).unwrap();
         let reading = database.begin_read().unwrap();
         let meta = reading.open_table(META).unwrap();
-        assert_eq!(
-            value(&meta, FORMAT).unwrap(),
-            Some(2),
-            "earlier versions refuse it"
-        );
+        assert_eq!(value(&meta, FORMAT).unwrap(), Some(2), "earlier versions refuse it");
         assert!(reading.open_table(SNAPSHOTS).unwrap().is_empty().unwrap());
     }
 }
@@ -238,9 +214,7 @@ async fn a_journal_of_every_earlier_version_opens_and_is_rewritten() {
 async fn a_journal_of_a_later_version_is_refused_in_words() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
-    let deleting = EventKind::VolumeDeleteIntended {
-        key: key("default", "db"),
-    };
+    let deleting = EventKind::VolumeDeleteIntended { key: key("default", "db") };
     write_format_1(&path, EVENT_VERSION + 1, &[Event::new(9, deleting)]);
     let journal = EmbeddedJournal::open(&path).await.unwrap();
     let refused = journal.load().await.unwrap_err();
@@ -259,9 +233,7 @@ async fn a_journal_of_a_later_version_is_refused_in_words() {
 async fn an_unfinished_snapshot_changes_nothing_and_the_next_one_replaces_it() {
     let disk = SmallDisk::default();
     disk.room.store(u64::MAX, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await.unwrap();
     let volume = |n: u64| key("default", &format!("v{n}"));
     let mut all = vec![Event::new(0, started())];
     all.extend((0..2000).map(|n| Event::new(1, registered(&volume(n), "ext"))));
@@ -286,9 +258,7 @@ async fn an_unfinished_snapshot_changes_nothing_and_the_next_one_replaces_it() {
 #[tokio::test]
 async fn appends_continue_while_a_large_snapshot_is_written() {
     let directory = tempfile::tempdir().unwrap();
-    let journal = EmbeddedJournal::open(directory.path().join("j"))
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::open(directory.path().join("j")).await.unwrap();
     let register = |n| Event::new(n, registered(&key("default", &format!("v{n}")), "ext"));
     let mut all = vec![Event::new(0, started())];
     all.extend((1..6000).map(register));
@@ -325,23 +295,13 @@ async fn a_file_that_is_not_a_journal_is_refused_and_unchanged() {
     for text in [&b""[..], &[0; 4096]] {
         std::fs::write(&path, text).unwrap();
         let refused = EmbeddedJournal::open(&path).await.err().unwrap();
-        assert_eq!(
-            refused.kind,
-            JournalErrorKind::Damaged,
-            "{:?}",
-            refused.source
-        );
+        assert_eq!(refused.kind, JournalErrorKind::Damaged, "{:?}", refused.source);
         assert!(std::fs::read(&path).unwrap() == text);
     }
     let text = b"This is a letter, and longer than a header. ".repeat(300);
     std::fs::write(&path, &text).unwrap();
     let refused = EmbeddedJournal::open(&path).await.err().unwrap();
-    assert_eq!(
-        refused.kind,
-        JournalErrorKind::Damaged,
-        "{:?}",
-        refused.source
-    );
+    assert_eq!(refused.kind, JournalErrorKind::Damaged, "{:?}", refused.source);
     assert!(std::fs::read(&path).unwrap() == text);
 }
 
@@ -353,11 +313,7 @@ async fn a_later_format_is_refused_with_both_numbers() {
     journal.close().await.unwrap();
     let database = Database::create(&path).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction
-        .open_table(META)
-        .unwrap()
-        .insert(FORMAT, 7)
-        .unwrap();
+    transaction.open_table(META).unwrap().insert(FORMAT, 7).unwrap();
     transaction.commit().unwrap();
     drop(database);
     let refused = EmbeddedJournal::open(&path).await.err().unwrap();
@@ -385,10 +341,7 @@ async fn a_changed_or_missing_row_is_an_error() {
     let torn = journal.load().await.unwrap_err();
     assert_eq!(
         (torn.kind, torn.source.to_string().as_str()),
-        (
-            JournalErrorKind::Damaged,
-            "event 6 is incomplete or was changed after it was written"
-        )
+        (JournalErrorKind::Damaged, "event 6 is incomplete or was changed after it was written")
     );
     journal.close().await.unwrap();
     edit(|table| drop(table.remove(6).unwrap()));
@@ -432,10 +385,7 @@ async fn an_interrupted_first_start_is_repeated() {
 async fn a_missing_directory_is_named() {
     let refused = EmbeddedJournal::open("/nonexistent/j").await.err().unwrap();
     assert_eq!(refused.kind, JournalErrorKind::Unavailable);
-    assert_eq!(
-        refused.to_string(),
-        "cannot open the agent's journal `/nonexistent/j`"
-    );
+    assert_eq!(refused.to_string(), "cannot open the agent's journal `/nonexistent/j`");
 }
 
 /// A disk of limited size.
@@ -518,9 +468,7 @@ impl Storage for SmallDisk {
 async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
     let disk = SmallDisk::default();
     disk.room.store(2 << 20, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await.unwrap();
     let mut acknowledged = vec![];
     let mut history = History::new(5);
     let mut refused = None;
@@ -534,15 +482,8 @@ async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
     }
     let (error, batch) = refused.unwrap();
     assert_eq!(error.kind, JournalErrorKind::DiskFull, "{:?}", error.source);
-    assert_eq!(
-        error.to_string(),
-        "cannot append to the agent's journal `small-disk`"
-    );
-    assert!(
-        acknowledged.len() > 500,
-        "the disk had space for only {} events",
-        acknowledged.len()
-    );
+    assert_eq!(error.to_string(), "cannot append to the agent's journal `small-disk`");
+    assert!(acknowledged.len() > 500, "the disk had space for only {} events", acknowledged.len());
     let first = 2 + acknowledged.len() as u64;
     for _ in 0..3 {
         let again = journal.append(first, batch[..].into()).await;
@@ -561,9 +502,7 @@ async fn a_full_disk_is_reported_loses_nothing_and_recovers() {
 async fn a_disk_that_goes_on_failing_is_opened_less_and_less_often() {
     let disk = SmallDisk::default();
     disk.room.store(u64::MAX, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await.unwrap();
     let events = events(8, 40);
     journal.append(2, events[..20].into()).await.unwrap();
     disk.room.store(0, Ordering::SeqCst);
@@ -588,9 +527,7 @@ async fn a_disk_that_goes_on_failing_is_opened_less_and_less_often() {
 async fn acknowledged_events_survive_a_temporary_disk_failure() {
     let disk = SmallDisk::default();
     disk.room.store(u64::MAX, Ordering::SeqCst);
-    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY)
-        .await
-        .unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await.unwrap();
     let events = events(8, 40);
     journal.append(2, events[..20].into()).await.unwrap();
     disk.syncs_fail.store(true, Ordering::SeqCst);
@@ -599,8 +536,5 @@ async fn acknowledged_events_survive_a_temporary_disk_failure() {
     disk.syncs_fail.store(false, Ordering::SeqCst);
     journal.append(22, events[30..].into()).await.unwrap();
     let content = journal.load().await.unwrap().events;
-    assert_eq!(
-        (&content[..20], &content[20..]),
-        (&events[..20], &events[30..])
-    );
+    assert_eq!((&content[..20], &content[20..]), (&events[..20], &events[30..]));
 }

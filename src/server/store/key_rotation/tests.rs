@@ -37,10 +37,7 @@ fn both_keys_open_until_the_end_and_then_only_the_new_one() {
     let verification = rotation.verification();
     assert!(verification.secrets(&owner(), &new).is_ok());
     let refused = verification.secrets(&owner(), &old).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "cannot decrypt the secrets of volume `db`"
-    );
+    assert_eq!(refused.to_string(), "cannot decrypt the secrets of volume `db`");
     rotation.finish().unwrap();
     assert!(!opens(&path, &old), "the old key is gone");
     assert!(opens(&path, &new) && opens(&path, &written));
@@ -77,10 +74,7 @@ fn flags_get_the_fingerprint_of_the_new_key() {
     let rotation = KeyRotation::begin(&path).unwrap();
     let after = rotation.flags(&owner(), &flags).unwrap();
     assert!(rotation.verification().flags(&owner(), &after).is_ok());
-    let old_fingerprint = SealedFlags {
-        fingerprint: flags.fingerprint.clone(),
-        ..after.clone()
-    };
+    let old_fingerprint = SealedFlags { fingerprint: flags.fingerprint.clone(), ..after.clone() };
     let verified = rotation.verification().flags(&owner(), &old_fingerprint);
     assert!(verified.is_err(), "the fingerprint is of the old key");
     rotation.finish().unwrap();
@@ -98,11 +92,7 @@ fn without_a_key_nothing_is_rotated_and_a_damaged_file_stays() {
     assert!(KeySealer::open_existing(&path).unwrap().is_none());
     drop(KeySealer::open(&path, None).unwrap());
     let line = std::fs::read_to_string(&path).unwrap();
-    for text in [
-        format!("{line}\n"),
-        format!("{line}{line}{line}"),
-        format!("{line}x"),
-    ] {
+    for text in [format!("{line}\n"), format!("{line}{line}{line}"), format!("{line}x")] {
         std::fs::write(&path, &text).unwrap();
         let refused = KeyRotation::begin(&path).err().unwrap();
         assert_eq!(refused.code(), Code::KeyMalformed, "{text:?}");

@@ -25,9 +25,8 @@ fn plugins_by_node_stay_readable() {
         r#"{{"at":5,"kind":{{"plugin_instance_observed":{{"plugin":"ebs","node":"n1","instance":{instance}}}}}}}"#
     );
     let row = enclosed(&RowKey::Event { index: 9 }, 3, payload.as_bytes());
-    let EventKind::PluginInstanceObserved {
-        instance: observed, ..
-    } = decode_event(9, &row).unwrap().kind
+    let EventKind::PluginInstanceObserved { instance: observed, .. } =
+        decode_event(9, &row).unwrap().kind
     else {
         panic!("the event is of another kind")
     };
@@ -59,9 +58,8 @@ fn definitions_with_flags_in_the_clear_stay_readable() {
         r#"{{"at":5,"kind":{{"volume_create_intended":{{"definition":{definition},"secrets":""}}}}}}"#
     );
     let row = enclosed(&RowKey::Event { index: 9 }, 1, payload.as_bytes());
-    let EventKind::VolumeCreateIntended {
-        definition: read, ..
-    } = decode_event(9, &row).unwrap().kind
+    let EventKind::VolumeCreateIntended { definition: read, .. } =
+        decode_event(9, &row).unwrap().kind
     else {
         panic!("the event is of another kind")
     };
@@ -74,10 +72,7 @@ fn definitions_with_flags_in_the_clear_stay_readable() {
         r#"{{"definition":{definition},"provided":{{"provider":"","provider_version":"","external_id":null,"capacity":0,"context":{{}},"topologies":[]}},"secrets":"","phase":"creating","create_index":9,"modify_index":9,"create_time":5,"modify_time":5}}"#
     );
     let part = |part| RowKey::SnapshotPart { index: 9, part };
-    let rows = [
-        enclosed(&part(0), 1, head.as_bytes()),
-        enclosed(&part(1), 1, volume.as_bytes()),
-    ];
+    let rows = [enclosed(&part(0), 1, head.as_bytes()), enclosed(&part(1), 1, volume.as_bytes())];
     let snapshot = decode_parts(9, rows).unwrap();
     let StoredRecord::Volume(record) = &snapshot.records[0] else {
         panic!("{:?}", snapshot.records)

@@ -20,22 +20,13 @@ fn every_record_round_trips() {
         let key = record_key(&record.subject(), 9);
         tables.insert(key.table);
         let row = encode_record(key.clone(), Some(record)).unwrap();
-        assert_eq!(
-            decode_record(key.clone(), &row).unwrap().as_ref(),
-            Some(record)
-        );
+        assert_eq!(decode_record(key.clone(), &row).unwrap().as_ref(), Some(record));
         let gone = encode_record(key.clone(), None).unwrap();
         assert_eq!(decode_record(key, &gone).unwrap(), None);
     }
-    assert_eq!(
-        Vec::from_iter(tables),
-        [1, 2, 3, 4, 5, 6, 7, 8],
-        "every table"
-    );
-    let header = SnapshotHeader {
-        numbers: snapshot.numbers.clone(),
-        objects: [(Table::Volumes, 3)].into(),
-    };
+    assert_eq!(Vec::from_iter(tables), [1, 2, 3, 4, 5, 6, 7, 8], "every table");
+    let header =
+        SnapshotHeader { numbers: snapshot.numbers.clone(), objects: [(Table::Volumes, 3)].into() };
     let index = snapshot.numbers.index;
     let row = encode_header(&header).unwrap();
     assert_eq!(decode_header(index, &row).unwrap(), header);
@@ -46,31 +37,13 @@ fn every_record_round_trips() {
 #[test]
 fn a_row_under_another_key_is_refused() {
     let record = &snapshot(3).records[0];
-    let key = RecordKey {
-        table: 4,
-        group: "ab".to_owned(),
-        name: "c".to_owned(),
-        index: 9,
-    };
+    let key = RecordKey { table: 4, group: "ab".to_owned(), name: "c".to_owned(), index: 9 };
     let row = encode_record(key.clone(), Some(record)).unwrap();
     for other in [
-        RecordKey {
-            table: 3,
-            ..key.clone()
-        },
-        RecordKey {
-            index: 8,
-            ..key.clone()
-        },
-        RecordKey {
-            name: "d".to_owned(),
-            ..key.clone()
-        },
-        RecordKey {
-            group: "a".to_owned(),
-            name: "bc".to_owned(),
-            ..key.clone()
-        },
+        RecordKey { table: 3, ..key.clone() },
+        RecordKey { index: 8, ..key.clone() },
+        RecordKey { name: "d".to_owned(), ..key.clone() },
+        RecordKey { group: "a".to_owned(), name: "bc".to_owned(), ..key.clone() },
     ] {
         let error = decode_record(other, &row).unwrap_err();
         assert!(matches!(error, CodecError::Corrupt { .. }), "{error}");
@@ -94,10 +67,8 @@ fn claims_of_version_8_stay_readable() {
         "modes":{"access_mode":"single-node-writer","attachment_mode":"file-system"},
         "tombstone":{"volume":{"namespace":"default","id":"db"},"secrets":"0102","since":4}},
         "modify_index":4,"modify_time":4}"#;
-    let volume = RemoteVolume {
-        plugin_id: "p".into(),
-        external_id: nomad_csi_model::ExternalId::new("e"),
-    };
+    let volume =
+        RemoteVolume { plugin_id: "p".into(), external_id: nomad_csi_model::ExternalId::new("e") };
     let place = record_key(&Subject::Claims(volume.clone()), 7);
     let row = enclosed(&RowKey::Record(place.clone()), 8, payload.as_bytes());
     let Some(StoredRecord::Claims(record)) = decode_record(place, &row).unwrap() else {
@@ -107,16 +78,8 @@ fn claims_of_version_8_stay_readable() {
     assert_eq!(record.volume, volume);
     let gone: Vec<_> = claims.tombstones.iter().map(|gone| &gone.volume).collect();
     assert_eq!(gone, [&key("default", "db")]);
-    assert!(
-        claims
-            .attachments
-            .values()
-            .all(|one| one.made_for.is_none())
-    );
-    assert_eq!(
-        nomad_csi_claims::claim::violations(claims),
-        Vec::<String>::new()
-    );
+    assert!(claims.attachments.values().all(|one| one.made_for.is_none()));
+    assert_eq!(nomad_csi_claims::claim::violations(claims), Vec::<String>::new());
 }
 
 #[test]

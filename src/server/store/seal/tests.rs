@@ -8,11 +8,7 @@ use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{Namespace, VariableKey, VariablePath};
 
 fn secrets() -> Secrets {
-    Secrets::from_iter([
-        ("token", "hunter2"),
-        ("empty", ""),
-        ("ключ", "значение\u{0}\n"),
-    ])
+    Secrets::from_iter([("token", "hunter2"), ("empty", ""), ("ключ", "значение\u{0}\n")])
 }
 
 fn volume(namespace: &str, id: &str) -> SecretOwner {
@@ -41,11 +37,7 @@ fn sealed_secrets_open_for_their_own_owner_only() {
         volume("defaul", "tdb"),
         variable("default", "db"),
     ] {
-        assert_eq!(
-            sealer.open(&other, &sealed).err(),
-            Some(SealError),
-            "{other}"
-        );
+        assert_eq!(sealer.open(&other, &sealed).err(), Some(SealError), "{other}");
     }
 }
 
@@ -66,10 +58,7 @@ fn sealed_data_contains_no_secret_and_is_never_repeated() {
     let (one, other) = (sealer.seal(&db, &secrets()), sealer.seal(&db, &secrets()));
     assert_ne!(one, other);
     for text in ["hunter2", "token"] {
-        let found = one
-            .as_bytes()
-            .windows(text.len())
-            .any(|w| w == text.as_bytes());
+        let found = one.as_bytes().windows(text.len()).any(|w| w == text.as_bytes());
         assert!(!found, "{text}");
     }
 }
@@ -83,15 +72,9 @@ fn damaged_or_foreign_bytes_do_not_open() {
     for at in 0..sealed.as_bytes().len() {
         let mut bytes = sealed.as_bytes().to_vec();
         bytes[at] ^= 1;
-        assert!(
-            sealer.open(&db, &SealedSecrets::new(bytes)).is_err(),
-            "byte {at}"
-        );
+        assert!(sealer.open(&db, &SealedSecrets::new(bytes)).is_err(), "byte {at}");
         let torn = sealed.as_bytes()[..at.max(1)].to_vec();
-        assert!(
-            sealer.open(&db, &SealedSecrets::new(torn)).is_err(),
-            "{at} bytes"
-        );
+        assert!(sealer.open(&db, &SealedSecrets::new(torn)).is_err(), "{at} bytes");
     }
 }
 
@@ -102,10 +85,7 @@ fn the_key_is_created_once_with_mode_0600_and_used_again() {
     let sealed = sealer_in(directory.path()).seal(&db, &secrets());
     let again = KeySealer::open(&directory.path().join("key"), Some((&db, &sealed))).unwrap();
     assert!(again.open(&db, &sealed).unwrap() == secrets());
-    let files: Vec<_> = std::fs::read_dir(directory.path())
-        .unwrap()
-        .flatten()
-        .collect();
+    let files: Vec<_> = std::fs::read_dir(directory.path()).unwrap().flatten().collect();
     let names: Vec<_> = files.iter().map(std::fs::DirEntry::file_name).collect();
     assert_eq!(names, ["key"], "no temporary file is left");
     let mode = files[0].metadata().unwrap().permissions().mode();
@@ -120,10 +100,7 @@ fn sealed_secrets_without_their_key_are_refused_and_no_key_is_created() {
     let path = home.path().join("key");
     let missing = KeySealer::open(&path, Some((&db, &sealed))).err().unwrap();
     assert_eq!(missing.code(), Code::KeyMissing);
-    assert!(
-        missing.to_string().contains("`db` (namespace `prod`)"),
-        "{missing}"
-    );
+    assert!(missing.to_string().contains("`db` (namespace `prod`)"), "{missing}");
     assert!(!path.exists());
     drop(sealer_in(home.path()));
     let wrong = KeySealer::open(&path, Some((&db, &sealed))).err().unwrap();
@@ -174,10 +151,7 @@ fn agents_that_create_a_key_concurrently_get_the_same_key() {
     let sealed: Vec<_> = std::thread::scope(|scope| {
         let make = || scope.spawn(|| sealer_in(directory.path()).seal(&db, &secrets()));
         let threads: Vec<_> = (0..8).map(|_| make()).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let sealer = sealer_in(directory.path());
     assert!(sealed.iter().all(|sealed| sealer.open(&db, sealed).is_ok()));
@@ -185,12 +159,7 @@ fn agents_that_create_a_key_concurrently_get_the_same_key() {
 
 #[test]
 fn an_unusable_directory_is_named() {
-    let refused = KeySealer::open(Path::new("/nonexistent/key"), None)
-        .err()
-        .unwrap();
+    let refused = KeySealer::open(Path::new("/nonexistent/key"), None).err().unwrap();
     assert_eq!(refused.code(), Code::KeyUnavailable);
-    assert_eq!(
-        refused.to_string(),
-        "cannot create the key file `/nonexistent/key`"
-    );
+    assert_eq!(refused.to_string(), "cannot create the key file `/nonexistent/key`");
 }

@@ -25,16 +25,9 @@ fn free() -> VariableRecord {
 
 /// The same variable, locked as `mine`, with seconds since the last renewal.
 fn held(since: i64) -> VariableRecord {
-    let terms = LockTerms {
-        id: "mine".into(),
-        ttl: 10 * SECOND,
-        delay: 5 * SECOND,
-    };
+    let terms = LockTerms { id: "mine".into(), ttl: 10 * SECOND, delay: 5 * SECOND };
     VariableRecord {
-        lock: Some(VariableLock {
-            terms,
-            renewed_at: NOW - since * SECOND,
-        }),
+        lock: Some(VariableLock { terms, renewed_at: NOW - since * SECOND }),
         ..free()
     }
 }
@@ -119,23 +112,11 @@ fn a_lock_has_one_holder_until_its_delay_is_over() {
     };
     for (record, write, expected) in [
         (None, acquire(None, 0, 0), lock(None, 15, 15)),
-        (
-            None,
-            acquire(None, 12, 48 * 3600),
-            lock(None, 12, 48 * 3600),
-        ),
-        (
-            Some(&free),
-            acquire(Some("x"), 0, 1),
-            lock(Some("x"), 15, 1),
-        ),
+        (None, acquire(None, 12, 48 * 3600), lock(None, 12, 48 * 3600)),
+        (Some(&free), acquire(Some("x"), 0, 1), lock(Some("x"), 15, 1)),
         (Some(&held), acquire(None, 0, 0), Decision::Locked),
         (Some(&held), acquire(Some("x"), 0, 0), Decision::Locked),
-        (
-            Some(&held),
-            acquire(Some("mine"), 0, 0),
-            lock(Some("mine"), 15, 15),
-        ),
+        (Some(&held), acquire(Some("mine"), 0, 0), lock(Some("mine"), 15, 15)),
         (Some(&expired), acquire(None, 0, 0), Decision::Locked),
     ] {
         assert_eq!(decide(record, &write, NOW), Ok(expected), "{write:?}");
@@ -147,16 +128,8 @@ fn a_lock_has_one_holder_until_its_delay_is_over() {
 fn a_lock_is_renewed_by_its_holder_before_it_expires() {
     use VariableError::{MissingLockId, NotHeldToRenew, NotLockHolder, NothingToRenew};
     for (record, id, expected) in [
-        (
-            Some(held(0)),
-            "mine",
-            Ok(Decision::Renew { id: "mine".into() }),
-        ),
-        (
-            Some(held(19)),
-            "mine",
-            Ok(Decision::Renew { id: "mine".into() }),
-        ),
+        (Some(held(0)), "mine", Ok(Decision::Renew { id: "mine".into() })),
+        (Some(held(19)), "mine", Ok(Decision::Renew { id: "mine".into() })),
         (Some(held(20)), "mine", Err(NotLockHolder)),
         (Some(held(0)), "other", Err(NotLockHolder)),
         (Some(held(0)), "", Err(MissingLockId)),
@@ -172,16 +145,8 @@ fn a_lock_is_renewed_by_its_holder_before_it_expires() {
 fn a_lock_is_released_by_its_holder() {
     use VariableError::{NotHeldToRelease, NothingToRelease};
     for (record, id, expected) in [
-        (
-            Some(held(0)),
-            "mine",
-            Ok(Decision::Release { id: "mine".into() }),
-        ),
-        (
-            Some(held(22)),
-            "mine",
-            Ok(Decision::Release { id: "mine".into() }),
-        ),
+        (Some(held(0)), "mine", Ok(Decision::Release { id: "mine".into() })),
+        (Some(held(22)), "mine", Ok(Decision::Release { id: "mine".into() })),
         (Some(held(0)), "other", Ok(Decision::Locked)),
         (Some(free()), "mine", Err(NotHeldToRelease)),
         (None, "mine", Err(NothingToRelease)),

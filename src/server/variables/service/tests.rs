@@ -24,11 +24,7 @@ fn items(value: &str) -> Secrets {
 }
 
 fn set(value: &str, check: Option<u64>) -> VariableWrite {
-    VariableWrite::Set {
-        items: items(value),
-        cas: check,
-        lock_id: None,
-    }
+    VariableWrite::Set { items: items(value), cas: check, lock_id: None }
 }
 
 fn acquire(id: Option<&str>) -> VariableWrite {
@@ -67,11 +63,7 @@ async fn of_concurrent_writers_one_writes_and_the_others_see_its_value() {
     let seen = agent.written(set("0", Some(0))).await.modify_index;
     let writes = (1..=20).map(|n| {
         let variables = agent.services.variables.clone();
-        async move {
-            variables
-                .write(&key("app"), set(&n.to_string(), Some(seen)))
-                .await
-        }
+        async move { variables.write(&key("app"), set(&n.to_string(), Some(seen))).await }
     });
     let outcomes = futures_util::future::join_all(writes).await;
     let won = |outcome: &Result<_, _>| matches!(outcome, Ok(VariableWriteOutcome::Written { .. }));
@@ -107,27 +99,18 @@ async fn a_disconnected_writer_keeps_its_permit() {
 async fn an_expired_lock_is_removed_and_the_items_stay() {
     let agent = agent().await;
     let lock = agent.written(acquire(None)).await.lock.clone().unwrap();
-    let renew = || VariableWrite::Renew {
-        id: lock.terms.id.clone(),
-    };
+    let renew = || VariableWrite::Renew { id: lock.terms.id.clone() };
     agent.clock.advance(Duration::from_secs(19));
     let renewed = agent.written(renew()).await;
     agent.clock.advance(Duration::from_secs(24));
     let lost = agent.write(renew()).await.unwrap_err();
     assert_eq!(lost.text(), "attempting to modify locked variable");
-    assert_eq!(
-        agent.write(acquire(None)).await.unwrap(),
-        VariableWriteOutcome::Locked
-    );
+    assert_eq!(agent.write(acquire(None)).await.unwrap(), VariableWriteOutcome::Locked);
     agent.clock.advance(Duration::from_secs(1));
     let next = agent.written(set("free", None)).await;
     assert_eq!(next.lock, None);
     assert_eq!(next.create_index, renewed.create_index);
-    assert_eq!(
-        next.modify_index,
-        renewed.modify_index + 3,
-        "renewed, expired, written"
-    );
+    assert_eq!(next.modify_index, renewed.modify_index + 3, "renewed, expired, written");
 }
 
 /// A renewal does not wake blocking reads.
@@ -136,9 +119,7 @@ async fn a_renewal_does_not_change_the_index() {
     let agent = agent().await;
     let held = agent.written(acquire(Some("mine"))).await;
     let before = agent.state().variables_index();
-    let renewed = agent
-        .written(VariableWrite::Renew { id: "mine".into() })
-        .await;
+    let renewed = agent.written(VariableWrite::Renew { id: "mine".into() }).await;
     assert_eq!(renewed.modify_index, held.modify_index);
     assert_eq!(agent.state().variables_index(), before);
 }
@@ -172,12 +153,7 @@ async fn a_failed_expiry_is_retried_after_a_pause() {
     let other = key("other");
     while agent.held().record.lock.is_some() {
         tokio::time::advance(Duration::from_secs(1)).await;
-        agent
-            .services
-            .variables
-            .write(&other, set("x", None))
-            .await
-            .ok();
+        agent.services.variables.write(&other, set("x", None)).await.ok();
         changes.changed().await.unwrap();
     }
     let waited = started.elapsed();
@@ -196,14 +172,9 @@ async fn a_restart_does_not_change_the_expiry_of_a_lock() {
     for _ in 0..3 {
         agent.clock.advance(Duration::from_secs(6));
         agent = agent.restart(VolumeLimits::default()).await.unwrap();
-        assert_eq!(
-            agent.write(acquire(None)).await.unwrap(),
-            VariableWriteOutcome::Locked
-        );
+        assert_eq!(agent.write(acquire(None)).await.unwrap(), VariableWriteOutcome::Locked);
     }
-    agent
-        .written(VariableWrite::Renew { id: "mine".into() })
-        .await;
+    agent.written(VariableWrite::Renew { id: "mine".into() }).await;
     agent.clock.advance(Duration::from_secs(26));
     agent = agent.restart(VolumeLimits::default()).await.unwrap();
     agent.written(acquire(Some("other"))).await;
@@ -215,11 +186,7 @@ async fn a_lock_from_the_future_starts_with_the_agent() {
     let agent = agent().await;
     agent.clock.advance(Duration::from_secs(3600));
     agent.written(acquire(None)).await;
-    let (backend, journal, ids) = (
-        agent.backend.clone(),
-        agent.journal.clone(),
-        agent.ids.clone(),
-    );
+    let (backend, journal, ids) = (agent.backend.clone(), agent.journal.clone(), agent.ids.clone());
     drop(agent);
     let clock = nomad_csi_testing::FakeClock::default();
     let agent = FakeAgent::on(backend, journal, clock, ids, VolumeLimits::default());
@@ -234,9 +201,7 @@ async fn the_journal_contains_items_only_sealed() {
     let agent = agent().await;
     agent.written(set("canary-4711", None)).await;
     agent.written(acquire(Some("mine"))).await;
-    agent
-        .written(VariableWrite::Release { id: "mine".into() })
-        .await;
+    agent.written(VariableWrite::Release { id: "mine".into() }).await;
     let gone = agent.write(VariableWrite::Delete { check: None }).await;
     assert_eq!(gone.unwrap(), VariableWriteOutcome::Absent);
     agent.written(set("canary-4711", Some(0))).await;
@@ -255,13 +220,8 @@ async fn unreadable_items_are_an_error_and_can_be_overwritten() {
     let agent = agent().await;
     agent.written(set("1", None)).await;
     let owner = SecretOwner::Variable(key("other"));
-    let foreign = VariableEvent::Written {
-        items: agent.sealer.seal(&owner, &items("1")),
-    };
-    let kind = EventKind::Variable {
-        key: key("app"),
-        event: foreign,
-    };
+    let foreign = VariableEvent::Written { items: agent.sealer.seal(&owner, &items("1")) };
+    let kind = EventKind::Variable { key: key("app"), event: foreign };
     let event = Event::new(0, kind);
     agent.cell.commit(Expected::Any, event).await.unwrap();
     let error = agent.services.variables.read(&key("app")).unwrap_err();

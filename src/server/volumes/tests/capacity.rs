@@ -28,17 +28,11 @@ fn reporting(has_topology: bool) -> PluginSettings {
 }
 
 fn zone(number: usize) -> Topology {
-    Topology {
-        segments: [("zone".to_owned(), format!("z{number:02}"))].into(),
-    }
+    Topology { segments: [("zone".to_owned(), format!("z{number:02}"))].into() }
 }
 
 fn left(available: i64) -> ReportedCapacity {
-    ReportedCapacity {
-        available,
-        maximum: Some(available / 2),
-        minimum: None,
-    }
+    ReportedCapacity { available, maximum: Some(available / 2), minimum: None }
 }
 
 fn shown(available: u64) -> Capacity {
@@ -57,14 +51,10 @@ async fn read(agent: &FakeAgent) -> nomad_csi_model::CapacityReport {
 /// Adds a node of the plugin in a zone of its own.
 async fn add_zone(agent: &FakeAgent, number: usize) {
     let here = zone(number);
-    agent
-        .backend
-        .update_settings(|settings| settings.description.accessible_topology = Some(here));
+    agent.backend.update_settings(|settings| settings.description.accessible_topology = Some(here));
     let node = format!("node-{number}");
     let external = ExternalNodeId::new(format!("i-{number}"));
-    agent
-        .add_node_as(&node, external, &format!("alloc-{number}"))
-        .await;
+    agent.add_node_as(&node, external, &format!("alloc-{number}")).await;
 }
 
 /// W56: without topologies there is one question, and with them one for each that a node has.
@@ -78,10 +68,7 @@ async fn capacity_is_read_for_each_topology_of_the_nodes() {
 
     let agent = FakeAgent::start(reporting(true)).await.unwrap();
     for number in [0, 1] {
-        agent.backend.set_capacity(
-            Some(zone(number)),
-            left(10 + i64::try_from(number).unwrap()),
-        );
+        agent.backend.set_capacity(Some(zone(number)), left(10 + i64::try_from(number).unwrap()));
     }
     add_zone(&agent, 1).await;
     let places = [(Some(zone(0)), shown(10)), (Some(zone(1)), shown(11))];
@@ -109,15 +96,10 @@ async fn a_capacity_without_an_answer_is_unknown() {
     assert!(matches!(missing, Err(ServerError::NoPluginToRead)));
 
     let agent = FakeAgent::start(reporting(false)).await.unwrap();
-    agent
-        .backend
-        .inject_faults(RPC, [Fault::Fail(StatusCode::Internal)]);
+    agent.backend.inject_faults(RPC, [Fault::Fail(StatusCode::Internal)]);
     let report = read(&agent).await;
     assert_eq!(report.places, []);
-    assert_eq!(
-        report.unknown,
-        ["GetCapacity failed with Internal: scripted Internal"]
-    );
+    assert_eq!(report.unknown, ["GetCapacity failed with Internal: scripted Internal"]);
     agent.backend.set_capacity(None, left(-1));
     let report = read(&agent).await;
     assert_eq!(report.places, []);
@@ -127,10 +109,7 @@ async fn a_capacity_without_an_answer_is_unknown() {
     let begun = tokio::time::Instant::now();
     let report = read(&agent).await;
     assert_eq!(begun.elapsed(), Duration::from_secs(15));
-    assert_eq!(
-        report.unknown,
-        ["the plugin did not answer 1 of 1 question within 15 s"]
-    );
+    assert_eq!(report.unknown, ["the plugin did not answer 1 of 1 question within 15 s"]);
     agent.backend.clear_faults();
     agent.observe(false).await;
     let report = read(&agent).await;
@@ -159,18 +138,9 @@ async fn a_create_without_room_names_what_is_left() {
         assert_eq!(notes, [note]);
     }
     let asked = agent.backend.count(RPC);
-    let notes = refused(
-        &agent,
-        FakeAgent::request("db"),
-        StatusCode::InvalidArgument,
-    )
-    .await;
+    let notes = refused(&agent, FakeAgent::request("db"), StatusCode::InvalidArgument).await;
     assert_eq!(notes, Vec::<String>::new());
-    assert_eq!(
-        agent.backend.count(RPC),
-        asked,
-        "the size is not the reason"
-    );
+    assert_eq!(agent.backend.count(RPC), asked, "the size is not the reason");
     for fault in [Fault::Fail(StatusCode::Internal), Fault::Hang] {
         agent.backend.inject_faults(RPC, [fault]);
         let begun = tokio::time::Instant::now();
@@ -185,10 +155,8 @@ async fn a_create_without_room_names_what_is_left() {
         agent.backend.set_capacity(Some(zone(number)), free);
     }
     let mut request = FakeAgent::request("db");
-    request.topology_request = Some(TopologyRequest {
-        required: vec![zone(2), zone(1)],
-        preferred: vec![zone(1)],
-    });
+    request.topology_request =
+        Some(TopologyRequest { required: vec![zone(2), zone(1)], preferred: vec![zone(1)] });
     let notes = refused(&agent, request, StatusCode::ResourceExhausted).await;
     assert_eq!(
         notes,

@@ -44,21 +44,14 @@ async fn one_name_in_two_namespaces_makes_two_volumes() {
     agent.add_namespaces(&["prod"]).await;
     let sent = record(&agent);
     for namespace in ["default", "prod"] {
-        let request = VolumeRequest {
-            namespace: Namespace::new(namespace),
-            ..FakeAgent::request("db")
-        };
+        let request =
+            VolumeRequest { namespace: Namespace::new(namespace), ..FakeAgent::request("db") };
         agent.create(request).await.unwrap();
     }
     agent.delete("db").await.unwrap();
     agent.create(FakeAgent::request("db")).await.unwrap();
-    let names: BTreeSet<_> = sent
-        .creates
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|request| request.name.clone())
-        .collect();
+    let names: BTreeSet<_> =
+        sent.creates.lock().unwrap().iter().map(|request| request.name.clone()).collect();
     assert_eq!(names.len(), 3);
     assert_eq!(agent.external_volumes(), ["fake-2", "fake-3"]);
 }
@@ -68,13 +61,9 @@ async fn one_name_in_two_namespaces_makes_two_volumes() {
 #[tokio::test(start_paused = true)]
 async fn the_intent_is_on_record_before_the_plugin_is_called() {
     let agent = agent().await;
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
-    let request = VolumeRequest {
-        topology_request: Some(in_zones(&["a"])),
-        ..FakeAgent::request("db")
-    };
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    let request =
+        VolumeRequest { topology_request: Some(in_zones(&["a"])), ..FakeAgent::request("db") };
     let look = async {
         agent.backend.wait_for_calls(1).await;
         assert_eq!(agent.phase("db"), Some(Phase::Creating));
@@ -95,24 +84,14 @@ async fn topologies_are_sent_to_a_plugin_that_supports_them() {
     settings.plugin.volume_accessibility_constraints = true;
     let agent = FakeAgent::start(settings).await.unwrap();
     let sent = record(&agent);
-    for (id, topology) in [
-        ("a", None),
-        ("b", Some(TopologyRequest::default())),
-        ("c", Some(in_zones(&["z"]))),
-    ] {
-        let request = VolumeRequest {
-            topology_request: topology,
-            ..FakeAgent::request(id)
-        };
+    for (id, topology) in
+        [("a", None), ("b", Some(TopologyRequest::default())), ("c", Some(in_zones(&["z"])))]
+    {
+        let request = VolumeRequest { topology_request: topology, ..FakeAgent::request(id) };
         agent.create(request).await.unwrap();
     }
-    let sent: Vec<_> = sent
-        .creates
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|request| request.topology.clone())
-        .collect();
+    let sent: Vec<_> =
+        sent.creates.lock().unwrap().iter().map(|request| request.topology.clone()).collect();
     assert_eq!(sent, [None, None, Some(in_zones(&["z"]))]);
 }
 
@@ -144,30 +123,19 @@ async fn an_unsupported_create_is_refused_without_a_call() {
     let request = FakeAgent::request("db");
     for (request, expected) in [
         (
-            VolumeRequest {
-                clone_id: Some("fake-1".into()),
-                ..request.clone()
-            },
+            VolumeRequest { clone_id: Some("fake-1".into()), ..request.clone() },
             "plugin does not support creating volumes from a volume",
         ),
         (
-            VolumeRequest {
-                snapshot_id: Some("snap-1".into()),
-                ..request.clone()
-            },
+            VolumeRequest { snapshot_id: Some("snap-1".into()), ..request.clone() },
             "plugin does not support creating volumes from a snapshot",
         ),
     ] {
         assert_eq!(text(agent.create(request).await), expected);
     }
-    agent
-        .backend
-        .update_settings(|settings| settings.controller = Some(Default::default()));
+    agent.backend.update_settings(|settings| settings.controller = Some(Default::default()));
     agent.observe(true).await;
-    assert_eq!(
-        text(agent.create(request).await),
-        "plugin does not support creating volumes"
-    );
+    assert_eq!(text(agent.create(request).await), "plugin does not support creating volumes");
     assert_eq!((agent.calls(), agent.record("db")), ((0, 0, 0), None));
 }
 
@@ -175,15 +143,9 @@ async fn an_unsupported_create_is_refused_without_a_call() {
 #[tokio::test(start_paused = true)]
 async fn each_of_several_volumes_is_created_independently() {
     let agent = agent().await;
-    let script = [
-        None,
-        Some(StatusCode::OutOfRange),
-        Some(StatusCode::NotFound),
-    ];
+    let script = [None, Some(StatusCode::OutOfRange), Some(StatusCode::NotFound)];
     for code in script.into_iter().flatten() {
-        agent
-            .backend
-            .inject_faults(Rpc::CreateVolume, [Fault::Fail(code)]);
+        agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Fail(code)]);
     }
     let three = ["a", "b", "c"].map(|id| FakeAgent::request(id).into());
     assert_eq!(
@@ -212,9 +174,7 @@ async fn a_refusal_without_effect_abandons_the_intent() {
         StatusCode::NotFound,
     ] {
         let agent = agent().await;
-        agent
-            .backend
-            .inject_faults(Rpc::CreateVolume, [Fault::Fail(code); 6]);
+        agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Fail(code); 6]);
         agent.create(FakeAgent::request("db")).await.unwrap_err();
         assert_eq!(agent.phase("db"), None, "{code:?}");
         agent.backend.clear_faults();
@@ -234,16 +194,8 @@ async fn a_pending_creation_is_continued_under_the_same_name() {
         let agent = agent().await;
         agent.backend.inject_faults(Rpc::CreateVolume, [fault]);
         let error = agent.create(FakeAgent::request("db")).await.unwrap_err();
-        assert_eq!(
-            error.code_and_status().0.as_str(),
-            "volume/pending",
-            "{fault:?}"
-        );
-        assert!(
-            error
-                .message()
-                .ends_with("the call may still have taken effect")
-        );
+        assert_eq!(error.code_and_status().0.as_str(), "volume/pending", "{fault:?}");
+        assert!(error.message().ends_with("the call may still have taken effect"));
         assert_eq!(agent.phase("db"), Some(Phase::Creating));
         agent.create(FakeAgent::request("db")).await.unwrap();
         assert_eq!(agent.external_volumes(), ["fake-1"], "{fault:?}");
@@ -261,10 +213,7 @@ async fn a_pending_creation_takes_new_secrets() {
     };
     agent.backend.inject_faults(
         Rpc::CreateVolume,
-        [
-            Fault::Fail(StatusCode::Internal),
-            Fault::Fail(StatusCode::Unauthenticated),
-        ],
+        [Fault::Fail(StatusCode::Internal), Fault::Fail(StatusCode::Unauthenticated)],
     );
     for value in ["old", "wrong"] {
         agent.create(with(value)).await.unwrap_err();
@@ -283,14 +232,9 @@ async fn a_pending_creation_takes_new_secrets() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_request_replaces_one_without_effect() {
     let agent = agent().await;
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Fail(StatusCode::Internal)]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Fail(StatusCode::Internal)]);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
-    let larger = VolumeRequest {
-        capacity: sized(20, 0),
-        ..FakeAgent::request("db")
-    };
+    let larger = VolumeRequest { capacity: sized(20, 0), ..FakeAgent::request("db") };
     let result = agent.create(larger).await.unwrap();
     assert_eq!(result.volumes[0].volume().capacity, sized(20, 0).min);
     assert_eq!(agent.external_volumes(), ["fake-1"]);
@@ -320,10 +264,8 @@ async fn a_changed_request_updates_the_volume_of_the_pending_one() {
 #[tokio::test(start_paused = true)]
 async fn every_request_that_was_sent_is_remembered() {
     let sizes: Vec<u64> = (1..=3).map(|n| 10 * n).collect();
-    let of_size = |size: u64| VolumeRequest {
-        capacity: sized(size, size),
-        ..FakeAgent::request("db")
-    };
+    let of_size =
+        |size: u64| VolumeRequest { capacity: sized(size, size), ..FakeAgent::request("db") };
     // Each of the requests in turn has created the volume, and each of them is sent again.
     for effective in 0..sizes.len() {
         for again in 0..sizes.len() {
@@ -339,11 +281,7 @@ async fn every_request_that_was_sent_is_remembered() {
             }
             let case = format!("request {effective} created it, {again} is sent again");
             let result = agent.create(of_size(sizes[again])).await;
-            assert_eq!(
-                agent.phase("db"),
-                Some(Phase::Registered),
-                "{case}: {result:?}"
-            );
+            assert_eq!(agent.phase("db"), Some(Phase::Registered), "{case}: {result:?}");
             assert_eq!(agent.external_volumes(), ["fake-1"], "{case}");
             let created = agent.record("db").unwrap().provided.capacity;
             assert!(created >= Bytes::new(sizes[effective]).unwrap(), "{case}");
@@ -373,17 +311,11 @@ async fn a_refused_changed_request_keeps_the_pending_one() {
     let agent = agent().await;
     agent.backend.inject_faults(
         Rpc::CreateVolume,
-        [
-            Fault::FailAfterEffect(StatusCode::Internal),
-            Fault::Fail(StatusCode::InvalidArgument),
-        ],
+        [Fault::FailAfterEffect(StatusCode::Internal), Fault::Fail(StatusCode::InvalidArgument)],
     );
     agent.create(FakeAgent::request("db")).await.unwrap_err();
     let open = agent.record("db").unwrap();
-    let larger = VolumeRequest {
-        capacity: sized(20, 0),
-        ..FakeAgent::request("db")
-    };
+    let larger = VolumeRequest { capacity: sized(20, 0), ..FakeAgent::request("db") };
     let error = agent.create(larger).await.unwrap_err();
     assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
     let now = agent.record("db").unwrap();
@@ -429,24 +361,15 @@ async fn a_plugin_without_room_is_asked_a_few_more_times() {
     let full = Fault::Fail(StatusCode::ResourceExhausted);
     for (refusals, calls) in [(1, 2), (5, 6), (6, 6), (100, 6)] {
         let agent = agent().await;
-        agent
-            .backend
-            .inject_faults(Rpc::CreateVolume, vec![full; refusals]);
+        agent.backend.inject_faults(Rpc::CreateVolume, vec![full; refusals]);
         let start = tokio::time::Instant::now();
         let result = agent.create(FakeAgent::request("db")).await;
         assert_eq!(agent.calls().0, calls, "{refusals} refusals");
-        assert_eq!(
-            result.is_ok(),
-            refusals < 6,
-            "{refusals} refusals: {result:?}"
-        );
+        assert_eq!(result.is_ok(), refusals < 6, "{refusals} refusals: {result:?}");
         let elapsed = start.elapsed();
         assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
         if refusals >= 5 {
-            assert!(
-                elapsed > Duration::from_secs(1),
-                "the pauses grow: {elapsed:?}"
-            );
+            assert!(elapsed > Duration::from_secs(1), "the pauses grow: {elapsed:?}");
         }
         if let Err(error) = result {
             assert_eq!(error.code_and_status().0.as_str(), "plugin/exhausted");
@@ -462,9 +385,7 @@ async fn a_pending_operation_is_awaited_up_to_the_deadline() {
     let deadline = ForwardLimits::default().deadline;
     for (refusals, is_done) in [(30, true), (100_000, false)] {
         let agent = agent().await;
-        agent
-            .backend
-            .inject_faults(Rpc::CreateVolume, vec![pending; refusals]);
+        agent.backend.inject_faults(Rpc::CreateVolume, vec![pending; refusals]);
         let start = tokio::time::Instant::now();
         let result = agent.create(FakeAgent::request("db")).await;
         assert_eq!(result.is_ok(), is_done, "{result:?}");
@@ -485,9 +406,7 @@ async fn a_pending_operation_is_awaited_up_to_the_deadline() {
 async fn a_plugin_that_crashes_during_a_create_is_awaited() {
     for restarts in [true, false] {
         let agent = agent().await;
-        agent
-            .backend
-            .inject_faults(Rpc::CreateVolume, [Fault::CrashAfterEffect]);
+        agent.backend.inject_faults(Rpc::CreateVolume, [Fault::CrashAfterEffect]);
         let start = tokio::time::Instant::now();
         let restart = async {
             agent.backend.wait_for_calls(1).await;
@@ -518,11 +437,7 @@ async fn registering_over_a_pending_creation_settles_it_first() {
     agent.backend.inject_faults(Rpc::CreateVolume, [lost]);
     agent.create(FakeAgent::request("db")).await.unwrap_err();
     assert_eq!(
-        text(
-            agent
-                .register(agent.add_external_volume("vol-1", "db"))
-                .await
-        ),
+        text(agent.register(agent.add_external_volume("vol-1", "db")).await),
         "unable to update volume: 1 error occurred:\n\t* volume external ID cannot be updated\n\n"
     );
     assert_eq!(agent.phase("db"), Some(Phase::Registered));
@@ -546,11 +461,7 @@ async fn a_creation_interrupted_anywhere_is_completed_by_the_next_run() {
             let mut events = run.journal.replay().events;
             assert_eq!(events.len(), STARTED + if finished { 2 } else { 1 });
             events.truncate(STARTED + written);
-            let left = Replay {
-                snapshot: None,
-                accepts_changes: false,
-                events,
-            };
+            let left = Replay { snapshot: None, accepts_changes: false, events };
             let next = FakeAgent::on(
                 run.backend.clone(),
                 MemoryJournal::with_content(left),
@@ -570,15 +481,12 @@ async fn a_creation_interrupted_anywhere_is_completed_by_the_next_run() {
 /// Each write of the journal fails once, before or after it was stored; the next run completes.
 #[tokio::test(start_paused = true)]
 async fn a_journal_failure_at_any_write_neither_loses_nor_duplicates_a_volume() {
-    for fault in [
-        AppendFault::NotWritten(JournalErrorKind::Unavailable),
-        AppendFault::WrittenButFailed,
-    ] {
+    for fault in
+        [AppendFault::NotWritten(JournalErrorKind::Unavailable), AppendFault::WrittenButFailed]
+    {
         for skip in 0..2 {
             let agent = agent().await;
-            agent
-                .backend
-                .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+            agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
             if skip == 0 {
                 agent.journal.fail_next([fault]);
                 agent.backend.release();
@@ -619,17 +527,10 @@ async fn an_older_allocation_takes_over_without_a_gap() {
     let connection = FakePlugin::new(newer.clone()).connection();
     agent.add_alloc("newer", connection).await;
     agent.create(FakeAgent::request("first")).await.unwrap();
-    let created = || {
-        [
-            newer.count(Rpc::CreateVolume),
-            agent.backend.count(Rpc::CreateVolume),
-        ]
-    };
+    let created = || [newer.count(Rpc::CreateVolume), agent.backend.count(Rpc::CreateVolume)];
     assert_eq!(created(), [1, 0]);
 
-    agent
-        .directory
-        .remove(&FakeAgent::PLUGIN.into(), &"newer".into());
+    agent.directory.remove(&FakeAgent::PLUGIN.into(), &"newer".into());
     let begun = tokio::time::Instant::now();
     let second = VolumeRequest {
         // Both fake plugins call their first volume the same.
@@ -645,24 +546,16 @@ async fn an_older_allocation_takes_over_without_a_gap() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_how_nodes_use_a_volume_is_shown_to_its_plugin_first() {
     let agent = agent().await;
-    let request = VolumeRequest {
-        mount_options: Some(ext4()),
-        ..FakeAgent::request("db")
-    };
+    let request = VolumeRequest { mount_options: Some(ext4()), ..FakeAgent::request("db") };
     agent.create(request.clone()).await.unwrap();
     let validations = || agent.backend.count(Rpc::ValidateVolumeCapabilities);
     let before = (agent.record("db"), validations());
     let xfs = VolumeRequest {
-        mount_options: Some(MountOptions {
-            fs_type: "xfs".into(),
-            ..ext4()
-        }),
+        mount_options: Some(MountOptions { fs_type: "xfs".into(), ..ext4() }),
         ..request.clone()
     };
     let refusal = Fault::Fail(StatusCode::InvalidArgument);
-    agent
-        .backend
-        .inject_faults(Rpc::ValidateVolumeCapabilities, [refusal]);
+    agent.backend.inject_faults(Rpc::ValidateVolumeCapabilities, [refusal]);
     agent.create(xfs.clone()).await.unwrap_err();
     assert_eq!(agent.record("db"), before.0);
     assert_eq!(validations(), before.1 + 1);

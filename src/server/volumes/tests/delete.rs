@@ -18,20 +18,14 @@ async fn a_delete_removes_the_volume_and_its_data() {
     agent.create(FakeAgent::request("db")).await.unwrap();
     let index = agent.delete("db").await.unwrap();
     assert_eq!(index, agent.cell.index());
-    assert_eq!(
-        (agent.record("db"), agent.external_volumes().len()),
-        (None, 0)
-    );
+    assert_eq!((agent.record("db"), agent.external_volumes().len()), (None, 0));
     assert_eq!(text(agent.delete("db").await), "volume not found: db");
 }
 
 /// W28: a delete succeeds if the provider does not have the volume.
 #[tokio::test(start_paused = true)]
 async fn a_volume_missing_at_the_provider_is_deleted() {
-    let settings = PluginSettings {
-        unknown_is_not_found: true,
-        ..PluginSettings::default()
-    };
+    let settings = PluginSettings { unknown_is_not_found: true, ..PluginSettings::default() };
     let agent = FakeAgent::start(settings).await.unwrap();
     agent.create(FakeAgent::request("db")).await.unwrap();
     agent.backend.remove_volume(&ExternalId::new("fake-1"));
@@ -43,9 +37,7 @@ async fn a_volume_missing_at_the_provider_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn without_an_external_id_the_id_is_sent() {
     let agent = agent().await;
-    agent
-        .backend
-        .add_volume(ExternalId::new("db"), Default::default());
+    agent.backend.add_volume(ExternalId::new("db"), Default::default());
     agent.register(FakeAgent::request("db")).await.unwrap();
     agent.delete("db").await.unwrap();
     assert_eq!(agent.external_volumes(), Vec::<String>::new());
@@ -61,11 +53,7 @@ async fn secrets_of_the_request_overlay_the_stored_ones() {
     };
     agent.create(request).await.unwrap();
     let secrets = Secrets::from_iter([("b", "3")]);
-    agent
-        .volumes
-        .delete(FakeAgent::key("db"), secrets)
-        .await
-        .unwrap();
+    agent.volumes.delete(FakeAgent::key("db"), secrets).await.unwrap();
     let deletes = sent.deletes.lock().unwrap();
     let sent: Vec<_> = deletes[0].1.expose().collect();
     assert_eq!(sent, [("a", "1"), ("b", "3")]);
@@ -94,16 +82,12 @@ async fn a_refusal_without_effect_restores_the_volume() {
 /// delete completes it.
 #[tokio::test(start_paused = true)]
 async fn a_pending_deletion_is_completed_by_the_next_delete() {
-    for fault in [
-        Fault::FailAfterEffect(StatusCode::Internal),
-        Fault::Fail(StatusCode::Unknown),
-    ] {
+    for fault in [Fault::FailAfterEffect(StatusCode::Internal), Fault::Fail(StatusCode::Unknown)] {
         let agent = agent().await;
         agent.create(FakeAgent::request("db")).await.unwrap();
-        agent.backend.inject_faults(
-            Rpc::DeleteVolume,
-            [fault, Fault::Fail(StatusCode::PermissionDenied)],
-        );
+        agent
+            .backend
+            .inject_faults(Rpc::DeleteVolume, [fault, Fault::Fail(StatusCode::PermissionDenied)]);
         for _ in 0..2 {
             let error = agent.delete("db").await.unwrap_err();
             assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
@@ -113,16 +97,10 @@ async fn a_pending_deletion_is_completed_by_the_next_delete() {
             agent.create(FakeAgent::request("db")).await,
             agent.register(FakeAgent::request("db")).await,
         ] {
-            assert_eq!(
-                refused.unwrap_err().code_and_status().0.as_str(),
-                "volume/being-deleted"
-            );
+            assert_eq!(refused.unwrap_err().code_and_status().0.as_str(), "volume/being-deleted");
         }
         agent.delete("db").await.unwrap();
-        assert_eq!(
-            (agent.record("db"), agent.external_volumes().len()),
-            (None, 0)
-        );
+        assert_eq!((agent.record("db"), agent.external_volumes().len()), (None, 0));
     }
 }
 
@@ -133,10 +111,7 @@ async fn a_volume_in_use_ends_a_pending_deletion() {
     agent.create(FakeAgent::request("db")).await.unwrap();
     agent.backend.inject_faults(
         Rpc::DeleteVolume,
-        [
-            Fault::Fail(StatusCode::Internal),
-            Fault::Fail(StatusCode::FailedPrecondition),
-        ],
+        [Fault::Fail(StatusCode::Internal), Fault::Fail(StatusCode::FailedPrecondition)],
     );
     for phase in [Phase::Deleting, Phase::Registered] {
         agent.delete("db").await.unwrap_err();
@@ -167,20 +142,14 @@ async fn deleting_a_pending_creation_leaves_nothing_behind() {
     for (fault, next) in [
         (Fault::FailAfterEffect(StatusCode::Internal), None),
         (Fault::Fail(StatusCode::Internal), None),
-        (
-            Fault::Fail(StatusCode::Internal),
-            Some(Fault::Fail(StatusCode::InvalidArgument)),
-        ),
+        (Fault::Fail(StatusCode::Internal), Some(Fault::Fail(StatusCode::InvalidArgument))),
     ] {
         let agent = agent().await;
         agent.backend.inject_faults(Rpc::CreateVolume, [fault]);
         agent.create(FakeAgent::request("db")).await.unwrap_err();
         agent.backend.inject_faults(Rpc::CreateVolume, next);
         agent.delete("db").await.unwrap();
-        assert_eq!(
-            (agent.record("db"), agent.external_volumes().len()),
-            (None, 0)
-        );
+        assert_eq!((agent.record("db"), agent.external_volumes().len()), (None, 0));
     }
 }
 
@@ -191,10 +160,7 @@ async fn a_deregistered_volume_keeps_its_data() {
     agent.deregister("db", false).await.unwrap();
     assert_eq!(agent.record("db"), None);
     assert_eq!(agent.external_volumes(), ["fake-1"]);
-    assert_eq!(
-        text(agent.deregister("db", false).await),
-        "volume not found: db"
-    );
+    assert_eq!(text(agent.deregister("db", false).await), "volume not found: db");
 }
 
 /// Without force, the plugin is asked again first.
@@ -218,9 +184,7 @@ async fn deletes_of_one_plugin_are_serialized() {
     for id in &ids {
         agent.create(FakeAgent::request(id)).await.unwrap();
     }
-    agent
-        .backend
-        .inject_faults(Rpc::DeleteVolume, [Fault::Hang; 5]);
+    agent.backend.inject_faults(Rpc::DeleteVolume, [Fault::Hang; 5]);
     let before = agent.backend.calls().len();
     let release = async {
         for at in 1..=5 {
@@ -265,17 +229,13 @@ async fn a_delete_overtakes_waiting_expansions() {
     let mut settings = PluginSettings::default();
     settings.controller.as_mut().unwrap().expand_volume = true;
     let agent = FakeAgent::start(settings).await.unwrap();
-    let sized = |id: &str, size| VolumeRequest {
-        capacity: sized(size, 0),
-        ..FakeAgent::request(id)
-    };
+    let sized =
+        |id: &str, size| VolumeRequest { capacity: sized(size, 0), ..FakeAgent::request(id) };
     for id in ["a", "b", "c"] {
         agent.create(sized(id, 10)).await.unwrap();
     }
     let hang = [Fault::Hang];
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, hang);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, hang);
     let delete = async {
         // Every task that can run has run: one expansion is sent, the other waits.
         agent.backend.wait_for_calls(4).await;
@@ -291,33 +251,19 @@ async fn a_delete_overtakes_waiting_expansions() {
         };
         tokio::join!(delete, release).0.unwrap();
     };
-    let (a, b, ()) = tokio::join!(
-        agent.create(sized("a", 20)),
-        agent.create(sized("b", 20)),
-        delete
-    );
+    let (a, b, ()) =
+        tokio::join!(agent.create(sized("a", 20)), agent.create(sized("b", 20)), delete);
     a.and(b).unwrap();
-    let order: Vec<_> = agent
-        .backend
-        .calls()
-        .iter()
-        .skip(3)
-        .map(|call| call.rpc)
-        .collect();
+    let order: Vec<_> = agent.backend.calls().iter().skip(3).map(|call| call.rpc).collect();
     let expand = Rpc::ControllerExpandVolume;
     assert_eq!(order, [expand, Rpc::DeleteVolume, expand]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_is_an_immediate_error() {
-    let limits = VolumeLimits {
-        max_waiting: 0,
-        ..VolumeLimits::default()
-    };
+    let limits = VolumeLimits { max_waiting: 0, ..VolumeLimits::default() };
     let agent = agent().await.restart(limits).await.unwrap();
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let second = async {
         agent.backend.wait_for_calls(1).await;
         let error = agent.delete("db").await.unwrap_err();
@@ -326,8 +272,5 @@ async fn a_full_queue_is_an_immediate_error() {
     };
     let (first, second) = tokio::join!(agent.create(FakeAgent::request("db")), second);
     first.unwrap();
-    assert_eq!(
-        second.text(),
-        "0 operations are already waiting for volume `db`"
-    );
+    assert_eq!(second.text(), "0 operations are already waiting for volume `db`");
 }

@@ -23,10 +23,7 @@ fn expanding(node_expansion_required: bool) -> PluginSettings {
 }
 
 fn desired(min: u64, max: u64) -> VolumeRequest {
-    VolumeRequest {
-        capacity: sized(min, max),
-        ..FakeAgent::request("db")
-    }
+    VolumeRequest { capacity: sized(min, max), ..FakeAgent::request("db") }
 }
 
 async fn with_volume(settings: PluginSettings) -> FakeAgent {
@@ -115,10 +112,7 @@ async fn a_refused_request_expands_nothing() {
     let both = vec![desired(20, 0).into(), other.into()];
     let refused = agent.volumes.register(both).await;
     assert!(text(refused).contains("unregistered"));
-    assert_eq!(
-        (agent.expansions(), agent.size()),
-        (0, (10, 10, false, false))
-    );
+    assert_eq!((agent.expansions(), agent.size()), (0, (10, 10, false, false)));
 }
 
 /// W05, W17, B53, B54: the request that meets the fault may fail, and reports whether the call may have
@@ -136,17 +130,11 @@ async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
     ] {
         for restarted in [false, true] {
             let agent = with_volume(expanding(true)).await;
-            agent
-                .backend
-                .inject_faults(Rpc::ControllerExpandVolume, [fault]);
+            agent.backend.inject_faults(Rpc::ControllerExpandVolume, [fault]);
             let failed = agent.register(desired(20, 0)).await.unwrap_err();
             let code = failed.code_and_status().0.as_str();
             assert_eq!(code == "volume/pending", open, "{fault:?}: {failed:?}");
-            assert_eq!(
-                agent.record("db").unwrap().expanding.is_some(),
-                open,
-                "{fault:?}"
-            );
+            assert_eq!(agent.record("db").unwrap().expanding.is_some(), open, "{fault:?}");
             agent.backend.crash();
             agent.backend.restart();
             let agent = match restarted {
@@ -164,17 +152,13 @@ async fn every_fault_of_an_expansion_is_resolved_by_the_next_request() {
 async fn a_pending_expansion_is_settled_by_any_update() {
     let agent = with_volume(expanding(false)).await;
     let open = [Fault::CrashAfterEffect];
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, open);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, open);
     agent.register(desired(20, 0)).await.unwrap_err();
     agent.backend.restart();
     assert_eq!(agent.size(), (10, 20, true, false));
     agent.register(desired(10, 0)).await.unwrap();
     assert_eq!(agent.size(), (20, 20, false, false));
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, open);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, open);
     agent.register(desired(30, 0)).await.unwrap_err();
     agent.backend.restart();
     agent.delete("db").await.unwrap();
@@ -185,9 +169,7 @@ async fn a_pending_expansion_is_settled_by_any_update() {
 #[tokio::test(start_paused = true)]
 async fn a_pending_expansion_that_is_refused_is_abandoned() {
     let agent = with_volume(expanding(false)).await;
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
     agent.register(desired(2000, 0)).await.unwrap_err();
     agent.backend.restart();
     assert!(agent.size().2);
@@ -200,9 +182,7 @@ async fn a_pending_expansion_that_is_refused_is_abandoned() {
 async fn a_pending_expansion_is_settled_before_another_size_is_requested() {
     let agent = with_volume(expanding(false)).await;
     let lost = [Fault::CrashAfterEffect];
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, lost);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, lost);
     agent.register(desired(20, 0)).await.unwrap_err();
     agent.backend.restart();
     for _ in 0..2 {
@@ -210,22 +190,16 @@ async fn a_pending_expansion_is_settled_before_another_size_is_requested() {
         assert_eq!(refused.code_and_status().0.as_str(), "plugin/capacity");
         assert_eq!(agent.size(), (20, 20, false, false));
     }
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, lost);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, lost);
     agent.register(desired(30, 0)).await.unwrap_err();
     agent.backend.restart();
     let unavailable = [Fault::Fail(StatusCode::Internal)];
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, unavailable);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, unavailable);
     agent.register(desired(40, 0)).await.unwrap_err();
     assert_eq!(agent.size(), (20, 30, true, false));
     agent.register(desired(40, 0)).await.unwrap();
     assert_eq!(agent.size(), (40, 40, false, false));
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, [Fault::Crash]);
     agent.register(desired(2000, 0)).await.unwrap_err();
     agent.backend.restart();
     agent.register(desired(50, 0)).await.unwrap();
@@ -241,16 +215,13 @@ async fn a_pending_expansion_is_settled_before_another_size_is_requested() {
 async fn an_update_is_stored_while_an_expansion_is_pending() {
     let agent = with_volume(expanding(false)).await;
     let lost = [Fault::CrashAfterEffect];
-    agent
-        .backend
-        .inject_faults(Rpc::ControllerExpandVolume, lost);
+    agent.backend.inject_faults(Rpc::ControllerExpandVolume, lost);
     agent.register(desired(20, 0)).await.unwrap_err();
     agent.backend.restart();
     let failing = || {
-        agent.backend.inject_faults(
-            Rpc::ControllerExpandVolume,
-            [Fault::Fail(StatusCode::Internal)],
-        );
+        agent
+            .backend
+            .inject_faults(Rpc::ControllerExpandVolume, [Fault::Fail(StatusCode::Internal)]);
     };
     let with_token = |token| VolumeRequest {
         secrets: Some(Secrets::from_iter([("token", token)])),
@@ -274,11 +245,7 @@ async fn an_update_is_stored_while_an_expansion_is_pending() {
     let index = agent.state().index();
     failing();
     agent.register(FakeAgent::request("db")).await.unwrap();
-    assert_eq!(
-        agent.state().index(),
-        index,
-        "nothing changed, and nothing was written"
-    );
+    assert_eq!(agent.state().index(), index, "nothing changed, and nothing was written");
 }
 
 /// The journal fails before or after the call, and the next request completes the expansion.
@@ -288,9 +255,7 @@ async fn a_journal_failure_at_any_write_of_an_expansion_loses_nothing() {
     for after_the_call in [false, true] {
         let agent = with_volume(expanding(true)).await;
         let before = agent.backend.calls().len() as u64;
-        agent
-            .backend
-            .inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
+        agent.backend.inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
         let fail = async {
             if after_the_call {
                 agent.backend.wait_for_calls(before + 2).await;
@@ -337,19 +302,11 @@ async fn an_agent_killed_after_any_record_of_an_expansion_continues() {
             events: run[..length].to_vec(),
         });
         let expected = replay(None, run[..length].to_vec()).unwrap();
-        let (backend, clock, ids) = (
-            agent.backend.clone(),
-            agent.clock.clone(),
-            agent.ids.clone(),
-        );
+        let (backend, clock, ids) = (agent.backend.clone(), agent.clock.clone(), agent.ids.clone());
         let next = FakeAgent::on(backend, journal, clock, ids, VolumeLimits::default());
         let next = next.await.unwrap();
         let key = FakeAgent::key("db");
-        assert_eq!(
-            next.state().record(&key),
-            expected.record(&key),
-            "{length} records"
-        );
+        assert_eq!(next.state().record(&key), expected.record(&key), "{length} records");
         next.register(desired(30, 0)).await.unwrap();
         assert_eq!(next.size(), (30, 30, false, true), "{length} records");
         let record = next.record("db").unwrap();

@@ -65,10 +65,7 @@ async fn a_list_has_the_health_of_every_volume() {
         agent.backend.set_volume_health(id.into(), vec![lost(id)]);
     }
     let volumes = listed(&agent).await;
-    assert_eq!(
-        healths(&volumes),
-        [Some([lost("a")].as_slice()), Some(&[]), Some(&[lost("c")])]
-    );
+    assert_eq!(healths(&volumes), [Some([lost("a")].as_slice()), Some(&[]), Some(&[lost("c")])]);
     assert_eq!(agent.backend.count(Rpc::ControllerListVolumeHealth), 2);
 }
 
@@ -115,10 +112,7 @@ async fn the_pages_of_a_listing_share_the_health() {
         if number == 3 {
             tokio::time::advance(std::time::Duration::from_secs(60)).await;
         }
-        let page = PageRequest {
-            entries: 1,
-            starting_token: token,
-        };
+        let page = PageRequest { entries: 1, starting_token: token };
         let before = reads();
         let listed = agent.volumes.list_external(FakeAgent::PLUGIN.into(), page);
         let listed = listed.await.unwrap();
@@ -143,22 +137,16 @@ async fn registered_volumes_are_counted_by_their_health() {
     }
     let adverse = ["not-registered", "fake-2"];
     for id in adverse {
-        agent
-            .backend
-            .set_volume_health(id.into(), vec![lost("Gone")]);
+        agent.backend.set_volume_health(id.into(), vec![lost("Gone")]);
     }
     let counted = async || {
         let counts = agent.volumes.count_health().await.unwrap();
         let counts = counts.into_iter();
-        counts
-            .map(|((_, word), count)| (word, count))
-            .collect::<Vec<_>>()
+        counts.map(|((_, word), count)| (word, count)).collect::<Vec<_>>()
     };
     assert_eq!(counted().await, [("data_loss", 1), ("ok", 2)]);
     let rpc = Rpc::ControllerListVolumeHealth;
-    agent
-        .backend
-        .inject_faults(rpc, [Fault::Fail(StatusCode::Internal)]);
+    agent.backend.inject_faults(rpc, [Fault::Fail(StatusCode::Internal)]);
     assert_eq!(counted().await, [("unknown", 3)]);
     agent.observe(false).await;
     assert_eq!(counted().await, [("unknown", 3)]);
@@ -203,16 +191,11 @@ async fn the_nodes_that_use_a_volume_are_asked_at_once() {
     for (node, reason) in [(&first, "First"), (&second, "Second")] {
         let id = ExternalId::new("fake-1");
         let statuses = vec![lost(reason)];
-        agent
-            .backend
-            .set_node_volume_health(node.clone(), id, statuses);
+        agent.backend.set_node_volume_health(node.clone(), id, statuses);
     }
     let health = agent.volumes.health(key.clone()).await.unwrap();
     let at = |node: &str, reason| (Some(NodeId::new(node)), lost(reason));
-    let expected = [
-        at(FakeAgent::NODE, "First"),
-        at(FakeAgent::SECOND_NODE, "Second"),
-    ];
+    let expected = [at(FakeAgent::NODE, "First"), at(FakeAgent::SECOND_NODE, "Second")];
     assert_eq!(health.statuses, expected);
 
     // Both are asked before either answers, so the deadline passes once.
@@ -236,16 +219,11 @@ pub(super) async fn claim_on_new_node(agent: &FakeAgent, number: usize) {
     let node = format!("node-{number}");
     let external = ExternalNodeId::new(format!("i-{node}"));
     let alloc = AllocId::new(format!("plugin-{number}"));
-    agent
-        .add_node_as(&node, external.clone(), alloc.as_str())
-        .await;
+    agent.add_node_as(&node, external.clone(), alloc.as_str()).await;
     let alloc = AllocId::new(format!("task-{number}"));
     let capability = capability(AccessMode::MultiNodeMultiWriter);
     let node = NodeId::new(node);
-    let started = EventKind::AllocStarted {
-        alloc: alloc.clone(),
-        node: node.clone(),
-    };
+    let started = EventKind::AllocStarted { alloc: alloc.clone(), node: node.clone() };
     agent.record_event(started).await;
     let claim = Claim {
         volume: FakeAgent::key("db"),
@@ -263,10 +241,7 @@ pub(super) async fn claim_on_new_node(agent: &FakeAgent, number: usize) {
     };
     let volume = agent.state().remote_volume(&FakeAgent::key("db")).unwrap();
     let key = claim_key(alloc.as_str());
-    let event = Box::new(ClaimEvent::Granted {
-        key,
-        claim: Box::new(claim),
-    });
+    let event = Box::new(ClaimEvent::Granted { key, claim: Box::new(claim) });
     agent.record_event(EventKind::Claim { volume, event }).await;
 }
 

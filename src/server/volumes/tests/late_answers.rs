@@ -34,11 +34,7 @@ async fn a_late_answer_is_recorded_after_its_client_got_an_error() {
     let error = agent.create(FakeAgent::request("db")).await.unwrap_err();
     assert_eq!(start.elapsed(), Duration::from_secs(300));
     assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
-    assert!(
-        error.text().contains("no answer within 300 s"),
-        "{}",
-        error.text()
-    );
+    assert!(error.text().contains("no answer within 300 s"), "{}", error.text());
     let busy = agent.create(FakeAgent::request("db")).await.unwrap_err();
     assert_eq!(busy.code_and_status().0.as_str(), "server/busy");
     assert_eq!(agent.phase("db"), Some(Phase::Creating));

@@ -27,9 +27,7 @@ fn modifying() -> PluginSettings {
 
 fn parameters(pairs: &[(&str, &str)]) -> Parameters {
     let pairs = pairs.iter();
-    pairs
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
+    pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
 async fn with_volume(mut settings: PluginSettings) -> FakeAgent {
@@ -38,9 +36,7 @@ async fn with_volume(mut settings: PluginSettings) -> FakeAgent {
     let mut request = FakeAgent::request("db");
     request.secrets = Some(secrets.clone());
     agent.create(request).await.unwrap();
-    agent
-        .backend
-        .update_settings(|settings| settings.secrets = secrets);
+    agent.backend.update_settings(|settings| settings.secrets = secrets);
     agent
 }
 
@@ -65,10 +61,7 @@ impl FakeAgent {
 async fn named_parameters_change_and_the_others_stay() {
     let agent = with_volume(modifying()).await;
     let first = agent.modify(&[("iops", "100"), ("tier", "a")]).await;
-    assert_eq!(
-        first.unwrap(),
-        parameters(&[("iops", "100"), ("tier", "a")])
-    );
+    assert_eq!(first.unwrap(), parameters(&[("iops", "100"), ("tier", "a")]));
     let second = agent.modify(&[("iops", "200"), ("note", "")]).await;
     let all = parameters(&[("iops", "200"), ("note", ""), ("tier", "a")]);
     assert_eq!(second.unwrap(), all);
@@ -95,14 +88,8 @@ async fn a_refused_change_leaves_everything_as_it_was() {
     let long = "x".repeat(MAX_BYTES);
     let many: Vec<String> = (0..=MAX_PARAMETERS).map(|at| at.to_string()).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "")).collect();
-    for wrong in [
-        &[][..],
-        &[("", "a")],
-        &[("a\0", "a")],
-        &[("a", "\0")],
-        &[("big", &long)],
-        &many,
-    ] {
+    for wrong in [&[][..], &[("", "a")], &[("a\0", "a")], &[("a", "\0")], &[("big", &long)], &many]
+    {
         let error = agent.modify(wrong).await.unwrap_err();
         assert!(matches!(error, ServerError::Invalid { .. }), "{error:?}");
     }
@@ -110,9 +97,7 @@ async fn a_refused_change_leaves_everything_as_it_was() {
     assert_eq!(agent.parameters(), before);
     let most: Vec<_> = many.iter().copied().skip(2).collect();
     agent.modify(&most).await.unwrap();
-    let missing = agent
-        .volumes
-        .modify(FakeAgent::key("no"), parameters(&[("a", "b")]));
+    let missing = agent.volumes.modify(FakeAgent::key("no"), parameters(&[("a", "b")]));
     assert!(matches!(missing.await, Err(ServerError::NoVolumeToRead)));
 }
 
@@ -170,9 +155,7 @@ async fn every_fault_of_a_change_is_resolved_by_the_next_request() {
 #[tokio::test(start_paused = true)]
 async fn a_pending_change_that_is_refused_ends() {
     let agent = with_volume(modifying()).await;
-    agent
-        .backend
-        .inject_faults(RPC, [Fault::Fail(StatusCode::Internal)]);
+    agent.backend.inject_faults(RPC, [Fault::Fail(StatusCode::Internal)]);
     agent.modify(&[("iops", "wrong")]).await.unwrap_err();
     assert!(agent.parameters().2.is_some());
     agent.modify(&[("tier", "b")]).await.unwrap();
@@ -186,29 +169,15 @@ async fn a_pending_change_that_is_refused_ends() {
     assert_eq!(error.code_and_status().0.as_str(), "volume/pending");
     let open = Some(parameters(&[("iops", "100")]));
     assert_eq!(agent.parameters().2, open);
-    assert!(
-        error
-            .help()
-            .iter()
-            .any(|help| help.contains("takes its place")),
-        "{error:?}"
-    );
+    assert!(error.help().iter().any(|help| help.contains("takes its place")), "{error:?}");
     // One that takes its place and is refused leaves it open: it may have had its effect.
-    agent
-        .backend
-        .inject_faults(RPC, [Fault::Fail(StatusCode::InvalidArgument)]);
+    agent.backend.inject_faults(RPC, [Fault::Fail(StatusCode::InvalidArgument)]);
     let error = agent.modify(&[("iops", "999")]).await.unwrap_err();
-    assert!(
-        error.help().iter().any(|help| help.contains("did not end")),
-        "{error:?}"
-    );
+    assert!(error.help().iter().any(|help| help.contains("did not end")), "{error:?}");
     assert_eq!(agent.parameters().2, open);
     // One that sets the same parameters takes its place: the earlier call is not sent again.
     let sent = agent.backend.count(RPC);
-    agent
-        .modify(&[("iops", "50"), ("tier", "c")])
-        .await
-        .unwrap();
+    agent.modify(&[("iops", "50"), ("tier", "c")]).await.unwrap();
     assert_eq!(agent.backend.count(RPC), sent + 1);
     let all = parameters(&[("iops", "50"), ("tier", "c")]);
     assert_eq!(agent.parameters(), (all.clone(), all, None));

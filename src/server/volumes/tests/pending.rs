@@ -62,10 +62,7 @@ async fn a_creation_is_finished_without_a_client() {
 #[tokio::test(start_paused = true)]
 async fn an_earlier_request_is_found_without_a_client() {
     let agent = interrupted(Fault::FailAfterEffect(StatusCode::Internal)).await;
-    let larger = VolumeRequest {
-        capacity: sized(20, 20),
-        ..FakeAgent::request("db")
-    };
+    let larger = VolumeRequest { capacity: sized(20, 20), ..FakeAgent::request("db") };
     let lost = [Fault::Fail(StatusCode::Internal)];
     agent.backend.inject_faults(Rpc::CreateVolume, lost);
     agent.create(larger).await.unwrap_err();
@@ -87,9 +84,7 @@ async fn a_pause_of_a_creation_belongs_to_its_cause() {
         let (before, start) = (agent.calls().0, Instant::now());
         let arrived = u64::try_from(agent.backend.calls().len()).unwrap();
         let next = agent.backend.wait_for_calls(arrived + 1);
-        tokio::time::timeout(Duration::from_secs(120), next)
-            .await
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(120), next).await.unwrap();
         assert_eq!(agent.calls().0, before + 1);
         gaps.push(start.elapsed());
     }
@@ -102,24 +97,15 @@ async fn a_pause_of_a_creation_belongs_to_its_cause() {
     assert_eq!(agent.calls().0, attempts, "another plugin ended the pause");
     let shown = &agent.pending()[0].attempts;
     assert!(shown.failed >= 5, "{shown:?}");
-    assert!(
-        shown.problem.as_ref().unwrap().contains("Internal"),
-        "{shown:?}"
-    );
+    assert!(shown.problem.as_ref().unwrap().contains("Internal"), "{shown:?}");
     assert!(shown.next_at.is_some());
 
     agent.backend.clear_faults();
     let another = FakePlugin::new(agent.backend.clone()).connection();
-    agent
-        .add_alloc("77777777-2222-4333-8444-555555555555", another)
-        .await;
+    agent.add_alloc("77777777-2222-4333-8444-555555555555", another).await;
     let start = Instant::now();
     agent.wait_for_phase("db", Some(Phase::Registered)).await;
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
 /// W14: a plugin that is away after a restart is awaited, and its return is no pause.
@@ -129,21 +115,13 @@ async fn a_plugin_that_is_away_is_awaited() {
     agent.observe(false).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(agent.phase("db"), Some(Phase::Creating));
-    assert_eq!(
-        agent.calls().0,
-        1,
-        "a plugin that is not healthy was called"
-    );
+    assert_eq!(agent.calls().0, 1, "a plugin that is not healthy was called");
     let problem = agent.pending()[0].attempts.problem.clone().unwrap();
     assert!(problem.contains("not healthy"), "{problem}");
     agent.observe(true).await;
     let start = Instant::now();
     agent.wait_for_phase("db", Some(Phase::Registered)).await;
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
 /// W14: what the plugin refuses for good is not sent again and again, and nothing is given up: an earlier call may
@@ -170,11 +148,7 @@ async fn a_journal_that_refuses_causes_no_spin() {
     let refusals = [AppendFault::NotWritten(JournalErrorKind::DiskFull); 4];
     agent.journal.fail_next(refusals);
     agent.wait_for_phase("db", Some(Phase::Registered)).await;
-    assert_eq!(
-        agent.calls().0,
-        1 + 4 + 1,
-        "one call for each refusal, and the last one"
-    );
+    assert_eq!(agent.calls().0, 1 + 4 + 1, "one call for each refusal, and the last one");
     assert_eq!(agent.external_volumes(), ["fake-1"]);
 }
 
@@ -183,9 +157,7 @@ async fn a_journal_that_refuses_causes_no_spin() {
 async fn a_creation_is_given_up_by_name() {
     let agent = interrupted(Fault::FailAfterEffect(StatusCode::Internal)).await;
     let key = FakeAgent::key("db");
-    let name = agent
-        .cell
-        .read(|s| provider_name(s, s.record(&key).unwrap()));
+    let name = agent.cell.read(|s| provider_name(s, s.record(&key).unwrap()));
     let given_up = agent.volumes.give_up_creation(key.clone()).await.unwrap();
     assert_eq!(given_up.provider_name, name);
     assert_eq!(given_up.plugin.as_str(), FakeAgent::PLUGIN);
@@ -194,11 +166,7 @@ async fn a_creation_is_given_up_by_name() {
     let text = event_text(&events[0].1.kind);
     assert!(text.contains(&name), "{text}");
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(
-        agent.calls().0,
-        1,
-        "a creation that was given up was continued"
-    );
+    assert_eq!(agent.calls().0, 1, "a creation that was given up was continued");
     let again = agent.volumes.give_up_creation(key).await.unwrap_err();
     assert_eq!(again.code_and_status().0.as_str(), "volume/not-found");
     agent.create(FakeAgent::request("db")).await.unwrap();
@@ -209,13 +177,9 @@ async fn a_creation_is_given_up_by_name() {
 #[tokio::test(start_paused = true)]
 async fn the_requests_of_a_creation_are_bounded() {
     let agent = agent().await;
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Fail(StatusCode::Internal); 8]);
-    let of_size = |size: u64| VolumeRequest {
-        capacity: sized(size, size),
-        ..FakeAgent::request("db")
-    };
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Fail(StatusCode::Internal); 8]);
+    let of_size =
+        |size: u64| VolumeRequest { capacity: sized(size, size), ..FakeAgent::request("db") };
     for size in 1..=8 {
         agent.create(of_size(size)).await.unwrap_err();
     }

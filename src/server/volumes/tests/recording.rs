@@ -34,10 +34,7 @@ pub(super) fn record(agent: &FakeAgent) -> Arc<Sent> {
     let sent = Arc::new(Sent::default());
     let plugin = FakePlugin::new(agent.backend.clone());
     let connection = PluginConnection {
-        controller: Arc::new(Recorder {
-            plugin: plugin.clone(),
-            sent: sent.clone(),
-        }),
+        controller: Arc::new(Recorder { plugin: plugin.clone(), sent: sent.clone() }),
         ..plugin.connection()
     };
     let (id, alloc) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());

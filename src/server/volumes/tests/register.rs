@@ -20,10 +20,7 @@ use nomad_csi_ports::StatusCode;
 use nomad_csi_testing::Fault;
 use nomad_csi_wire::RequestProblem;
 
-const NEW: ValidationTarget = ValidationTarget {
-    origin: UpdateOrigin::Create,
-    exists: false,
-};
+const NEW: ValidationTarget = ValidationTarget { origin: UpdateOrigin::Create, exists: false };
 
 fn problems_of(submission: &VolumeSubmission, target: ValidationTarget) -> String {
     text(validate_submission(submission, target))
@@ -60,25 +57,12 @@ fn an_invalid_request_is_refused_before_any_call() {
     let redacted = MountOptions::REDACTED;
     let cases = [
         (
-            VolumeRequest {
-                id: VolumeId::new(""),
-                plugin_id: PluginId::new(""),
-                ..base()
-            },
+            VolumeRequest { id: VolumeId::new(""), plugin_id: PluginId::new(""), ..base() },
             Some("missing volume id, missing plugin id"),
         ),
+        (VolumeRequest { name: None, ..base() }, Some("missing Name")),
         (
-            VolumeRequest {
-                name: None,
-                ..base()
-            },
-            Some("missing Name"),
-        ),
-        (
-            VolumeRequest {
-                namespace: Namespace::new("*"),
-                ..base()
-            },
+            VolumeRequest { namespace: Namespace::new("*"), ..base() },
             Some("a volume cannot be in namespace \"*\""),
         ),
         (
@@ -86,24 +70,15 @@ fn an_invalid_request_is_refused_before_any_call() {
             Some("invalid volume id \"a/b\": Nomad's HTTP API cannot address an ID with '/'"),
         ),
         (
-            VolumeRequest {
-                capacity: sized(2, 1),
-                ..base()
-            },
+            VolumeRequest { capacity: sized(2, 1), ..base() },
             Some("max requested capacity (1 B) less than or equal to min (2 B)"),
         ),
         (
-            VolumeRequest {
-                mount_options: Some(ext4().redacted()),
-                ..base()
-            },
+            VolumeRequest { mount_options: Some(ext4().redacted()), ..base() },
             Some("mount flags are [REDACTED], which a server shows instead of the values"),
         ),
         (
-            VolumeRequest {
-                secrets: Some(Secrets::from_iter([("k", redacted)])),
-                ..base()
-            },
+            VolumeRequest { secrets: Some(Secrets::from_iter([("k", redacted)])), ..base() },
             Some("a secret is [REDACTED], which a server shows instead of the value"),
         ),
         (
@@ -126,10 +101,7 @@ fn an_invalid_request_is_refused_before_any_call() {
             RequestProblem::NegativeCapacity("requested capacity min"),
             RequestProblem::AccessMode("x".into()),
         ],
-        request: VolumeRequest {
-            capabilities: vec![],
-            ..base()
-        },
+        request: VolumeRequest { capabilities: vec![], ..base() },
     };
     assert_eq!(
         problems_of(&unread, NEW),
@@ -139,20 +111,11 @@ fn an_invalid_request_is_refused_before_any_call() {
 
 #[test]
 fn the_id_and_name_of_an_existing_volume_are_not_validated() {
-    let request = VolumeRequest {
-        name: None,
-        ..FakeAgent::request("a/b")
-    };
+    let request = VolumeRequest { name: None, ..FakeAgent::request("a/b") };
     for origin in [UpdateOrigin::Create, UpdateOrigin::Register] {
         assert!(
-            validate_submission(
-                &request.clone().into(),
-                ValidationTarget {
-                    origin,
-                    exists: true
-                }
-            )
-            .is_ok()
+            validate_submission(&request.clone().into(), ValidationTarget { origin, exists: true })
+                .is_ok()
         );
     }
 }
@@ -162,33 +125,18 @@ fn the_id_and_name_of_an_existing_volume_are_not_validated() {
 async fn the_plugin_must_be_known_and_its_controller_healthy() {
     let agent = agent().await;
     let request = agent.add_external_volume("vol-1", "db");
-    let unknown = VolumeRequest {
-        plugin_id: PluginId::new("ebs0"),
-        ..request.clone()
-    };
-    assert_eq!(
-        text(agent.register(unknown).await),
-        "no CSI plugin named: ebs0 could be found"
-    );
+    let unknown = VolumeRequest { plugin_id: PluginId::new("ebs0"), ..request.clone() };
+    assert_eq!(text(agent.register(unknown).await), "no CSI plugin named: ebs0 could be found");
     agent.observe(false).await;
-    assert_eq!(
-        text(agent.register(request).await),
-        "no healthy controllers for CSI plugin: fake"
-    );
+    assert_eq!(text(agent.register(request).await), "no healthy controllers for CSI plugin: fake");
     assert_eq!(agent.calls(), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_without_volumes_is_refused() {
     let agent = agent().await;
-    assert_eq!(
-        text(agent.volumes.register(vec![]).await),
-        "missing volume definition"
-    );
-    assert_eq!(
-        text(agent.volumes.create(vec![]).await),
-        "missing volume definition"
-    );
+    assert_eq!(text(agent.volumes.register(vec![]).await), "missing volume definition");
+    assert_eq!(text(agent.volumes.create(vec![]).await), "missing volume definition");
 }
 
 /// B08, W22: only fields that a client may set are stored; the requested topologies are the volume's.
@@ -211,10 +159,7 @@ async fn a_new_registration_stores_only_client_fields() {
     assert_eq!(volume.modify_index, result.index);
     assert!(result.warnings.is_empty());
     let record = agent.record("db").unwrap();
-    let secrets = agent
-        .sealer
-        .open(&record.key().into(), &record.secrets)
-        .unwrap();
+    let secrets = agent.sealer.open(&record.key().into(), &record.secrets).unwrap();
     assert_eq!(secrets.expose().collect::<Vec<_>>(), [("token", "t")]);
 }
 
@@ -264,32 +209,20 @@ async fn the_plugin_validates_new_and_changed_registrations() {
     );
     assert_eq!(agent.state(), before);
     let validations = sent.validations.lock().unwrap();
-    assert!(
-        !validations[1].secrets.is_empty(),
-        "stored secrets are used"
-    );
+    assert!(!validations[1].secrets.is_empty(), "stored secrets are used");
 }
 
 /// B11: a plugin without a controller is not called.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_a_controller_is_not_called() {
-    let mut settings = PluginSettings {
-        controller: None,
-        ..PluginSettings::default()
-    };
+    let mut settings = PluginSettings { controller: None, ..PluginSettings::default() };
     settings.plugin.controller_service = false;
     let agent = FakeAgent::start(settings).await.unwrap();
     let request = agent.add_external_volume("vol-1", "db");
     agent.register(request.clone()).await.unwrap();
     assert_eq!(agent.calls(), (0, 0, 0));
-    assert_eq!(
-        text(agent.create(FakeAgent::request("new")).await),
-        "plugin has no controller"
-    );
-    assert_eq!(
-        text(agent.delete("db").await),
-        "plugin \"fake\" for volume \"db\" not found"
-    );
+    assert_eq!(text(agent.create(FakeAgent::request("new")).await), "plugin has no controller");
+    assert_eq!(text(agent.delete("db").await), "plugin \"fake\" for volume \"db\" not found");
 }
 
 /// B01, B09: an identical request records no event and keeps the volume unchanged.
@@ -298,10 +231,8 @@ async fn registering_again_changes_nothing() {
     let agent = agent().await;
     agent.create(FakeAgent::request("db")).await.unwrap();
     let before = agent.state();
-    let again = VolumeRequest {
-        mount_options: Some(MountOptions::default()),
-        ..FakeAgent::request("db")
-    };
+    let again =
+        VolumeRequest { mount_options: Some(MountOptions::default()), ..FakeAgent::request("db") };
     for _ in 0..2 {
         agent.register(again.clone()).await.unwrap();
         assert_eq!(agent.state(), before);
@@ -327,10 +258,7 @@ async fn every_field_that_cannot_change_is_named_in_one_error() {
     let before = stored(&agent);
     type Change = fn(&mut VolumeRequest);
     let changes: [(Change, &str); 6] = [
-        (
-            |request| request.name = Some("other".into()),
-            "volume name cannot be updated",
-        ),
+        (|request| request.name = Some("other".into()), "volume name cannot be updated"),
         (
             |request| request.external_id = Some(ExternalId::new("vol-2")),
             "volume external ID cannot be updated",
@@ -339,10 +267,7 @@ async fn every_field_that_cannot_change_is_named_in_one_error() {
             |request| request.plugin_id = PluginId::new("other"),
             "volume plugin ID cannot be updated",
         ),
-        (
-            |request| request.clone_id = Some("another".into()),
-            "volume clone ID cannot be updated",
-        ),
+        (|request| request.clone_id = Some("another".into()), "volume clone ID cannot be updated"),
         (
             |request| {
                 request.clone_id = None;
@@ -365,11 +290,7 @@ async fn every_field_that_cannot_change_is_named_in_one_error() {
             agent.create(one.clone()).await.unwrap_err(),
         ] {
             assert!(error.text().contains(text), "{text}: {}", error.text());
-            assert!(
-                error.text().contains("1 error occurred"),
-                "{text}: {}",
-                error.text()
-            );
+            assert!(error.text().contains("1 error occurred"), "{text}: {}", error.text());
         }
         assert_eq!(stored(&agent), before, "{text}");
     }
@@ -388,10 +309,7 @@ async fn every_field_that_cannot_change_is_named_in_one_error() {
 async fn the_identity_of_a_volume_is_kept_by_the_state_itself() {
     let agent = agent().await;
     let request = VolumeRequest {
-        capabilities: vec![capability(
-            AccessMode::SingleNodeWriter,
-            AttachmentMode::FileSystem,
-        )],
+        capabilities: vec![capability(AccessMode::SingleNodeWriter, AttachmentMode::FileSystem)],
         ..agent.add_external_volume("vol-1", "db")
     };
     agent.register(request).await.unwrap();
@@ -427,10 +345,7 @@ async fn the_identity_of_a_volume_is_kept_by_the_state_itself() {
         agent.cell.commit(Expected::Any, event).await.unwrap_err();
     }
     let now = agent.record("db").unwrap();
-    assert_eq!(
-        (&now.definition, &now.provided),
-        (&before.definition, &before.provided)
-    );
+    assert_eq!((&now.definition, &now.provided), (&before.definition, &before.provided));
     let same = Event::new(1, update(|_| {}));
     agent.cell.commit(Expected::Any, same).await.unwrap();
 }
@@ -498,17 +413,12 @@ async fn a_batch_is_one_write_and_all_or_nothing() {
     assert_eq!([agent.phase("d"), agent.phase("e")], [None, None]);
 
     let keys = |ids: &[&str]| {
-        ids.iter()
-            .map(|id| FakeAgent::key(id))
-            .collect::<std::collections::BTreeSet<_>>()
+        ids.iter().map(|id| FakeAgent::key(id)).collect::<std::collections::BTreeSet<_>>()
     };
     for (some, named) in [(&["a", "nope"][..], "nope"), (&["nope", "c", "b"], "nope")] {
         let refused = agent.volumes.deregister_all(keys(some), false).await;
         let refused = text(refused);
-        assert!(
-            refused.contains("volume not found") && refused.contains(named),
-            "{refused}"
-        );
+        assert!(refused.contains("volume not found") && refused.contains(named), "{refused}");
     }
     let claim = crate::claims::MountRequest {
         volume: FakeAgent::key("b"),
@@ -524,16 +434,9 @@ async fn a_batch_is_one_write_and_all_or_nothing() {
     agent.services.claims.claim(&claim, wait).await.unwrap();
     let in_use = text(agent.volumes.deregister_all(keys(&ids), false).await);
     assert!(in_use.contains("volume in use: b"), "{in_use}");
-    assert!(
-        ids.iter()
-            .all(|id| agent.phase(id) == Some(Phase::Registered))
-    );
+    assert!(ids.iter().all(|id| agent.phase(id) == Some(Phase::Registered)));
     let before = writes();
-    agent
-        .volumes
-        .deregister_all(keys(&["a", "c"]), false)
-        .await
-        .unwrap();
+    agent.volumes.deregister_all(keys(&["a", "c"]), false).await.unwrap();
     assert_eq!(writes(), before + 1);
     assert_eq!([agent.phase("a"), agent.phase("c")], [None, None]);
     assert_eq!(agent.phase("b"), Some(Phase::Registered));
@@ -562,18 +465,12 @@ async fn a_refused_update_names_every_reason_and_stores_nothing() {
         "1 error occurred:\n\t* 2 errors occurred:\n\t* volume name cannot be updated\n\t\
          * volume external ID cannot be updated\n\n\n\n"
     );
-    let larger = VolumeRequest {
-        capacity: sized(10, 0),
-        ..request
-    };
+    let larger = VolumeRequest { capacity: sized(10, 0), ..request };
     assert_eq!(
         text(agent.register(larger).await),
         "unable to update volume: expand is not implemented by this controller plugin"
     );
-    assert_eq!(
-        agent.record("db"),
-        before.record(&FakeAgent::key("db")).map(|r| (**r).clone())
-    );
+    assert_eq!(agent.record("db"), before.record(&FakeAgent::key("db")).map(|r| (**r).clone()));
 }
 
 /// W20, B26: omitted secrets are kept.
@@ -588,16 +485,10 @@ async fn omitted_secrets_are_kept() {
         (secrets(&[("b", "2")]), vec![("b", "2")]),
         (secrets(&[]), vec![]),
     ] {
-        let request = VolumeRequest {
-            secrets: given,
-            ..request.clone()
-        };
+        let request = VolumeRequest { secrets: given, ..request.clone() };
         agent.register(request).await.unwrap();
         let record = agent.record("db").unwrap();
-        let stored = agent
-            .sealer
-            .open(&record.key().into(), &record.secrets)
-            .unwrap();
+        let stored = agent.sealer.open(&record.key().into(), &record.secrets).unwrap();
         assert_eq!(stored.expose().collect::<Vec<_>>(), expected);
     }
 }
@@ -622,10 +513,7 @@ async fn lost_secrets_are_replaced_by_registering_again() {
     };
     let event = Event::new(0, damaged);
     agent.cell.commit(Expected::Any, event).await.unwrap();
-    let silent = VolumeRequest {
-        secrets: None,
-        ..request.clone()
-    };
+    let silent = VolumeRequest { secrets: None, ..request.clone() };
     assert_eq!(
         text(agent.register(silent).await),
         "volume `db`: cannot decrypt the stored secrets with this agent's key"
@@ -641,14 +529,9 @@ async fn a_change_in_between_is_kept() {
     let agent = agent().await;
     let request = agent.add_external_volume("vol-1", "db");
     agent.register(request.clone()).await.unwrap();
-    agent
-        .backend
-        .inject_faults(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
+    agent.backend.inject_faults(Rpc::ValidateVolumeCapabilities, [Fault::Hang]);
     let arrived = agent.backend.calls().len() as u64 + 1;
-    let update = VolumeRequest {
-        mount_options: Some(ext4()),
-        ..request
-    };
+    let update = VolumeRequest { mount_options: Some(ext4()), ..request };
     let in_between = async {
         agent.backend.wait_for_calls(arrived).await;
         let record = agent.record("db").unwrap();
@@ -673,10 +556,7 @@ async fn a_change_in_between_is_kept() {
 /// A claim that comes while the plugin validates is granted for what the registration says until then.
 #[tokio::test(start_paused = true)]
 async fn what_a_claim_relies_on_stays_although_it_came_during_the_update() {
-    let both = [
-        AccessMode::SingleNodeWriter,
-        AccessMode::MultiNodeMultiWriter,
-    ];
+    let both = [AccessMode::SingleNodeWriter, AccessMode::MultiNodeMultiWriter];
     let both = both.map(|mode| capability(mode, AttachmentMode::FileSystem));
     type Update = fn(&mut VolumeRequest);
     let updates: [(Update, Option<&str>); 3] = [
@@ -699,9 +579,7 @@ async fn what_a_claim_relies_on_stays_although_it_came_during_the_update() {
         };
         agent.register(request.clone()).await.unwrap();
         let faults = [Fault::Hang];
-        agent
-            .backend
-            .inject_faults(Rpc::ValidateVolumeCapabilities, faults);
+        agent.backend.inject_faults(Rpc::ValidateVolumeCapabilities, faults);
         let arrived = agent.backend.calls().len() as u64 + 1;
         let mut update = request;
         change(&mut update);
@@ -727,14 +605,9 @@ async fn a_renamed_provider_does_not_block_updates() {
     let agent = agent().await;
     let request = agent.add_external_volume("vol-1", "db");
     agent.register(request.clone()).await.unwrap();
-    agent
-        .backend
-        .update_settings(|plugin| plugin.info.name = "renamed.test".into());
+    agent.backend.update_settings(|plugin| plugin.info.name = "renamed.test".into());
     agent.observe(true).await;
-    let update = VolumeRequest {
-        mount_options: Some(ext4()),
-        ..request
-    };
+    let update = VolumeRequest { mount_options: Some(ext4()), ..request };
     let result = agent.register(update).await.unwrap();
     let volume = result.volumes[0].volume();
     assert_eq!(volume.provider, "renamed.test");
@@ -751,20 +624,16 @@ async fn mount_flags_are_recorded_sealed_and_compared_in_the_clear() {
         definition.mount_options.unwrap().mount_flags
     };
     let is_sealed = |flags| matches!(flags, RecordedFlags::Sealed(sealed) if !sealed.is_empty());
-    let request = VolumeRequest {
-        mount_options: Some(ext4()),
-        ..agent.add_external_volume("vol-1", "db")
-    };
+    let request =
+        VolumeRequest { mount_options: Some(ext4()), ..agent.add_external_volume("vol-1", "db") };
     agent.register(request.clone()).await.unwrap();
     assert!(is_sealed(flags()));
 
     let record = agent.record("db").unwrap();
     let mut definition = record.definition;
     let clear = RecordedFlags::Clear(ext4().mount_flags);
-    definition.mount_options = Some(RecordedMountOptions {
-        fs_type: ext4().fs_type,
-        mount_flags: clear.clone(),
-    });
+    definition.mount_options =
+        Some(RecordedMountOptions { fs_type: ext4().fs_type, mount_flags: clear.clone() });
     let by_version_1 = EventKind::VolumeUpdated {
         definition: Box::new(definition),
         provided: Box::new(record.provided),
@@ -794,10 +663,7 @@ async fn mount_flags_are_recorded_sealed_and_compared_in_the_clear() {
 async fn one_invalid_volume_refuses_the_whole_request() {
     let agent = agent().await;
     let good = agent.add_external_volume("vol-1", "good");
-    let bad = VolumeRequest {
-        capabilities: vec![],
-        ..agent.add_external_volume("vol-2", "bad")
-    };
+    let bad = VolumeRequest { capabilities: vec![], ..agent.add_external_volume("vol-2", "bad") };
     let both = vec![good.clone().into(), bad.into()];
     assert_eq!(
         text(agent.volumes.register(both).await),
@@ -809,10 +675,7 @@ async fn one_invalid_volume_refuses_the_whole_request() {
         text(agent.volumes.register(twice).await),
         "validation: the request contains the volume twice"
     );
-    let two = vec![
-        good.into(),
-        agent.add_external_volume("vol-3", "fine").into(),
-    ];
+    let two = vec![good.into(), agent.add_external_volume("vol-3", "fine").into()];
     let result = agent.volumes.register(two).await.unwrap();
     assert_eq!(result.volumes.len(), 2);
 }
@@ -821,10 +684,7 @@ async fn one_invalid_volume_refuses_the_whole_request() {
 #[tokio::test(start_paused = true)]
 async fn registered_data_is_registered_again_only_on_request_and_with_a_warning() {
     let agent = agent().await;
-    agent
-        .register(agent.add_external_volume("vol-1", "one"))
-        .await
-        .unwrap();
+    agent.register(agent.add_external_volume("vol-1", "one")).await.unwrap();
     let mut two = agent.add_external_volume("vol-1", "two");
     let refused = "volume `two` cannot be registered: external volume `vol-1` is already registered as `one`; \
         if both are meant to use data that already exists, repeat the request with `?share=true`";
@@ -847,16 +707,10 @@ async fn registered_data_is_registered_again_only_on_request_and_with_a_warning(
     two.share = false;
     agent.register(two).await.unwrap();
     agent.deregister("two", false).await.unwrap();
-    agent
-        .backend
-        .inject_faults(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
+    agent.backend.inject_faults(Rpc::DeleteVolume, [Fault::Fail(StatusCode::Internal)]);
     agent.delete("one").await.unwrap_err();
     assert_eq!(
-        text(
-            agent
-                .register(agent.add_external_volume("vol-1", "three"))
-                .await
-        ),
+        text(agent.register(agent.add_external_volume("vol-1", "three")).await),
         "volume `three` cannot be registered: external volume `vol-1` is being deleted as `one`"
     );
     agent.delete("one").await.unwrap();
@@ -873,19 +727,10 @@ async fn a_batch_and_concurrent_requests_register_data_once() {
         shared.map(VolumeSubmission::from).into()
     };
     let refused = agent.volumes.register(batch(false)).await.unwrap_err();
-    assert!(
-        refused.message().contains("already registered as `one`"),
-        "{refused:?}"
-    );
+    assert!(refused.message().contains("already registered as `one`"), "{refused:?}");
     assert_eq!([agent.phase("one"), agent.phase("two")], [None, None]);
     let (first, second) = tokio::join!(agent.register(one.clone()), agent.register(two.clone()));
-    assert_eq!(
-        [first.is_ok(), second.is_ok()]
-            .iter()
-            .filter(|is_ok| **is_ok)
-            .count(),
-        1
-    );
+    assert_eq!([first.is_ok(), second.is_ok()].iter().filter(|is_ok| **is_ok).count(), 1);
     agent.volumes.register(batch(true)).await.unwrap();
     // What is registered twice already can be sent again.
     agent.volumes.register(batch(false)).await.unwrap();
@@ -899,10 +744,7 @@ async fn a_create_that_returns_registered_data_is_refused() {
         // The fake plugin names its first volume so.
         let known = agent.add_external_volume("fake-1", "known");
         agent.register(known).await.unwrap();
-        let request = VolumeRequest {
-            share,
-            ..FakeAgent::request("new")
-        };
+        let request = VolumeRequest { share, ..FakeAgent::request("new") };
         let result = agent.volumes.create(vec![request.into()]).await;
         agent.assert_consistent();
         match (share, result) {
@@ -931,14 +773,9 @@ async fn a_volume_without_a_topology_gives_a_warning_where_the_plugin_has_them()
                         placed on a node that cannot reach it; name them in `topology_request`";
         let expected: &[&str] = if has_topologies { &[expected] } else { &[] };
         assert_eq!(result.warnings, expected);
-        let zone = Topology {
-            segments: [("zone".to_owned(), "a".to_owned())].into(),
-        };
+        let zone = Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
         let with_topology = VolumeRequest {
-            topology_request: Some(TopologyRequest {
-                required: vec![zone],
-                preferred: vec![],
-            }),
+            topology_request: Some(TopologyRequest { required: vec![zone], preferred: vec![] }),
             ..agent.add_external_volume("vol-2", "web")
         };
         let result = agent.register(with_topology).await.unwrap();
@@ -950,10 +787,7 @@ async fn a_volume_without_a_topology_gives_a_warning_where_the_plugin_has_them()
 async fn mount_options_of_a_block_device_give_a_warning() {
     let agent = agent().await;
     let request = VolumeRequest {
-        capabilities: vec![capability(
-            AccessMode::SingleNodeWriter,
-            AttachmentMode::BlockDevice,
-        )],
+        capabilities: vec![capability(AccessMode::SingleNodeWriter, AttachmentMode::BlockDevice)],
         mount_options: Some(ext4()),
         ..agent.add_external_volume("vol-1", "db")
     };
@@ -970,29 +804,19 @@ async fn mount_options_of_a_block_device_give_a_warning() {
 async fn a_journal_failure_is_an_error_and_a_retry_succeeds() {
     let agent = agent().await;
     let request = agent.add_external_volume("vol-1", "db");
-    agent
-        .journal
-        .fail_next([AppendFault::NotWritten(JournalErrorKind::DiskFull)]);
+    agent.journal.fail_next([AppendFault::NotWritten(JournalErrorKind::DiskFull)]);
     let error = agent.register(request.clone()).await.unwrap_err();
     assert_eq!(error.code_and_status().0.as_str(), "journal/disk-full");
-    assert_eq!(
-        error.text(),
-        "cannot append to the agent's journal `memory`: an injected fault"
-    );
+    assert_eq!(error.text(), "cannot append to the agent's journal `memory`: an injected fault");
     agent.register(request).await.unwrap();
 }
 
 /// W04, W30: an operation that waits too long fails and has no effect.
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_with_an_error() {
-    let limits = VolumeLimits {
-        queue_timeout: Duration::from_secs(10),
-        ..VolumeLimits::default()
-    };
+    let limits = VolumeLimits { queue_timeout: Duration::from_secs(10), ..VolumeLimits::default() };
     let agent = agent().await.restart(limits).await.unwrap();
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let second = async {
         agent.backend.wait_for_calls(1).await;
         let start = tokio::time::Instant::now();
@@ -1014,9 +838,7 @@ async fn waiting_ends_with_an_error() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_refuses_new_operations_and_aborts_running_ones() {
     let agent = agent().await;
-    agent
-        .backend
-        .inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
     let running = agent.create(FakeAgent::request("db"));
     let stop = async {
         agent.backend.wait_for_calls(1).await;
@@ -1026,8 +848,5 @@ async fn a_stop_refuses_new_operations_and_aborts_running_ones() {
     assert_eq!(running.unwrap_err().text(), "the agent is stopping");
     assert_eq!(agent.phase("db"), Some(Phase::Creating));
     let refused = agent.create(FakeAgent::request("other")).await;
-    assert_eq!(
-        refused.unwrap_err().code_and_status().0.as_str(),
-        "server/stopping"
-    );
+    assert_eq!(refused.unwrap_err().code_and_status().0.as_str(), "server/stopping");
 }

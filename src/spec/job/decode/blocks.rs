@@ -67,9 +67,7 @@ impl<'t, 'a> FieldReader<'_> {
             interval: self.duration(&fields, "interval").unwrap_or(base.interval),
             delay: self.duration(&fields, "delay").unwrap_or(base.delay),
             delay_function: function.unwrap_or(base.delay_function),
-            max_delay: self
-                .duration(&fields, "max_delay")
-                .unwrap_or(base.max_delay),
+            max_delay: self.duration(&fields, "max_delay").unwrap_or(base.max_delay),
             unlimited: self.boolean(&fields, "unlimited").unwrap_or(base.unlimited),
         })
     }

@@ -50,8 +50,7 @@ fn api_key(tree: &JobText<'_>) -> Option<Span> {
     let is_api = |key: &str| matches!(key, "Job" | "TaskGroups" | "ID");
     let mut keys = object.entries.iter().map(|entry| &entry.key);
     let key = keys.find(|key| is_api(&key.text));
-    key.filter(|_| tree.syntax == Syntax::Json)
-        .map(|key| key.span)
+    key.filter(|_| tree.syntax == Syntax::Json).map(|key| key.span)
 }
 
 impl<'t, 'a> FieldReader<'_> {
@@ -70,12 +69,7 @@ impl<'t, 'a> FieldReader<'_> {
         let Some((first, others)) = jobs.split_first() else {
             if before == self.diagnostics.count(Severity::Error) {
                 let message = "the file contains no job";
-                self.error(
-                    Code::JobNone,
-                    message,
-                    start,
-                    "write a `job \"NAME\"` block",
-                );
+                self.error(Code::JobNone, message, start, "write a `job \"NAME\"` block");
             }
             return None;
         };
@@ -93,34 +87,21 @@ impl<'t, 'a> FieldReader<'_> {
 
     fn job(&mut self, named: &Named<'t, 'a>, defaults: &Defaults) -> Job {
         let fields = self.fields(named.object, schema::JOB, "a job", JobPlace::default());
-        let id = self
-            .text(&fields, "id")
-            .unwrap_or_else(|| named.name.clone());
-        let namespace = self
-            .text(&fields, "namespace")
-            .filter(|text| !text.is_empty());
+        let id = self.text(&fields, "id").unwrap_or_else(|| named.name.clone());
+        let namespace = self.text(&fields, "namespace").filter(|text| !text.is_empty());
         let namespace = namespace.map_or_else(|| defaults.namespace.clone(), Namespace::new);
         let mut job = Job::new(namespace, JobId::new(id));
-        job.name = self
-            .text(&fields, "name")
-            .unwrap_or_else(|| named.name.clone());
+        job.name = self.text(&fields, "name").unwrap_or_else(|| named.name.clone());
         job.job_type = self.job_type(&fields).unwrap_or(job.job_type);
         if let Some(region) = self.text(&fields, "region") {
             job.region = region;
         }
-        if let Some(priority) = self
-            .integer(&fields, "priority")
-            .filter(|number| *number != 0)
-        {
+        if let Some(priority) = self.integer(&fields, "priority").filter(|number| *number != 0) {
             job.priority = priority;
         }
         let datacenters = self.text_list(&fields, "datacenters");
-        job.datacenters = datacenters
-            .filter(|names| !names.is_empty())
-            .unwrap_or(job.datacenters);
-        let pool = self
-            .text(&fields, "node_pool")
-            .filter(|name| !name.is_empty());
+        job.datacenters = datacenters.filter(|names| !names.is_empty()).unwrap_or(job.datacenters);
+        let pool = self.text(&fields, "node_pool").filter(|name| !name.is_empty());
         job.node_pool = pool.unwrap_or(job.node_pool);
         job.constraints = self.constraints(&fields);
         job.meta = self.texts(&fields, "meta");
@@ -135,12 +116,7 @@ impl<'t, 'a> FieldReader<'_> {
     }
 
     fn job_type(&mut self, fields: &Fields<'t, 'a>) -> Option<JobType> {
-        let set = WordSet::of(
-            Code::JobUnknownWord,
-            "job type",
-            JobType::ALL,
-            JobType::as_str,
-        );
+        let set = WordSet::of(Code::JobUnknownWord, "job type", JobType::ALL, JobType::as_str);
         self.word(fields, "type", &set)
     }
 

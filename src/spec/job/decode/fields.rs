@@ -64,10 +64,7 @@ impl<'t, 'a> FieldReader<'_> {
         what: &str,
         place: JobPlace,
     ) -> Fields<'t, 'a> {
-        let mut fields = Fields {
-            place,
-            entries: Vec::with_capacity(object.entries.len()),
-        };
+        let mut fields = Fields { place, entries: Vec::with_capacity(object.entries.len()) };
         let mut misspelt = vec![];
         for entry in &object.entries {
             let key = &*entry.key.text;
@@ -105,23 +102,14 @@ impl<'t, 'a> FieldReader<'_> {
     fn is_assigned(&self, entry: &Entry<'_>) -> bool {
         let between = entry.key.span.range().end..entry.value.span.range().start;
         let is_hcl = self.syntax == Syntax::Hcl;
-        is_hcl
-            && self
-                .text
-                .get(between)
-                .is_some_and(|text| text.contains('='))
+        is_hcl && self.text.get(between).is_some_and(|text| text.contains('='))
     }
 
     fn check_form(&mut self, entry: &Entry<'_>, known: &Key) {
         let key = known.name;
         if known.form == Form::Block && self.is_assigned(entry) {
             let message = format!("`{key}` is a block, not a value");
-            self.error(
-                Code::SpecWrongType,
-                message,
-                entry.key.span,
-                "write it without `=`",
-            );
+            self.error(Code::SpecWrongType, message, entry.key.span, "write it without `=`");
         }
     }
 
@@ -170,9 +158,7 @@ impl<'t, 'a> FieldReader<'_> {
         let known =
             |inner: &Entry<'_>| schema::VOLUME.iter().find(|key| key.name == inner.key.text);
         let fields = object.entries.iter();
-        fields
-            .filter_map(|inner| Some((known(inner)?.name, inner)))
-            .collect()
+        fields.filter_map(|inner| Some((known(inner)?.name, inner))).collect()
     }
 
     fn unknown_key(
@@ -191,9 +177,11 @@ impl<'t, 'a> FieldReader<'_> {
         let message = format!("`{key}` is not a field of {what}");
         let problem = Diagnostic::error(Code::SpecUnknownField, message);
         self.diagnostics.push(match near {
-            Some(near) => problem
-                .label(span, format!("did you mean `{near}`?"))
-                .replace(span, self.quoted_like(span, near), "a similar field exists"),
+            Some(near) => problem.label(span, format!("did you mean `{near}`?")).replace(
+                span,
+                self.quoted_like(span, near),
+                "a similar field exists",
+            ),
             None => problem.label(span, "Nomad refuses this"),
         });
         near
@@ -226,12 +214,7 @@ impl<'t, 'a> FieldReader<'_> {
     pub(super) fn block(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
         if let Some(label) = entry.labels.first() {
             let message = format!("`{}` cannot have a label", entry.key.text);
-            self.error(
-                Code::SpecUnexpectedLabel,
-                message,
-                label.span,
-                "remove this",
-            );
+            self.error(Code::SpecUnexpectedLabel, message, label.span, "remove this");
         }
         self.object(entry)
     }
@@ -280,12 +263,7 @@ impl<'t, 'a> FieldReader<'_> {
                 [] => self.named_in(entry, &mut found),
                 [_, second, ..] => {
                     let message = format!("a `{key}` block has one name");
-                    self.error(
-                        Code::SpecUnexpectedLabel,
-                        message,
-                        second.span,
-                        "remove this",
-                    );
+                    self.error(Code::SpecUnexpectedLabel, message, second.span, "remove this");
                 }
             }
         }

@@ -70,10 +70,8 @@ impl<'t, 'a> FieldReader<'_> {
             let alias = VolumeAlias::new(&named.name);
             if group.volumes.contains_key(&alias) {
                 let first = self.places.span(&place);
-                let message = format!(
-                    "volume `{alias}` of group `{}` is declared twice",
-                    group.name
-                );
+                let message =
+                    format!("volume `{alias}` of group `{}` is declared twice", group.name);
                 self.diagnostics.push(
                     Diagnostic::error(Code::JobDuplicate, message)
                         .label(named.header, "repeated here")

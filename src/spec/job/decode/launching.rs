@@ -19,9 +19,7 @@ impl<'t, 'a> FieldReader<'_> {
             cron: self.text(&fields, "cron").unwrap_or_default(),
             crons: self.text_list(&fields, "crons").unwrap_or_default(),
             time_zone: self.text(&fields, "time_zone").unwrap_or_default(),
-            prohibits_overlap: self
-                .boolean(&fields, "prohibit_overlap")
-                .unwrap_or_default(),
+            prohibits_overlap: self.boolean(&fields, "prohibit_overlap").unwrap_or_default(),
         })
     }
 
@@ -52,12 +50,7 @@ impl<'t, 'a> FieldReader<'_> {
         let object = self.block(entry)?;
         let place = fields.place.block("dispatch_payload", "");
         self.places.insert(place.clone(), entry.key.span);
-        let fields = self.fields(
-            object,
-            schema::DISPATCH_PAYLOAD,
-            "`dispatch_payload`",
-            place,
-        );
+        let fields = self.fields(object, schema::DISPATCH_PAYLOAD, "`dispatch_payload`", place);
         let file = self.text(&fields, "file");
         file.filter(|file| !file.is_empty())
     }

@@ -50,12 +50,8 @@ impl<'t, 'a> FieldReader<'_> {
         if fields.all("hook").is_empty() {
             self.missing("hook", "lifecycle", entry.key.span, "add `hook`");
         }
-        let set = WordSet::of(
-            Code::JobUnknownWord,
-            "hook",
-            LifecycleHook::ALL,
-            LifecycleHook::as_str,
-        );
+        let set =
+            WordSet::of(Code::JobUnknownWord, "hook", LifecycleHook::ALL, LifecycleHook::as_str);
         let hook = self.word(&fields, "hook", &set);
         let is_sidecar = self.boolean(&fields, "sidecar").unwrap_or_default();
         hook.map(|hook| Lifecycle { hook, is_sidecar })
@@ -79,9 +75,7 @@ impl<'t, 'a> FieldReader<'_> {
             let Some(object) = self.block(entry) else {
                 continue;
             };
-            let place = fields
-                .place
-                .block("volume_mount", &mounts.len().to_string());
+            let place = fields.place.block("volume_mount", &mounts.len().to_string());
             self.places.insert(place.clone(), entry.key.span);
             let fields = self.fields(object, schema::VOLUME_MOUNT, "`volume_mount`", place);
             mounts.push(self.volume_mount(&fields));
@@ -140,15 +134,11 @@ impl<'t, 'a> FieldReader<'_> {
         if let Some(directory) = self.text(&fields, "mount_dir").filter(not_empty) {
             plugin.mount_dir = directory;
         }
-        if let Some(directory) = self
-            .text(&fields, "stage_publish_base_dir")
-            .filter(not_empty)
-        {
+        if let Some(directory) = self.text(&fields, "stage_publish_base_dir").filter(not_empty) {
             plugin.stage_publish_base_dir = directory;
         }
-        if let Some(timeout) = self
-            .duration(&fields, "health_timeout")
-            .filter(|time| !time.is_zero())
+        if let Some(timeout) =
+            self.duration(&fields, "health_timeout").filter(|time| !time.is_zero())
         {
             plugin.health_timeout = timeout;
         }

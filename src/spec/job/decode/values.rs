@@ -84,8 +84,7 @@ impl<'t, 'a> FieldReader<'_> {
             Err(TextProblem::Malformed { range }) => {
                 let part = text.get(range).unwrap_or_default();
                 let span = self.part_span(node, part);
-                self.diagnostics
-                    .push(crate::malformed_reference(part, span));
+                self.diagnostics.push(crate::malformed_reference(part, span));
                 None
             }
         }
@@ -166,22 +165,21 @@ impl<'t, 'a> FieldReader<'_> {
             Diagnostic::error(Code::JobInvalidValue, message).label(node.span, label)
         };
         let parsed = GoDuration::parse(text);
-        self.diagnostics
-            .push(match parsed.ok().map(GoDuration::to_std) {
-                Some(Some(duration)) => return Some(duration),
-                Some(None) => problem(
-                    format!("`{key}` is negative"),
-                    "expected a duration such as `30s`".to_owned(),
-                ),
-                None if has_no_unit => problem(
-                    format!("`{key}` has no unit: Nomad would read nanoseconds"),
-                    format!("write a unit, such as `\"{text}s\"`"),
-                ),
-                None => problem(
-                    format!("`{key}` is not a duration"),
-                    "expected a duration such as `30s` or `1m30s`".to_owned(),
-                ),
-            });
+        self.diagnostics.push(match parsed.ok().map(GoDuration::to_std) {
+            Some(Some(duration)) => return Some(duration),
+            Some(None) => problem(
+                format!("`{key}` is negative"),
+                "expected a duration such as `30s`".to_owned(),
+            ),
+            None if has_no_unit => problem(
+                format!("`{key}` has no unit: Nomad would read nanoseconds"),
+                format!("write a unit, such as `\"{text}s\"`"),
+            ),
+            None => problem(
+                format!("`{key}` is not a duration"),
+                "expected a duration such as `30s` or `1m30s`".to_owned(),
+            ),
+        });
         None
     }
 
@@ -226,13 +224,11 @@ impl<'t, 'a> FieldReader<'_> {
         let plain = text.to_lowercase().replace('_', "-");
         let near = closest_match(&plain, words()).filter(|_| !text.is_empty());
         self.diagnostics.push(match near {
-            Some(near) => problem
-                .label(node.span, format!("did you mean `{near}`?"))
-                .replace(
-                    node.span,
-                    self.quoted_like(node.span, near),
-                    format!("a similar {kind} exists"),
-                ),
+            Some(near) => problem.label(node.span, format!("did you mean `{near}`?")).replace(
+                node.span,
+                self.quoted_like(node.span, near),
+                format!("a similar {kind} exists"),
+            ),
             None => {
                 let known: Vec<_> = words().map(|word| format!("`{word}`")).collect();
                 problem.label(node.span, format!("expected one of {}", known.join(", ")))

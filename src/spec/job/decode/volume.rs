@@ -29,11 +29,7 @@ impl<'t, 'a> FieldReader<'_> {
         let attachment_mode = self.attachment_mode(&fields);
         let mount_options = self.mount_options(&fields);
         let kind = match volume_type? {
-            VolumeType::Csi => JobVolumeKind::Csi {
-                access_mode,
-                attachment_mode,
-                mount_options,
-            },
+            VolumeType::Csi => JobVolumeKind::Csi { access_mode, attachment_mode, mount_options },
             VolumeType::Host => JobVolumeKind::Host {
                 access_mode: host_mode,
                 attachment_mode,

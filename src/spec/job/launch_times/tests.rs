@@ -9,14 +9,8 @@ const RECORDED: &str = include_str!("../../../../tests/data/jobs/launch_times.tx
 
 /// Expressions that mean something else here, with the reason.
 const DIFFERENT: [(&str, &str); 7] = [
-    (
-        "0 0 * * 5-7",
-        "day 7 is Sunday; Nomad drops it from a range",
-    ),
-    (
-        "0 0 1 * 1-7",
-        "day 7 is Sunday; Nomad drops it from a range",
-    ),
+    ("0 0 * * 5-7", "day 7 is Sunday; Nomad drops it from a range"),
+    ("0 0 1 * 1-7", "day 7 is Sunday; Nomad drops it from a range"),
     ("50-10 * * * *", "Nomad never launches it"),
     ("0 22-2 * * *", "Nomad never launches it"),
     ("0 0 30 2 *", "Nomad never launches it"),
@@ -76,11 +70,7 @@ fn a_job_starts_when_nomad_would_start_it() {
             _ => expected.trim(),
         };
         // Nomad ignores what follows such a name.
-        let expected = if expression == "@daily 5" {
-            "error"
-        } else {
-            expected
-        };
+        let expected = if expression == "@daily 5" { "error" } else { expected };
         assert_eq!(launches(zone, from, expression), expected, "{case}");
         compared += 1;
     }
@@ -137,18 +127,13 @@ fn only_exact_names_of_time_zones_are_known() {
     let problems = LaunchTimes::of(&periodic("Mars/Olympus", "x")).unwrap_err();
     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert_eq!(
-        problems[1],
-        "Invalid time zone \"Mars/Olympus\": unknown time zone"
-    );
+    assert_eq!(problems[1], "Invalid time zone \"Mars/Olympus\": unknown time zone");
 }
 
 #[test]
 fn a_launch_is_shown_in_its_time_zone() {
     let berlin = LaunchTimes::of(&periodic("Europe/Berlin", "@daily")).unwrap();
-    let next = berlin
-        .next_after(nanoseconds("2026-11-25T21:00:00Z"))
-        .unwrap();
+    let next = berlin.next_after(nanoseconds("2026-11-25T21:00:00Z")).unwrap();
     assert_eq!(berlin.text(next), "2026-11-26T00:00:00+01:00");
     let utc = LaunchTimes::of(&periodic("", "@daily")).unwrap();
     assert_eq!(utc.text(next), "2026-11-25T23:00:00Z");

@@ -29,11 +29,7 @@ impl Rules<'_> {
 pub(super) const MOST_PATTERNS: usize = 100;
 
 fn problems(constraint: &Constraint) -> Vec<String> {
-    let Constraint {
-        attribute,
-        operator,
-        value,
-    } = constraint;
+    let Constraint { attribute, operator, value } = constraint;
     let mut found = vec![];
     if attribute.is_empty() && operator.needs_attribute() {
         found.push("no attribute provided but is required by operator".to_owned());
@@ -41,10 +37,7 @@ fn problems(constraint: &Constraint) -> Vec<String> {
     match operator {
         ConstraintOperator::IsSet | ConstraintOperator::IsNotSet => {
             if !value.is_empty() {
-                found.push(format!(
-                    "Operator {:?} does not support an RTarget",
-                    operator.as_str()
-                ));
+                found.push(format!("Operator {:?} does not support an RTarget", operator.as_str()));
             }
         }
         ConstraintOperator::DistinctHosts => {}
@@ -56,10 +49,7 @@ fn problems(constraint: &Constraint) -> Vec<String> {
             }
         }
         _ if value.is_empty() => {
-            found.push(format!(
-                "Operator {:?} requires an RTarget",
-                operator.as_str()
-            ));
+            found.push(format!("Operator {:?} requires an RTarget", operator.as_str()));
         }
         ConstraintOperator::Regexp => {
             if !is_pattern(value) {
@@ -69,10 +59,7 @@ fn problems(constraint: &Constraint) -> Vec<String> {
         ConstraintOperator::Version | ConstraintOperator::Semver => {
             let malformed = value.split(',').find(|one| !is_version_constraint(one));
             found.extend(malformed.map(|one| {
-                format!(
-                    "Version constraint is invalid: malformed constraint: {}",
-                    one.trim()
-                )
+                format!("Version constraint is invalid: malformed constraint: {}", one.trim())
             }));
         }
         ConstraintOperator::Equal
@@ -93,9 +80,7 @@ const PATTERN_SIZE: usize = 1 << 18;
 
 /// Returns whether a text is a regular expression, of a size that a node can use.
 fn is_pattern(text: &str) -> bool {
-    let pattern = regex::RegexBuilder::new(text)
-        .size_limit(PATTERN_SIZE)
-        .build();
+    let pattern = regex::RegexBuilder::new(text).size_limit(PATTERN_SIZE).build();
     pattern.is_ok()
 }
 

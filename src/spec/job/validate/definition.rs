@@ -10,11 +10,7 @@ use nomad_csi_model::{Job, JobType};
 
 /// Checks a job, and returns every broken rule.
 pub fn validate(job: &Job) -> Vec<JobProblem> {
-    let mut rules = Rules {
-        job,
-        problems: vec![],
-        patterns: 0,
-    };
+    let mut rules = Rules { job, problems: vec![], patterns: 0 };
     rules.names();
     rules.launching();
     if job.meta.is_redacted() {
@@ -23,12 +19,7 @@ pub fn validate(job: &Job) -> Vec<JobProblem> {
     rules.constraints(&job.constraints, &JobPlace::default());
     if job.groups.is_empty() {
         let place = JobPlace::default();
-        rules.error(
-            Code::JobIncomplete,
-            place,
-            "Missing job task groups",
-            "add a `group`",
-        );
+        rules.error(Code::JobIncomplete, place, "Missing job task groups", "add a `group`");
     }
     rules.group_names();
     for (at, group) in job.groups.iter().enumerate() {
@@ -62,12 +53,7 @@ impl Rules<'_> {
         }
         if job.region.is_empty() {
             let label = "remove this, or name a region";
-            self.error(
-                Code::JobInvalidValue,
-                place.field("region"),
-                "Missing job region",
-                label,
-            );
+            self.error(Code::JobInvalidValue, place.field("region"), "Missing job region", label);
         }
         if job.datacenters.iter().any(String::is_empty) {
             let text = "Job datacenter must be non-empty string";
@@ -114,12 +100,7 @@ impl Rules<'_> {
                 "Job task group {name} has count {count}. Count cannot exceed 1 with system scheduler"
             );
             let place = place.field("count");
-            self.error(
-                Code::JobInvalidValue,
-                place,
-                text,
-                "remove this, or write 1",
-            );
+            self.error(Code::JobInvalidValue, place, text, "remove this, or write 1");
         }
     }
 }

@@ -16,12 +16,7 @@ impl<'j> Rules<'j> {
     pub(super) fn group(&mut self, group: &'j TaskGroup, place: &JobPlace) {
         if group.count < 0 {
             let text = "Task group count can't be negative";
-            self.error(
-                Code::JobInvalidValue,
-                place.field("count"),
-                text,
-                "expected 0 or more",
-            );
+            self.error(Code::JobInvalidValue, place.field("count"), text, "expected 0 or more");
         }
         self.system_count(&group.name, group.count, place);
         self.constraints(&group.constraints, place);
@@ -56,11 +51,8 @@ impl<'j> Rules<'j> {
             }
             let first = *seen.entry(name).or_insert(task_at);
             if first != task_at {
-                let text = format!(
-                    "Task {} redefines '{name}' from task {}",
-                    task_at + 1,
-                    first + 1
-                );
+                let text =
+                    format!("Task {} redefines '{name}' from task {}", task_at + 1, first + 1);
                 let problem = JobProblem::error(Code::JobDuplicate, place, text);
                 self.problems.push(problem.repeats(at.place.task(first)));
             }
@@ -69,9 +61,7 @@ impl<'j> Rules<'j> {
 
     fn leader(&mut self, at: GroupAt<'_, '_>) {
         let tasks = at.group.tasks.iter().enumerate();
-        let mut leaders = tasks
-            .filter(|(_, task)| task.is_leader)
-            .map(|(task_at, _)| task_at);
+        let mut leaders = tasks.filter(|(_, task)| task.is_leader).map(|(task_at, _)| task_at);
         if let (Some(first), Some(second)) = (leaders.next(), leaders.next()) {
             let place = |task_at| at.place.task(task_at).field("leader");
             let text = "Only one task may be marked as leader";
@@ -107,23 +97,11 @@ impl<'j> Rules<'j> {
             }
             return;
         }
-        let RestartPolicy {
-            attempts,
-            interval,
-            delay,
-            ..
-        } = policy;
+        let RestartPolicy { attempts, interval, delay, .. } = policy;
         if *interval < SHORTEST_INTERVAL {
-            let text = format!(
-                "Interval can not be less than 5s (got {})",
-                shown_duration(*interval)
-            );
-            self.error(
-                Code::JobRestart,
-                place.field("interval"),
-                text,
-                "expected 5s or more",
-            );
+            let text =
+                format!("Interval can not be less than 5s (got {})", shown_duration(*interval));
+            self.error(Code::JobRestart, place.field("interval"), text, "expected 5s or more");
         }
         if delay.saturating_mul(*attempts) > *interval {
             let text = format!(

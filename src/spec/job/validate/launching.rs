@@ -44,12 +44,7 @@ impl Rules<'_> {
         }
         if periodic.expressions().next().is_none() {
             let label = "add `crons`";
-            self.error(
-                Code::JobIncomplete,
-                place.clone(),
-                "Must specify a spec",
-                label,
-            );
+            self.error(Code::JobIncomplete, place.clone(), "Must specify a spec", label);
         }
         if periodic.expressions().count() > MOST_EXPRESSIONS {
             let text = format!("A periodic job has at most {MOST_EXPRESSIONS} cron specs");

@@ -14,16 +14,11 @@ const LONGEST_NAME: usize = 255;
 pub(super) fn name_problem(what: &str, name: &str) -> Option<String> {
     if name.len() > LONGEST_NAME {
         let bytes = name.len();
-        return Some(format!(
-            "{what} has {bytes} bytes, and {LONGEST_NAME} are allowed"
-        ));
+        return Some(format!("{what} has {bytes} bytes, and {LONGEST_NAME} are allowed"));
     }
     match name.chars().find(|c| is_invisible(*c))? {
         '\0' => Some(format!("{what} contains a null character")),
-        c => Some(format!(
-            "{what} contains the invisible character U+{:04X}",
-            u32::from(c)
-        )),
+        c => Some(format!("{what} contains the invisible character U+{:04X}", u32::from(c))),
     }
 }
 
@@ -50,8 +45,7 @@ impl Rules<'_> {
         text: impl Into<String>,
         label: &str,
     ) {
-        self.problems
-            .push(JobProblem::error(code, place, text).label(label));
+        self.problems.push(JobProblem::error(code, place, text).label(label));
     }
 
     pub(super) fn warning(
@@ -61,8 +55,7 @@ impl Rules<'_> {
         text: impl Into<String>,
         label: &str,
     ) {
-        self.problems
-            .push(JobProblem::warning(code, place, text).label(label));
+        self.problems.push(JobProblem::warning(code, place, text).label(label));
     }
 }
 
@@ -85,14 +78,8 @@ mod tests {
             (&long, Some("Name has 256 bytes, and 255 are allowed")),
             ("a\0b", Some("Name contains a null character")),
             ("a\nb", Some("Name contains the invisible character U+000A")),
-            (
-                "a\u{1b}[2J",
-                Some("Name contains the invisible character U+001B"),
-            ),
-            (
-                "a\u{202e}b",
-                Some("Name contains the invisible character U+202E"),
-            ),
+            ("a\u{1b}[2J", Some("Name contains the invisible character U+001B")),
+            ("a\u{202e}b", Some("Name contains the invisible character U+202E")),
         ] {
             assert_eq!(name_problem("Name", name).as_deref(), expected, "{name:?}");
         }

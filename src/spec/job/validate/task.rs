@@ -28,12 +28,7 @@ impl<'j> Rules<'j> {
         }
         if task.driver.is_empty() {
             let place = place.field("driver");
-            self.error(
-                Code::JobIncomplete,
-                place,
-                "Missing task driver",
-                "add `driver`",
-            );
+            self.error(Code::JobIncomplete, place, "Missing task driver", "add `driver`");
         }
         if task.kill_timeout > Task::MAX_KILL_TIMEOUT {
             let most = shown_duration(Task::MAX_KILL_TIMEOUT);
@@ -41,12 +36,7 @@ impl<'j> Rules<'j> {
                 "Task kill_timeout is longer than {most}, and nothing ends such a task sooner"
             );
             let label = "write a shorter time";
-            self.error(
-                Code::JobInvalidValue,
-                place.field("kill_timeout"),
-                text,
-                label,
-            );
+            self.error(Code::JobInvalidValue, place.field("kill_timeout"), text, label);
         }
         self.hidden_settings(task, place);
         self.constraints(&task.constraints, place);
@@ -119,9 +109,7 @@ impl<'j> Rules<'j> {
     /// Refuses a volume at a place that other tasks can take away.
     fn nested_mounts(&mut self, task: &Task, place: &JobPlace) {
         let mounts = task.volume_mounts.iter();
-        let places: Vec<_> = mounts
-            .map(|mount| place_in_task(&mount.destination))
-            .collect();
+        let places: Vec<_> = mounts.map(|mount| place_in_task(&mount.destination)).collect();
         for (mount_at, destination) in places.iter().enumerate() {
             let others = places.iter().map(PathBuf::as_path);
             let around = others.chain([Path::new(SHARED_DIRECTORY)]);
@@ -174,12 +162,7 @@ impl<'j> Rules<'j> {
             let is_clean = |part: Component<'_>| !matches!(part, Component::ParentDir);
             if !path.is_absolute() || !path.components().all(is_clean) {
                 let text = format!("`{key}` must be an absolute path without `..`");
-                self.error(
-                    code,
-                    place.field(key),
-                    text,
-                    "expected a path such as `/csi`",
-                );
+                self.error(code, place.field(key), text, "expected a path such as `/csi`");
             }
         }
         let (mount, base) = (&plugin.mount_dir, &plugin.stage_publish_base_dir);

@@ -22,16 +22,9 @@ impl<'j> Rules<'j> {
         }
         self.per_alloc(at, volume, &place);
         match &volume.kind {
-            JobVolumeKind::Csi {
-                access_mode,
-                attachment_mode,
-                mount_options,
-            } => {
+            JobVolumeKind::Csi { access_mode, attachment_mode, mount_options } => {
                 self.attachment(*attachment_mode, mount_options.as_ref(), &place);
-                if mount_options
-                    .as_ref()
-                    .is_some_and(MountOptions::are_redacted)
-                {
+                if mount_options.as_ref().is_some_and(MountOptions::are_redacted) {
                     self.redacted(&place.field("mount_options"), "mount_flags");
                 }
                 match access_mode {
@@ -48,11 +41,9 @@ impl<'j> Rules<'j> {
                     self.warning(Code::JobVolumeMode, place.field("sticky"), text, label);
                 }
             }
-            JobVolumeKind::Host {
-                access_mode,
-                has_mount_options,
-                ..
-            } => self.host(volume, *access_mode, *has_mount_options, &place),
+            JobVolumeKind::Host { access_mode, has_mount_options, .. } => {
+                self.host(volume, *access_mode, *has_mount_options, &place)
+            }
         }
     }
 
@@ -65,14 +56,8 @@ impl<'j> Rules<'j> {
                 self.job.job_type.is_per_node(),
                 "volume cannot be per_alloc for system or sysbatch jobs",
             ),
-            (
-                at.group.canaries > 0,
-                "volume cannot be per_alloc when canaries are in use",
-            ),
-            (
-                volume.sticky,
-                "volume cannot be per_alloc and sticky at the same time",
-            ),
+            (at.group.canaries > 0, "volume cannot be per_alloc when canaries are in use"),
+            (volume.sticky, "volume cannot be per_alloc and sticky at the same time"),
         ];
         for (_, text) in rules.into_iter().filter(|(is_broken, _)| *is_broken) {
             self.error(Code::JobPerAlloc, place.field("per_alloc"), text, "");

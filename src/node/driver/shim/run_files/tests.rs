@@ -42,21 +42,14 @@ fn spec(command: &str) -> RunSpec {
         hidden: vec!["/etc/agent".into()],
         kill_signal: 2,
         kill_timeout: Duration::from_millis(1500),
-        logs: LogLimits {
-            file_bytes: 1000,
-            files: 3,
-        },
+        logs: LogLimits { file_bytes: 1000, files: 3 },
         earlier_runs: vec![],
     };
     RunSpec::of(request, AgentRights::Root).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
 fn process(pid: i32) -> ProcessId {
-    ProcessId {
-        pid,
-        start_time: 7,
-        boot_id: "b".to_owned(),
-    }
+    ProcessId { pid, start_time: 7, boot_id: "b".to_owned() }
 }
 
 fn text(run: &RunFiles, name: &str) -> String {
@@ -79,30 +72,18 @@ fn the_files_keep_their_format() {
             r#"{"version":1,"state":"starting","shim":{"pid":5,"start_time":7,"boot_id":"b"}}"#,
         ),
         (
-            RunState::Running {
-                shim: process(5),
-                task: process(6),
-            },
+            RunState::Running { shim: process(5), task: process(6) },
             r#"{"version":1,"state":"running","shim":{"pid":5,"start_time":7,"boot_id":"b"},"task":{"pid":6,"start_time":7,"boot_id":"b"}}"#,
         ),
         (
-            RunState::Exited {
-                code: Some(3),
-                signal: None,
-                limits: LimitsReached::NONE,
-            },
+            RunState::Exited { code: Some(3), signal: None, limits: LimitsReached::NONE },
             r#"{"version":1,"state":"exited","code":3,"signal":null}"#,
         ),
         (
-            RunState::Failed {
-                reason: reason.clone(),
-            },
+            RunState::Failed { reason: reason.clone() },
             r#"{"version":1,"state":"failed","reason":"r"}"#,
         ),
-        (
-            RunState::Lost { reason },
-            r#"{"version":1,"state":"lost","reason":"r"}"#,
-        ),
+        (RunState::Lost { reason }, r#"{"version":1,"state":"lost","reason":"r"}"#),
     ] {
         run.write_state(&state).unwrap();
         assert_eq!(text(&run, "state.json"), expected);
@@ -188,18 +169,11 @@ async fn a_run_whose_supervisor_lives_is_not_settled() {
     let mut waiting = std::pin::pin!(wait_for_end(&run));
     let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
     assert!(early.is_err(), "{early:?}");
-    let state = RunState::Exited {
-        code: Some(0),
-        signal: None,
-        limits: LimitsReached::NONE,
-    };
+    let state = RunState::Exited { code: Some(0), signal: None, limits: LimitsReached::NONE };
     run.write_state(&state).unwrap();
     drop(lock);
     let end = waiting.await.unwrap();
-    assert!(
-        matches!(end, Some(RunEnd::Exited { code: Some(0), .. })),
-        "{end:?}"
-    );
+    assert!(matches!(end, Some(RunEnd::Exited { code: Some(0), .. })), "{end:?}");
 }
 
 /// The shim may end, or begin, between the look for it and the write.
@@ -209,11 +183,7 @@ fn a_recovered_state_replaces_no_end() {
     let starting = || Some(RunState::Starting { shim: process(9) });
     run.recover(process(9)).unwrap();
     assert_eq!(run.read_state().unwrap(), starting());
-    let end = RunState::Exited {
-        code: Some(0),
-        signal: None,
-        limits: LimitsReached::NONE,
-    };
+    let end = RunState::Exited { code: Some(0), signal: None, limits: LimitsReached::NONE };
     run.write_state(&end).unwrap();
     run.recover(process(9)).unwrap();
     assert_eq!(run.read_state().unwrap(), Some(end));
@@ -257,10 +227,8 @@ fn a_final_state_has_space_of_its_own() {
 #[test]
 fn limits_are_read_from_the_files_of_every_version() {
     let (_directory, run) = run();
-    let limits = LimitsReached {
-        memory: Some(LimitReached { count: 1, limit: 2 }),
-        processes: None,
-    };
+    let limits =
+        LimitsReached { memory: Some(LimitReached { count: 1, limit: 2 }), processes: None };
     let state = RunState::CANCELLED.with_limits(limits);
     run.create(&spec("/bin/server")).unwrap();
     run.write_state(&state).unwrap();

@@ -4,10 +4,7 @@ use super::*;
 use nomad_csi_model::Resources;
 
 fn program() -> TaskProgram {
-    TaskProgram {
-        command: "/bin/true".into(),
-        ..TaskProgram::default()
-    }
+    TaskProgram { command: "/bin/true".into(), ..TaskProgram::default() }
 }
 
 fn request(config: DriverConfig) -> RunRequest {
@@ -53,9 +50,7 @@ fn the_driver_decides_what_the_task_sees() {
         (DriverConfig::ExecPlugin(program()), TaskRoot::OwnPrivileged),
         (DriverConfig::RawExec(program()), TaskRoot::Host),
     ] {
-        let spec = RunSpec::of(request(config), AgentRights::Root)
-            .ok()
-            .unwrap();
+        let spec = RunSpec::of(request(config), AgentRights::Root).ok().unwrap();
         assert_eq!(spec.root, root);
         assert_eq!(spec.kill_signal(), Signal::TERM);
         assert_eq!(spec.kill_timeout(), Duration::from_secs(5));
@@ -76,14 +71,8 @@ fn raw_exec_refuses_mounts_in_words() {
 #[test]
 fn destinations_that_cannot_be_mounted_are_refused_in_words() {
     for (destination, reason) in [
-        (
-            "data",
-            "the destination `data` is not an absolute path without `..`",
-        ),
-        (
-            "/a/../b",
-            "the destination `/a/../b` is not an absolute path without `..`",
-        ),
+        ("data", "the destination `data` is not an absolute path without `..`"),
+        ("/a/../b", "the destination `/a/../b` is not an absolute path without `..`"),
         ("/", "a volume cannot replace `/`; choose a directory"),
         (
             "/sys/fs",
@@ -127,10 +116,7 @@ fn a_mount_in_a_directory_of_other_tasks_is_refused() {
 
 #[test]
 fn only_a_plugin_mounts_onto_the_host() {
-    let bidirectional = TaskMount {
-        propagation: PropagationMode::Bidirectional,
-        ..mount("/csi")
-    };
+    let bidirectional = TaskMount { propagation: PropagationMode::Bidirectional, ..mount("/csi") };
     let with = |config| {
         let mut request = request(config);
         request.mounts.push(bidirectional.clone());
@@ -164,10 +150,7 @@ fn an_agent_without_root_refuses_what_only_root_can_do() {
 #[test]
 fn an_agent_without_root_does_not_switch_to_its_own_user() {
     let mut own = request(DriverConfig::Exec(program()));
-    own.user = Some(TaskUser {
-        uid: 1000,
-        gid: 1000,
-    });
+    own.user = Some(TaskUser { uid: 1000, gid: 1000 });
     let spec = RunSpec::of(own, USER).ok().unwrap();
     assert_eq!(spec.user, None, "it is root in its user namespace");
 }
@@ -178,14 +161,8 @@ fn incomplete_programs_are_refused() {
     assert_eq!(refusal(empty, AgentRights::Root), "it has no command");
     let mut signal = request(DriverConfig::Exec(program()));
     signal.kill_signal = 4711;
-    assert_eq!(
-        refusal(signal, AgentRights::Root),
-        "there is no signal 4711"
-    );
-    let relative = TaskProgram {
-        working_directory: Some("local".into()),
-        ..program()
-    };
+    assert_eq!(refusal(signal, AgentRights::Root), "there is no signal 4711");
+    let relative = TaskProgram { working_directory: Some("local".into()), ..program() };
     assert_eq!(
         refusal(request(DriverConfig::RawExec(relative)), AgentRights::Root),
         "its working directory `local` is not an absolute path"
@@ -195,14 +172,9 @@ fn incomplete_programs_are_refused() {
 #[test]
 fn a_request_shows_no_values_of_the_environment() {
     let mut request = request(DriverConfig::Exec(program()));
-    request
-        .environment
-        .insert("PASSWORD".to_owned(), "hunter2".to_owned());
+    request.environment.insert("PASSWORD".to_owned(), "hunter2".to_owned());
     let shown = format!("{request:?}");
-    assert!(
-        shown.contains("PASSWORD") && !shown.contains("hunter2"),
-        "{shown}"
-    );
+    assert!(shown.contains("PASSWORD") && !shown.contains("hunter2"), "{shown}");
 }
 
 /// A task of `raw_exec` has no limits, and a PID namespace limits the others where no control group does.

@@ -7,10 +7,7 @@ use nomad_csi_claims::state::{Event, EventKind, apply};
 use nomad_csi_model::{AccessMode, ExternalId, PluginId};
 
 fn remote(id: &str) -> RemoteVolume {
-    RemoteVolume {
-        plugin_id: PluginId::new("hostpath"),
-        external_id: ExternalId::new(id),
-    }
+    RemoteVolume { plugin_id: PluginId::new("hostpath"), external_id: ExternalId::new(id) }
 }
 
 /// A claim on a volume by an allocation of its own.
@@ -19,10 +16,7 @@ fn granted(id: &str) -> [EventKind; 2] {
     let mut request = samples::request(&alloc, "n1", AccessMode::SingleNodeWriter);
     request.volume = key("default", id);
     let (key, claim) = request.granted(0);
-    let started = EventKind::AllocStarted {
-        alloc: key.alloc.clone(),
-        node: claim.node.clone(),
-    };
+    let started = EventKind::AllocStarted { alloc: key.alloc.clone(), node: claim.node.clone() };
     let claim = Box::new(claim);
     let event = Box::new(ClaimEvent::Granted { key, claim });
     let volume = remote(id);
@@ -66,10 +60,7 @@ fn a_change_concerns_its_volume_only() {
     let reason = "it was released".to_owned();
     let event = Box::new(ClaimEvent::ReleaseRequested { key, reason });
     let volume = remote("v2");
-    apply(
-        &mut state,
-        &Event::new(9, EventKind::Claim { volume, event }),
-    );
+    apply(&mut state, &Event::new(9, EventKind::Claim { volume, event }));
     work.see_changes(&state);
     assert_eq!(work.changed, [remote("v2")].into());
     let due = work.due(&state, Instant::now());
