@@ -1,9 +1,10 @@
 //! The context of a command: its arguments, its environment and its connections.
 
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jiff::tz::TimeZone;
 
@@ -73,12 +74,12 @@ impl Stdin {
 
     /// Calls `read` with exclusive access to the reader.
     pub(super) fn with_reader<T>(&self, read: impl FnOnce(&mut dyn Read) -> T) -> T {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         read(&mut *reader)
     }
 
     fn read_line(&self) -> std::io::Result<String> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         let mut line = String::new();
         reader.read_line(&mut line)?;
         Ok(line.trim().to_owned())

@@ -1,7 +1,7 @@
 //! Collects what a run reports, and writes the reports at its end, however it ends.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use super::args::ReportArgs;
 use super::exit::Exit;
@@ -26,7 +26,7 @@ impl RunReports {
 
     /// Changes the report.
     pub(super) fn update(&self, change: impl FnOnce(&mut RunReport)) {
-        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.report.lock();
         change(&mut report);
     }
 
@@ -40,7 +40,7 @@ impl RunReports {
     /// Writes all reports, relative to `directory`. Returns why some could not be written.
     pub(super) fn write(&self, printer: &Printer, directory: &Path, exit: Exit) -> Diagnostics {
         let report = {
-            let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut report = self.report.lock();
             report.has_failed = !matches!(exit, Exit::Done | Exit::ChangesPending);
             report.clone()
         };

@@ -1,6 +1,7 @@
 //! Shows that a command waits for a server that stopped responding.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::durations::TimeSpan;
@@ -21,11 +22,11 @@ impl OutageLines {
     fn begin_live_line(&self, server: &str) {
         let line = format!("waiting for server {}", one_line(server));
         let live = WaitLine::show(&self.printer, &line);
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = live;
+        *self.live.lock() = live;
     }
 
     fn end_live_line(&self) {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.live.lock();
         drop({ live }.take());
     }
 }

@@ -5,7 +5,7 @@
 //! an answer whose address holds a whole secret is refused. A context is sent back too; who records it seals it
 //! (`server::sealing`).
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use nomad_csi_model::SecretValues;
 use nomad_csi_ports::SentSecrets;
@@ -96,7 +96,7 @@ impl CallSecrets {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut NotedSecrets) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 }
 

@@ -7,11 +7,12 @@
 //! A channel to a certain process compares number and start time of the process that the kernel names at each connection.
 //! The kernel opens that process itself, so neither can belong to a later one, as a number alone can.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -79,7 +80,7 @@ impl GrpcConnector {
     }
 
     fn channel(&self, socket: &Path, required_peer: Option<PeerProcess>) -> (Channel, Shared) {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.lock();
         let known = channels.get(socket);
         let shared = known.map(|known| known.shared.clone()).unwrap_or_default();
         match known {

@@ -6,9 +6,10 @@
 //! async. Only one operation runs on a volume at a time. A second one fails with ABORTED
 //! immediately, so no queue builds up (CSI, "Concurrency").
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 use tonic::Status;
@@ -130,7 +131,7 @@ impl Plugin {
 
     /// Begins an operation. A second one with the same key fails until the first is dropped.
     pub(super) fn begin_operation(&self, key: OperationKey) -> Result<Operation, OperationPending> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         if !pending.insert(key.clone()) {
             let (OperationKey::Name(text)
             | OperationKey::Volume(text)
@@ -143,21 +144,21 @@ impl Plugin {
 
     /// Returns whether an operation with this key is in progress.
     pub(super) fn has_operation(&self, key: &OperationKey) -> bool {
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending = self.pending.lock();
         pending.contains(key)
     }
 
     /// Keeps a device of a block volume attached, whatever others ask of it.
     pub(super) fn hold_device(&self, volume: &str, read_only: bool, device: LoopDevice) {
         let held = self.held.0.lock();
-        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        let mut held = held;
         held.insert((volume.to_owned(), read_only), device);
     }
 
     /// Ends [`Self::hold_device`].
     pub(super) fn let_go_of_device(&self, volume: &str, read_only: bool) {
         let held = self.held.0.lock();
-        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        let mut held = held;
         held.remove(&(volume.to_owned(), read_only));
     }
 
@@ -215,7 +216,7 @@ pub(super) struct Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         pending.remove(&self.key);
     }
 }

@@ -12,11 +12,11 @@
 //! through it. Tasks write below `alloc/`, `local/` and `secrets/`, so nothing there is reached by its path: see
 //! [`TaskWritableDirectory`]. `ROOT/ALLOCATION` is removed as a whole, after the end of the allocation.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use super::task_record::TaskRecord;
 use crate::task_run::TaskUser;
@@ -76,7 +76,7 @@ impl AllocDirectory {
     /// # Errors
     /// If a directory cannot be read or changed.
     pub(super) fn shut_out(&self, data: &Path) -> io::Result<()> {
-        let _rights = SEARCH_RIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _rights = SEARCH_RIGHTS.lock();
         let mut users = self.users()?;
         for other in Self::list(data)?.iter().filter(|other| *other != self) {
             let needed = other.users()?;
@@ -147,7 +147,7 @@ impl TaskDirectory {
     /// # Errors
     /// If the file system has no access control lists.
     pub(super) fn let_in(&self, data: &Path, user: TaskUser) -> io::Result<()> {
-        let _rights = SEARCH_RIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _rights = SEARCH_RIGHTS.lock();
         let mut parents = self.path.ancestors().take_while(|path| path.starts_with(data));
         parents.try_for_each(|path| {
             grant_search(path, user.uid).map_err(|error| {

@@ -3,8 +3,9 @@
 //! The plugin is on the node `i-42`, and sees the directory of its volumes under another name.
 //! [`FakeHost::restart`] is the agent's next process on the same machine.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::controller_host::LocalControllerHost;
 use super::process_run::ProcessRun;
@@ -47,13 +48,13 @@ pub(super) struct FakeEvents(Mutex<Vec<MountEvent>>);
 
 impl FakeEvents {
     pub(super) fn take(&self) -> Vec<MountEvent> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 
 impl MountObserver for FakeEvents {
     fn observed(&self, event: MountEvent) {
-        self.0.lock().unwrap().push(event);
+        self.0.lock().push(event);
     }
 }
 

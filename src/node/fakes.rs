@@ -1,9 +1,10 @@
 //! Fakes for the tests of this module: a plugin, a driver and an observer.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -61,7 +62,7 @@ impl FakePlugin {
     }
 
     pub(crate) fn set_probe_response(&self, response: ProbeResponse) {
-        *self.probe_response.lock().unwrap() = response;
+        *self.probe_response.lock() = response;
     }
 
     pub(crate) fn connection(self: Arc<Self>) -> PluginConnection {
@@ -93,7 +94,7 @@ impl Identity for FakePlugin {
     }
 
     async fn probe(&self) -> Result<bool, PluginError> {
-        let response = *self.probe_response.lock().unwrap();
+        let response = *self.probe_response.lock();
         match response {
             ProbeResponse::Ready => Ok(true),
             ProbeResponse::NotReady => Ok(false),
@@ -198,7 +199,7 @@ impl Controller for FakePlugin {
 impl NodeService for FakePlugin {
     async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
         Ok(NodeCapabilities {
-            get_storage_health: self.storage.lock().unwrap().is_some(),
+            get_storage_health: self.storage.lock().is_some(),
             ..NodeCapabilities::default()
         })
     }
@@ -209,7 +210,7 @@ impl NodeService for FakePlugin {
         }
         Ok(NodeDescription {
             external_node_id: "node-1".into(),
-            max_volumes: *self.max_volumes.lock().unwrap(),
+            max_volumes: *self.max_volumes.lock(),
             accessible_topology: None,
         })
     }
@@ -244,7 +245,7 @@ impl NodeService for FakePlugin {
     }
 
     async fn storage_health(&self, _: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
-        let statuses = self.storage.lock().unwrap().clone();
+        let statuses = self.storage.lock().clone();
         let unsupported = || refuse(Rpc::NodeGetStorageHealth, StatusCode::Unimplemented, "");
         statuses.ok_or_else(unsupported)
     }
@@ -262,7 +263,7 @@ pub(crate) struct FakeConnector {
 
 impl Connector for FakeConnector {
     fn connect(&self, socket: &Path, _: Option<PeerProcess>, _: &SentSecrets) -> PluginConnection {
-        self.sockets.lock().unwrap().push(socket.to_owned());
+        self.sockets.lock().push(socket.to_owned());
         self.plugin.clone().connection()
     }
 }
@@ -282,7 +283,7 @@ impl FakeObserver {
     }
 
     pub(crate) fn refuse(&self, refuse: bool) {
-        *self.refuse.lock().unwrap() = refuse;
+        *self.refuse.lock() = refuse;
     }
 
     /// Waits until the last report starts with this text.
@@ -303,7 +304,7 @@ impl FakeObserver {
     }
 
     fn record(&self, report: String) -> Result<(), ReportRefused> {
-        if *self.refuse.lock().unwrap() {
+        if *self.refuse.lock() {
             return Err(ReportRefused { reason: "the disk is full".to_owned() });
         }
         self.reports.send_modify(|reports| reports.push(report));
@@ -321,7 +322,7 @@ impl PluginObserver for FakeObserver {
     ) -> Result<(), ReportRefused> {
         assert_eq!(instance.health.healthy, instance.health.description.starts_with("healthy"));
         let health = instance.health.description.clone();
-        *self.newest.lock().unwrap() = Some(instance);
+        *self.newest.lock() = Some(instance);
         self.record(health)
     }
 
@@ -362,12 +363,12 @@ impl FakeDriver {
 
     /// Ends a process by its number; the first is 1.
     pub(crate) fn end(&self, number: usize, how: &str) {
-        self.processes.lock().unwrap()[&number].send_replace(Some(how.to_owned()));
+        self.processes.lock()[&number].send_replace(Some(how.to_owned()));
     }
 
     /// Returns whether every process has ended.
     pub(crate) fn all_ended(&self) -> bool {
-        self.processes.lock().unwrap().values().all(|exit| exit.borrow().is_some())
+        self.processes.lock().values().all(|exit| exit.borrow().is_some())
     }
 }
 
@@ -415,7 +416,7 @@ impl Task for FakeTask {
 #[async_trait]
 impl TaskDriver for FakeDriver {
     async fn start(&self) -> Result<Box<dyn Task>, DriverError> {
-        if let Some(kind) = self.failures.lock().unwrap().pop_front() {
+        if let Some(kind) = self.failures.lock().pop_front() {
             return Err(DriverError { task: "p".to_owned(), action: "start", source: kind.into() });
         }
         if self.is_stuck.load(Ordering::Relaxed) && !self.all_ended() {
@@ -424,7 +425,7 @@ impl TaskDriver for FakeDriver {
         assert!(self.all_ended(), "two processes of one task");
         let (exit, _) = watch::channel(None);
         let number = self.started() + 1;
-        self.processes.lock().unwrap().insert(number, exit.clone());
+        self.processes.lock().insert(number, exit.clone());
         self.started.send_replace(number);
         Ok(Box::new(FakeTask {
             exit,

@@ -473,7 +473,7 @@ mod tests {
         let mut fingerprint = fingerprint(&observer);
         fingerprint.record(&fingerprint_of(FakePlugin::named("p")).await).await;
         let moved = FakePlugin::named("p");
-        *moved.max_volumes.lock().unwrap() = Some(7);
+        *moved.max_volumes.lock() = Some(7);
         fingerprint.record(&fingerprint_of(moved).await).await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.node.unwrap().max_volumes, Some(7));
@@ -499,7 +499,7 @@ mod tests {
             (Some(vec![status("Slow", "2 bytes are free")]), 4),
         ] {
             let plugin = FakePlugin::named("p");
-            *plugin.storage.lock().unwrap() = reported;
+            *plugin.storage.lock() = reported;
             fingerprint.record(&fingerprint_of(plugin).await).await;
             assert_eq!(observer.reports().len(), reports);
         }

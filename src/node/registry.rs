@@ -7,9 +7,10 @@
 //!
 //! Every connection has a controller that takes the call locks of this process.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -84,7 +85,7 @@ impl Registry {
 
     fn locked(&self) -> MutexGuard<'_, Instances> {
         let instances = self.instances.lock();
-        instances.unwrap_or_else(PoisonError::into_inner)
+        instances
     }
 }
 

@@ -7,11 +7,12 @@
 //! Idle call locks keep eight bytes beside their key for the order of requests; call locks that never had an
 //! ordered request keep nothing.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
@@ -214,7 +215,7 @@ impl VolumeCallLocks {
 
     fn locked(&self) -> MutexGuard<'_, HashMap<LaneKey, VolumeCallLock>> {
         let call_locks = self.shared.call_locks.lock();
-        call_locks.unwrap_or_else(PoisonError::into_inner)
+        call_locks
     }
 }
 

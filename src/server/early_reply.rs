@@ -5,8 +5,8 @@
 //! deadline. The scope of a task carries the reply, so that operations need not pass it down to the
 //! call.
 
+use parking_lot::Mutex;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -40,7 +40,7 @@ impl EarlyReply {
 pub(super) fn reply_early(error: ServerError) {
     let reply = |reply: &EarlyReply| {
         let sender = &reply.sender;
-        sender.lock().unwrap_or_else(PoisonError::into_inner).take()
+        sender.lock().take()
     };
     let Ok(Some(sender)) = REPLY.try_with(reply) else {
         return;

@@ -3,9 +3,10 @@
 //! A volume takes one CSI operation at a time (CSI section "Concurrency"). Operations wait in a bounded first-come, first-served queue. A dropped future
 //! leaves the queue immediately. Permits hold no lock on the state, and unused keys take no memory.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -104,7 +105,7 @@ impl<K: Clone + Eq + Hash> Drop for QueueSlot<K> {
 }
 
 fn locked<K>(queues: &Mutex<HashMap<K, Queue>>) -> MutexGuard<'_, HashMap<K, Queue>> {
-    queues.lock().unwrap_or_else(PoisonError::into_inner)
+    queues.lock()
 }
 
 #[cfg(test)]

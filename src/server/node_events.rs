@@ -3,8 +3,9 @@
 //! They are kept in memory only, since the agent's start: what a volume depends on is in the journal, and its history
 //! says what happened to it.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use nomad_csi_model::NodeId;
 use nomad_csi_ports::{Clock, MountEvent, MountObserver};
@@ -41,7 +42,7 @@ impl NodeEvents {
         if *node != self.node {
             return vec![];
         }
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.newest.lock();
         newest.iter().cloned().collect()
     }
 }
@@ -49,7 +50,7 @@ impl NodeEvents {
 impl MountObserver for NodeEvents {
     fn observed(&self, event: MountEvent) {
         let at = self.clock.now();
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         let number = newest.back().map_or(0, |last| last.number) + 1;
         if newest.len() == Self::KEPT {
             newest.pop_front();

@@ -3,8 +3,9 @@
 //! [`PluginCallQueue`] decides who is next. A slot ends with its permit; a dropped future leaves the queue
 //! immediately. Queues hold no promise about volumes, and unused queues take no memory.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -133,7 +134,7 @@ impl PluginCallQueues {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<PluginId, WaitingCalls>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }
 
@@ -164,7 +165,7 @@ impl CallPermit {
     }
 
     fn locked(&self) -> MutexGuard<'_, Option<QueueSlot>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slot.lock()
     }
 }
 

@@ -3,7 +3,8 @@
 //! Labels are plugins and classes of calls, which have few values. Volumes are labels of their statistics only, of
 //! which a sample has a limited number.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -192,7 +193,7 @@ impl Measurements for AgentMetrics {
             let volumes = self.volumes.get_or_create(&health_labels(plugin, health));
             volumes.set(gauge(*count));
         }
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         for gone in counted.keys().filter(|key| !counts.contains_key(key)) {
             self.volumes.remove(&health_labels(&gone.0, gone.1));
         }

@@ -105,8 +105,9 @@ fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostics> {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use super::*;
 
@@ -116,7 +117,7 @@ mod tests {
 
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> std::io::Result<()> {
@@ -140,7 +141,7 @@ mod tests {
             tracing_subscriber::fmt::layer().with_writer(move || sink.clone()).with_ansi(false),
         );
         tracing::subscriber::with_default(subscriber, log);
-        String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(lines.0.lock().clone()).unwrap()
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Each sample replaces the one before: a volume that is gone has no gauge, and neither has a number that is not known.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -103,7 +103,7 @@ impl StatsGauges {
 
     /// Shows a sample, and nothing else.
     pub(super) fn show(&self, sample: VolumeStatsSample) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         for (number, gauge) in NUMBERS.iter().zip(&self.gauges) {
             for (key, stats) in &sample.stats {
                 match (number.read)(stats) {

@@ -5,9 +5,10 @@
 //! [`super::provider_state`]), such as two concurrent calls for one volume. Dropping a backend with
 //! violations that the test did not take fails the test.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{oneshot, watch};
 
@@ -114,7 +115,7 @@ impl FakeBackend {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Queues faults for the next calls of `rpc`, one each. Calls after them succeed.

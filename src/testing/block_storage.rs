@@ -1,9 +1,10 @@
 //! Fake loop devices in a table, with real files and copies.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::mounter::FakeMounter;
 use nomad_csi_ports::{
@@ -50,7 +51,7 @@ struct DeviceGuard {
 
 impl Drop for DeviceGuard {
     fn drop(&mut self) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock();
         if let Some(device) = table.devices.get_mut(&self.number) {
             device.is_open = false;
         }
@@ -132,7 +133,7 @@ impl FakeBlockStorage {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Returns the device of the file system that is mounted at `mount`.

@@ -4,8 +4,9 @@
 //! sectors) or not at all, in any order, as on a disk with a cache. The same applies to the length
 //! of the file.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use redb::StorageBackend;
 
@@ -66,7 +67,7 @@ impl CrashDisk {
     }
 
     fn content(&self) -> MutexGuard<'_, DiskState> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 }
 

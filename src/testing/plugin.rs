@@ -3,9 +3,10 @@
 //! Failures look as they do through the gRPC adapter: the same verdicts, the same deadlines in
 //! virtual time, and a broken connection is `UNAVAILABLE`.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -87,7 +88,7 @@ pub(super) struct HeldCallLock(pub(super) FakeCallLocks, pub(super) ExternalId);
 
 impl Drop for HeldCallLock {
     fn drop(&mut self) {
-        let mut call_locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut call_locks = self.0.lock();
         call_locks.remove(&self.1);
     }
 }
@@ -143,7 +144,7 @@ impl FakePlugin {
             return Ok(None);
         };
         let id = ExternalId::new(subject);
-        let is_free = call_locks.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        let is_free = call_locks.lock().insert(id.clone());
         if is_free {
             return Ok(Some(HeldCallLock(call_locks.clone(), id)));
         }
@@ -488,8 +489,8 @@ impl FakeDirectory {
         self.lock().remove(&(plugin.clone(), alloc.clone()));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(PluginId, AllocId), PluginConnection>> {
-        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeMap<(PluginId, AllocId), PluginConnection>> {
+        self.instances.lock()
     }
 }
 

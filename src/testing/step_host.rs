@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
@@ -95,7 +95,7 @@ impl FakeStepHost {
         }
         let call_locks = self.busy.clone();
         let id = volume.external_id.clone();
-        let is_free = call_locks.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        let is_free = call_locks.lock().insert(id.clone());
         if !is_free {
             let volume = volume.clone();
             return Err(HostError::Busy { volume, running });
@@ -311,7 +311,7 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = self.busy.lock();
         let busy = busy.clone();
         let staged = self.backend.stagings().into_keys();
         let targets = self.backend.targets().into_keys();

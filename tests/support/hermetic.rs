@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use nomad_csi::cli::{
     CliError, Environment, Exit, InputStream, Interrupts, OutputStream, ProcessEnvironment,
-    ProcessOwnership, RealServers, Servers, Session, Target, run_command_line,
+    ProcessOwnership, RealServers, ServerConnection, Servers, Target, run_command_line,
 };
 use nomad_csi_client::nomad::{ClientSettings, RedactedString};
 use nomad_csi_client::ports::{ProcessIdentity, ProcessState, ProcessTable};
@@ -154,7 +154,7 @@ impl Redirect {
 
 #[async_trait]
 impl Servers for Redirect {
-    async fn open(&self, target: &Target) -> Result<Session, CliError> {
+    async fn open(&self, target: &Target) -> Result<ServerConnection, CliError> {
         let target = match target {
             Target::Cluster(settings)
                 if settings.address.expose() == ClientSettings::DEFAULT_ADDRESS =>

@@ -1,9 +1,10 @@
 //! Counts the connections of each client address, as Nomad does. Over loopback, each user of this machine counts by
 //! itself, so that none of them takes the places of the others.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Who is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +39,7 @@ impl ClientAddresses {
     pub(super) fn enter(&self, client: Option<Client>) -> Option<CountedConnection> {
         let client = client.filter(|_| self.limit > 0);
         if let Some(client) = client {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.open.lock();
             let count = open.entry(client).or_default();
             if *count == self.limit {
                 return None;
@@ -53,7 +54,7 @@ impl Drop for CountedConnection {
     fn drop(&mut self) {
         let Some(client) = self.client else { return };
         let open = &self.addresses.open;
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = open.lock();
         if let Some(count) = open.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
@@ -91,7 +92,7 @@ mod tests {
         }
         assert!(addresses.enter(None).is_some(), "the Unix socket");
         drop(held);
-        assert!(addresses.open.lock().unwrap().is_empty());
+        assert!(addresses.open.lock().is_empty());
         assert!(addresses.enter(first).is_some());
     }
 

@@ -1,6 +1,7 @@
 //! Progress of `plugin check`: a live line on a terminal, and a line per failed check.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -25,8 +26,8 @@ impl CheckProgress {
         Self { printer: Arc::clone(printer), bars, bar: Mutex::default() }
     }
 
-    fn bar(&self) -> std::sync::MutexGuard<'_, Option<ProgressBar>> {
-        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bar(&self) -> parking_lot::MutexGuard<'_, Option<ProgressBar>> {
+        self.bar.lock()
     }
 }
 

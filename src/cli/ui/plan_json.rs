@@ -75,7 +75,7 @@ fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Va
         "resent_fields": planned.action.update().map_or(&[][..], |update| &update.resent_fields),
         "cleared_fields": cleared_fields(planned),
         "steps": steps(planned),
-        "wanted": planned.request().map(wanted_json),
+        "wanted": planned.request().map(desired_json),
         "external_id": registered_again(planned),
         "protection": planned.protection.map(ProtectionChange::as_str),
         "claims": claims(planned).iter().map(claim).collect::<Vec<_>>(),

@@ -9,9 +9,9 @@
 //! (`| head`) is not an error: the printer drops further output and the command continues. Any other
 //! failure of standard output, such as a full disk, ends the run with an error.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::MultiProgress;
 
@@ -195,7 +195,7 @@ fn write_raw(target: &Mutex<StreamState>, text: &str, colour: bool) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// Replaces invisible characters except line ends and tabs with visible symbols.
@@ -345,7 +345,7 @@ mod tests {
             if let Some(kind) = self.failure {
                 return Err(kind.into());
             }
-            self.text.lock().expect("unpoisoned").extend_from_slice(bytes);
+            self.text.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -365,7 +365,7 @@ mod tests {
         for (colour, expected) in [(true, "\u{1b}[1mbold\u{1b}[0m"), (false, "bold")] {
             let pipe = Pipe::default();
             printer(pipe.clone(), colour).print_result("\u{1b}[1mbold\u{1b}[0m");
-            assert_eq!(pipe.text.lock().expect("unpoisoned").as_slice(), expected.as_bytes());
+            assert_eq!(pipe.text.lock().as_slice(), expected.as_bytes());
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
         ] {
             let pipe = Pipe::default();
             printer(pipe.clone(), true).print_result(text);
-            let bytes = pipe.text.lock().expect("unpoisoned").clone();
+            let bytes = pipe.text.lock().clone();
             assert_eq!(String::from_utf8(bytes).unwrap(), expected, "{text:?}");
         }
     }
@@ -394,7 +394,7 @@ mod tests {
             let pipe = Pipe::default();
             let printer = printer(pipe.clone(), false).read_by(OutputReader::WorkflowRunner);
             print(&printer, text);
-            let bytes = pipe.text.lock().expect("unpoisoned").clone();
+            let bytes = pipe.text.lock().clone();
             String::from_utf8(bytes).unwrap()
         };
         assert_eq!(printed(Printer::print_result), format!(": :{broken}"));

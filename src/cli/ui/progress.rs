@@ -3,8 +3,9 @@
 //! On a terminal, a finished volume becomes a plain line with its duration. Elsewhere, each start and
 //! each end is a line without times, which keeps two runs comparable.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -42,7 +43,7 @@ impl Progress {
     }
 
     fn take(&self, position: usize) -> Option<ProgressBar> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&position)
+        self.running.lock().remove(&position)
     }
 
     fn end_line(&self, position: usize, outcome: &Outcome, elapsed: Option<Duration>) -> String {
@@ -112,7 +113,7 @@ impl ProgressObserver for Progress {
         }
         bar.set_message(format!("volume {key}: {}", words.in_progress));
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(position, bar);
+        self.running.lock().insert(position, bar);
     }
 
     fn finished(&self, position: usize, outcome: &Outcome) {
@@ -137,7 +138,7 @@ pub(crate) fn unreachable_line(at_most: Duration) -> String {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         for bar in std::mem::take(&mut *running).into_values() {
             bar.finish_and_clear();
         }

@@ -3,8 +3,9 @@
 //! Nothing is read, resolved or opened before the first request. Settings that HTTP cannot carry,
 //! such as a token with a line break, are refused before that.
 
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -118,7 +119,7 @@ impl Endpoint {
     }
 
     fn token_header(&self) -> Option<HeaderValue> {
-        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let token = self.token.lock();
         token.clone()
     }
 
@@ -132,7 +133,7 @@ impl Endpoint {
         let Some(Ok(found)) = found.map(|token| token_header(token.expose())) else {
             return false;
         };
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut token = self.token.lock();
         let is_new = token.as_ref() != Some(&found);
         *token = Some(found);
         is_new

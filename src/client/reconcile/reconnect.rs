@@ -5,7 +5,7 @@
 //! step is tried again. All steps of an execution share the time of the wait. It begins with the first
 //! failure, and again after a success.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -64,6 +64,6 @@ impl Reconnect {
     }
 
     fn since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+        self.since.lock()
     }
 }

@@ -248,8 +248,8 @@ mod tests {
     use nomad_csi_model::Namespace;
     use nomad_csi_model::diagnostic::{Severity, SourceMap};
     use nomad_csi_spec::{Defaults, Syntax, parse};
+    use parking_lot::Mutex;
     use std::path::Path;
-    use std::sync::Mutex;
 
     /// Has variables that start with `SET`, and files in `/specs`.
     #[derive(Default)]
@@ -261,7 +261,7 @@ mod tests {
             from: &SecretRef,
             directory: &Path,
         ) -> Result<ResolvedSecret, SecretProblem> {
-            self.0.lock().unwrap().push(format!("{from:?}"));
+            self.0.lock().push(format!("{from:?}"));
             let remark = |code, clause: &str| SecretProblem { code, message: clause.into() };
             let found = |value: &str, warning| {
                 Ok(ResolvedSecret { value: Secret::new(value.into()), warning })
@@ -321,7 +321,7 @@ mod tests {
                 (Code::SecretUnset, "secret `z` of volume `b` has no value: there is none", 1, 0),
             ]
         );
-        assert_eq!(source.0.lock().unwrap().len(), 3, "each is looked up once");
+        assert_eq!(source.0.lock().len(), 3, "each is looked up once");
         assert!(!format!("{issues:?}").contains("canary"));
     }
 

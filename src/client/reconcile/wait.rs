@@ -95,8 +95,8 @@ pub(super) fn is_temporary(error: &ApiError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::collections::VecDeque;
-    use std::sync::Mutex;
 
     use async_trait::async_trait;
 
@@ -136,7 +136,7 @@ mod tests {
             wait: WatchRequest,
         ) -> Result<WatchResponse<Option<WithDocument<Volume>>>, ApiError> {
             let (seconds, answer) = {
-                let mut answers = self.0.lock().unwrap();
+                let mut answers = self.0.lock();
                 match answers.len() {
                     1 => answers[0],
                     _ => answers.pop_front().unwrap(),

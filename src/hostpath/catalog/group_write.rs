@@ -7,9 +7,10 @@
 //! A change is answered when its transaction is on the disk. If the transaction fails, all its
 //! changes fail. If one change cannot be applied, each of them is tried alone.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use redb::WriteTransaction;
 
@@ -82,7 +83,7 @@ impl WriteQueue {
                 Err(TryRecvError::Empty) => {}
             }
             if queue.is_writing {
-                queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                self.written.wait(&mut queue);
                 continue;
             }
             queue.is_writing = true;
@@ -122,7 +123,7 @@ impl WriteQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

@@ -4,8 +4,8 @@
 //! state before it or after it. Opening verifies the checksums of all pages, so a damaged file is refused. The file is private (`private`): a link or a file of another user is
 //! not opened. All calls block.
 
+use parking_lot::RwLock;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
 
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableTable as _, WriteTransaction};
@@ -111,7 +111,7 @@ impl Store {
         mut call: impl FnMut(&Database) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
         let first = {
-            let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+            let database = self.database.read();
             database.as_ref().map(|database| guarded(|| call(database)))
         };
         match first {
@@ -119,7 +119,7 @@ impl Store {
             Some(result) => return result,
             None => {}
         }
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write();
         let failed = database.take();
         guarded(|| {
             drop(failed);

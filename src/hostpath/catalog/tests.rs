@@ -352,7 +352,7 @@ fn write_together(
     changes: Vec<Box<dyn FnOnce() -> Result<(), CatalogError> + Send + '_>>,
 ) -> Vec<Result<(), CatalogError>> {
     let (release, released) = mpsc::sync_channel::<()>(0);
-    let released = std::sync::Mutex::new(released);
+    let released = parking_lot::Mutex::new(released);
     let count = changes.len();
     std::thread::scope(|scope| {
         let (begun, has_begun) = mpsc::channel();
@@ -360,7 +360,7 @@ fn write_together(
             catalog
                 .write(move |_| {
                     begun.send(()).ok();
-                    released.lock().unwrap().recv().ok();
+                    released.lock().recv().ok();
                     Ok(())
                 })
                 .unwrap();

@@ -3,9 +3,10 @@
 //! One layer covers all services and matches the RPC name in the request path, so no service can
 //! bypass it. An RPC that is not advertised answers UNIMPLEMENTED.
 
+use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tonic::body::Body;
@@ -56,7 +57,7 @@ impl FaultLayer {
                 counted.unwrap_or(u64::MAX)
             }
             _ => {
-                let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut counts = self.counts.lock();
                 counts.get_mut(at).map_or(u64::MAX, |count| {
                     *count += 1;
                     *count

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::super::source_comparison::loss_in_table;
-use super::super::volume_files::{Found, VolumeFile};
+use super::super::volume_files::{LeftoverMount, VolumeFile};
 use super::super::volume_manager::{MountDirectories, scan_of_all_plugins};
 use super::super::volume_steps::run_blocking;
 use nomad_csi_model::retry::RetryPolicy;
@@ -104,7 +104,7 @@ fn topmost(table: Vec<MountEntry>, base: &Path) -> BTreeMap<PathBuf, MountEntry>
 
 /// Returns those whose record names a mount that is not there.
 fn find_losses(
-    recorded: Vec<Found>,
+    recorded: Vec<LeftoverMount>,
     mounts: &BTreeMap<PathBuf, MountEntry>,
 ) -> BTreeMap<PathBuf, Loss> {
     let lost = recorded.into_iter().filter_map(|found| {

@@ -3,9 +3,10 @@
 //! A task of this driver is an entry in memory with a script. It keeps the contract of the port but one part: it does
 //! not outlive the agent, and a later agent does not know it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -66,13 +67,13 @@ impl MockRun {
 
 impl MockDriver {
     fn find(&self, run: &Path) -> Option<Arc<MockRun>> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = self.runs.lock();
         runs.get(run).cloned()
     }
 
     /// Returns the run, and whether this call created it.
     fn find_or_insert(&self, run: &Path, mock: MockRun) -> (Arc<MockRun>, bool) {
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs.lock();
         let mut is_new = false;
         let entry = runs.entry(run.to_owned()).or_insert_with(|| {
             is_new = true;

@@ -3,8 +3,9 @@
 //! A task may write endless lines, invalid UTF-8 or terminal escapes. Each line is cut at
 //! [`LINE_LIMIT`] and sanitized, and only the last [`KEPT_LINES`] lines stay in memory.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -19,7 +20,7 @@ pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.len() == KEPT_LINES {
             lines.pop_front();
         }
@@ -28,7 +29,7 @@ impl LastLines {
 
     /// Returns the lines, the newest last.
     pub(super) fn list(&self) -> Vec<String> {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.0.lock();
         lines.iter().cloned().collect()
     }
 }

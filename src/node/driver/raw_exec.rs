@@ -8,10 +8,10 @@
 //! Only the reaper waits for the child and signals it, so no signal reaches a reused process ID. The
 //! process is recorded, and the next start ends it if it survived the agent (`predecessor`).
 
+use parking_lot::Mutex;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -4,10 +4,10 @@
 //! call sets the flags and repeats the inherited ones: to drop `nosuid` would be a security hole, and
 //! fails inside a user namespace.
 
+use parking_lot::Mutex;
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
@@ -209,7 +209,7 @@ fn superblock_options(file_system: FileSystem, options: &[String]) -> (Flags, St
 /// If the directory does not exist, something is mounted below it, or this process may not mount.
 pub fn share_directory(directory: &Path) -> io::Result<()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = ONE_AT_A_TIME.lock();
     let directory = directory.canonicalize()?;
     let mounts = mount_table()?.into_iter().map(|mount| mount.target);
     let below: Vec<_> = mounts.filter(|at| at.starts_with(&directory)).collect();

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 
 use tokio::task::JoinHandle;
@@ -164,7 +164,7 @@ async fn a_crashed_plugin_is_reported_immediately_and_restarted() {
     assert!(bed.is_registered().await, "calls fail as unavailable and are retried");
     bed.observer.until("healthy").await;
     assert!(died.elapsed() < Duration::from_millis(200), "{:?}", died.elapsed());
-    assert_eq!(bed.connector.sockets.lock().unwrap().len(), 2, "connected again");
+    assert_eq!(bed.connector.sockets.lock().len(), 2, "connected again");
     assert_eq!(*status.borrow(), TaskStatus::Healthy);
     bed.end(run).await;
 }
@@ -172,7 +172,7 @@ async fn a_crashed_plugin_is_reported_immediately_and_restarted() {
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_after_failed_starts_and_supervision_continues() {
     let bed = TestBed::new();
-    bed.driver.failures.lock().unwrap().extend([std::io::ErrorKind::NotFound; 4]);
+    bed.driver.failures.lock().extend([std::io::ErrorKind::NotFound; 4]);
     let begun = Instant::now();
     let (status, run) = bed.supervise(None);
     let reason = wait_until_healthy(status, Duration::from_secs(600)).await.unwrap_err();
@@ -198,7 +198,7 @@ async fn an_instance_of_an_earlier_run_is_removed_with_its_supervisor() {
     };
     let bed = TestBed::new();
     let failures = [std::io::ErrorKind::NotFound; 50];
-    bed.driver.failures.lock().unwrap().extend(failures);
+    bed.driver.failures.lock().extend(failures);
     let (status, run) = bed.supervise(Some(recorded));
     wait_until_healthy(status, Duration::from_secs(60)).await.unwrap_err();
     bed.end(run).await;
@@ -208,7 +208,7 @@ async fn an_instance_of_an_earlier_run_is_removed_with_its_supervisor() {
 #[tokio::test(start_paused = true)]
 async fn it_stops_during_the_pause_before_a_restart() {
     let bed = TestBed::new();
-    bed.driver.failures.lock().unwrap().extend([std::io::ErrorKind::NotFound; 50]);
+    bed.driver.failures.lock().extend([std::io::ErrorKind::NotFound; 50]);
     let (mut status, run) = bed.supervise(None);
     let many = |status: &TaskStatus| matches!(status, TaskStatus::Restarting { failures: 10, .. });
     status.wait_for(many).await.unwrap();
@@ -311,7 +311,7 @@ async fn a_plugin_with_a_call_under_way_is_not_reported_as_gone() {
 async fn a_plugin_that_may_be_busy_is_used_later() {
     let bed = bed_with_a_running_plugin();
     let busy = [std::io::ErrorKind::ResourceBusy; 100];
-    bed.driver.failures.lock().unwrap().extend(busy);
+    bed.driver.failures.lock().extend(busy);
     let begun = Instant::now();
     let (_status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
@@ -321,7 +321,7 @@ async fn a_plugin_that_may_be_busy_is_used_later() {
     run.await.unwrap();
 
     let bed = bed_with_a_running_plugin();
-    bed.driver.failures.lock().unwrap().extend(busy);
+    bed.driver.failures.lock().extend(busy);
     let (mut status, run) = bed.supervise(None);
     let is_busy =
         |status: &TaskStatus| matches!(status, TaskStatus::Restarting { failures: 3, .. });

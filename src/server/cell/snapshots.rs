@@ -4,8 +4,9 @@
 //! A snapshot that fails is not lost: the next one contains its changes too. The first snapshot of a
 //! journal, or after one of an earlier format, contains everything.
 
+use parking_lot::RwLock;
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -53,7 +54,7 @@ impl Snapshots {
         self.events = 0;
         let changed = self.changed.replace(HashSet::new());
         let changes = {
-            let state = state.read().unwrap_or_else(PoisonError::into_inner);
+            let state = state.read();
             match changed.clone() {
                 None => SnapshotChanges::complete(&state),
                 Some(changed) => SnapshotChanges::of(&state, changed),

@@ -11,8 +11,9 @@
 //!
 //! Snapshots are written in the background (`snapshots`), which limits the replay of a restart.
 
+use parking_lot::RwLock;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -132,7 +133,7 @@ impl StateCell {
     /// Reads the state. `read` blocks all changes, so it must be short: clone pointers, and encode
     /// documents afterwards.
     pub fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
-        read(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.state.read())
     }
 
     /// Checks an expectation now. A later commit needs it again.

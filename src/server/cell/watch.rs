@@ -3,8 +3,9 @@
 //! A change looks up the readers of its objects and wakes only those, so readers of other objects cost
 //! it nothing. For lists it looks up every beginning of the object's name.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
@@ -66,7 +67,7 @@ impl Drop for Watch {
 
 impl Watches {
     fn lock(&self) -> MutexGuard<'_, Readers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds a reader.

@@ -5,8 +5,9 @@
 //! changed. If the journal fails, every commit of the write fails that was not refused by the state
 //! without them.
 
+use parking_lot::RwLock;
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -114,7 +115,7 @@ impl Writer {
 
     /// Decides about each commit after those before it.
     fn decide_batch(&mut self, batch: Vec<Commit>) -> DecidedBatch {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         let mut overlay = Overlay::new(&state);
         let (mut events, mut changed) = (vec![], HashSet::new());
         let (sizes, limits) = (&mut self.sizes, &self.options.limits);
@@ -134,7 +135,7 @@ impl Writer {
 
     /// Answers the commits of a failed write.
     fn refuse_batch(&mut self, commits: Vec<DecidedCommit>, error: &JournalError) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         for (commit, result) in commits {
             let refused_alone = match result {
                 Ok(_) => None,
@@ -151,12 +152,12 @@ impl Writer {
     }
 
     fn measure(&mut self, changed: &HashSet<Subject>) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         self.sizes.note(&state, changed.iter().cloned());
     }
 
     fn apply(&self, events: &[Event]) -> u64 {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         for event in events {
             apply(&mut state, event);
         }

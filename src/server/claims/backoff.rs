@@ -6,8 +6,9 @@
 //! not durable: a restart tries everything at once, and the lines of the plugins bound how many.
 //! The driver alone changes it; requests read it, and may ask for the next attempt now.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -66,7 +67,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     fn lock(&self) -> MutexGuard<'_, Pauses> {
-        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pauses.lock()
     }
 
     /// Returns the failed attempts of the volume's steps.

@@ -1,8 +1,9 @@
 //! What the sweep of a node waits for, as the last attempt has found it.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use nomad_csi_model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
 
@@ -66,7 +67,7 @@ pub(super) struct SweepWaits(Arc<Mutex<BTreeMap<NodeId, SweepWait>>>);
 impl SweepWaits {
     /// Notes what a sweep waits for; `None` if it has ended.
     pub(super) fn note(&self, node: &NodeId, wait: Option<SweepWait>) {
-        let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waits = self.0.lock();
         if waits.get(node) == wait.as_ref() {
             return;
         }
@@ -92,7 +93,7 @@ impl SweepWaits {
 
     /// Returns what the sweep of a node waits for.
     pub(super) fn of(&self, node: &NodeId) -> Option<SweepWait> {
-        let waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = self.0.lock();
         waits.get(node).cloned()
     }
 }

@@ -3,8 +3,9 @@
 //! A claim that can never be published is released and may be gone before its requester looks. So the
 //! requester announces itself first, and the driver leaves the reason there.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use nomad_csi_claims::claim::ClaimKey;
 
@@ -48,7 +49,7 @@ impl Waiters {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClaimKey, Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls against scripted answers, on a paused clock.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -113,7 +113,7 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     let lines = PluginCallQueues::new(PluginConcurrency::DEFAULT, 1, Arc::new(NoCallObserver));
     let permit = lines.acquire(&"p".into(), CallClass::Create).await.unwrap();
     let report = |error| {
-        let earlier = reported.lock().unwrap().replace((start.elapsed(), error));
+        let earlier = reported.lock().replace((start.elapsed(), error));
         assert_eq!(earlier, None, "reported twice");
     };
     let late = match kind {
@@ -122,7 +122,7 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     };
     let attempt = |alloc: AllocId| {
         let step = {
-            let mut asked = asked.lock().unwrap();
+            let mut asked = asked.lock();
             asked.push(alloc.as_str().to_owned());
             steps[(asked.len() - 1).min(steps.len() - 1)].clone()
         };
@@ -143,8 +143,8 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     Run {
         result,
         took: start.elapsed(),
-        reported: reported.into_inner().unwrap(),
-        asked: asked.into_inner().unwrap(),
+        reported: reported.into_inner(),
+        asked: asked.into_inner(),
     }
 }
 

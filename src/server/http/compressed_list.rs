@@ -7,8 +7,9 @@
 //! Kept groups have two generations. When the young one has more volumes than the longest list and a quarter, it
 //! becomes the old one; a group of the old generation that is used becomes young, the others are dropped.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use flate2::{Compress, CompressError, Compression, Crc, FlushCompress};
@@ -84,7 +85,7 @@ impl CompressedGroups {
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

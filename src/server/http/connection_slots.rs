@@ -5,9 +5,10 @@
 //! place of its own kind until its connection ends, and one client has a quarter of them at most. TCP and the Unix socket have
 //! places of their own.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -65,10 +66,7 @@ pub struct ConnectionSlot {
 impl ConnectionSlot {
     fn set_working(&self, permit: Option<OwnedSemaphorePermit>) {
         // Dropping a permit wakes another connection, which needs no lock.
-        let previous = std::mem::replace(
-            &mut *self.working.lock().unwrap_or_else(PoisonError::into_inner),
-            permit,
-        );
+        let previous = std::mem::replace(&mut *self.working.lock(), permit);
         drop(previous);
     }
 }
@@ -90,7 +88,7 @@ struct StreamShare {
 impl StreamShare {
     /// Takes a part of a client's share; `None` if nothing is left of it.
     fn take(counts: &StreamCounts, holder: ShareHolder, most: usize) -> Option<Self> {
-        let mut open = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = counts.lock();
         let count = open.entry(holder).or_default();
         if *count >= most {
             return None;
@@ -103,7 +101,7 @@ impl StreamShare {
 
 impl Drop for StreamShare {
     fn drop(&mut self) {
-        let mut open = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.counts.lock();
         if let Some(count) = open.get_mut(&self.holder) {
             *count -= 1;
             if *count == 0 {

@@ -13,8 +13,8 @@ use futures_util::stream::{Stream, unfold};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::connection_slots::StreamPlace;
 use super::event_payload::payload;
-use super::places::StreamPlace;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::cell::{StateCell, Watch};

@@ -4,9 +4,10 @@
 //! objects, and the status of its plugin is equal. A change replaces these objects, so a text is never stale, and
 //! no event has to remove it. Texts of records that are gone are removed when a quarter more is kept than lives.
 
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use axum::body::Bytes;
 
@@ -105,7 +106,7 @@ impl KeptStubs {
 
     /// Returns the text of each volume that has one.
     fn known(&self, volumes: &[VolumeView]) -> Vec<Option<Text>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         let known = volumes.iter().map(|view| {
             let kept = table.stubs.get(&address(view))?;
             kept.is_of(view).then(|| kept.text.clone())
@@ -117,7 +118,7 @@ impl KeptStubs {
         if made.is_empty() {
             return;
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         for (view, text) in made {
             let stub = KeptStub {
                 record: Arc::downgrade(&view.record),
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn kept(stubs: &KeptStubs) -> usize {
-        stubs.table.read().unwrap().stubs.len()
+        stubs.table.read().stubs.len()
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use futures_util::stream::{Stream, try_unfold};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::places::StreamPlace;
+use super::connection_slots::StreamPlace;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};

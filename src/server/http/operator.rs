@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use super::places::Peer;
+use super::connection_slots::Peer;
 use crate::error::RequestError;
 use nomad_csi_model::shell_quoted;
 use nomad_csi_wire::TOKEN;

@@ -1,7 +1,7 @@
 //! The API for tests of what the operator may do.
 
+use super::connection_slots::{Connection, ConnectionSlots, Peer};
 use super::operator::OperatorAccess;
-use super::places::{Connection, ConnectionSlots, Peer};
 use super::router::{HttpSettings, router};
 use crate::services::Services;
 

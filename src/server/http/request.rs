@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::ReceivedBody;
+use super::connection_slots::Connection;
 use super::kept_lists::KeptLists;
 use super::parameters::Parameters;
-use super::places::Connection;
 use crate::error::{RequestError, ServerError};
 use crate::services::Services;
 use nomad_csi_model::Secrets;

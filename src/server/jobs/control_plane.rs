@@ -1,9 +1,10 @@
 //! [`LocalControlPlane`]: the server as the node in the same process sees it.
 
+use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,7 +55,7 @@ impl LocalControlPlane {
     }
 
     fn job_of(&self, alloc: &AllocId, placement: &Placement) -> Result<Arc<Job>, ServerError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         if let Some(job) = opened.get(alloc) {
             return Ok(job.clone());
         }
@@ -106,12 +107,12 @@ impl LocalControlPlane {
     }
 
     fn forget_ended(&self, assigned: &[AssignedAlloc]) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         if opened.len() > assigned.len() {
             let is_assigned = |id: &AllocId| assigned.iter().any(|one| one.id == *id);
             opened.retain(|id, _| is_assigned(id));
         }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         if !refused.is_empty() {
             let is_assigned = |id: &AllocId| assigned.iter().any(|one| one.id == *id);
             refused.retain(|(id, _), _| is_assigned(id));
@@ -263,7 +264,7 @@ impl ControlPlane for LocalControlPlane {
         let watch = self.ports.cell.watch(self.topics_of(&request.volume));
         let mounted = self.claim(&request).await;
         if mounted.is_err() {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut refused = self.refused.lock();
             refused.insert((alloc.clone(), alias.clone()), watch);
         }
         mounted
@@ -276,7 +277,7 @@ impl ControlPlane for LocalControlPlane {
     ) -> Result<(), ControlPlaneError> {
         let key = (alloc.clone(), alias.clone());
         let watch = {
-            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut refused = self.refused.lock();
             refused.remove(&key)
         };
         match watch {

@@ -17,8 +17,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use redb::{
@@ -77,7 +77,7 @@ struct Shared<S> {
     /// True if the disk is full: the reserve is used, or could not be kept.
     is_full: AtomicBool,
     /// Snapshot rows that the last load found and that do not belong to the active snapshot.
-    leftovers: std::sync::Mutex<Vec<RecordKey>>,
+    leftovers: parking_lot::Mutex<Vec<RecordKey>>,
 }
 
 /// The open database.
@@ -248,7 +248,7 @@ impl<S: Storage> Shared<S> {
 
     fn load(&self) -> Result<Replay, Failure> {
         let (replay, leftovers) = self.run(load)?;
-        *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner) = leftovers;
+        *self.leftovers.lock() = leftovers;
         Ok(replay)
     }
 
@@ -278,7 +278,7 @@ impl<S: Storage> Shared<S> {
     }
 
     fn remove_leftovers(&self) -> Result<(), Failure> {
-        let leftovers = || self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        let leftovers = || self.leftovers.lock();
         loop {
             let part: Vec<_> = leftovers().iter().take(ROWS_PER_TRANSACTION).cloned().collect();
             if part.is_empty() {

@@ -3,9 +3,10 @@
 //! The first page reads the health of all volumes, and the later pages use what it read, for one minute.
 //! So a listing reads the health once and not once per page. One list per plugin is kept: the newest.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -60,6 +61,6 @@ impl ListingHealth {
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<PluginId, KeptHealth>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

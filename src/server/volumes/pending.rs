@@ -1,7 +1,8 @@
 //! Creations that did not end, with the agent's attempts to continue them.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -56,7 +57,7 @@ impl Pause {
 
 impl CreationPauses {
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<NamespacedId, Pause>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the pending creations of the state that are desired.

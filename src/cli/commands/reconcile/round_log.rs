@@ -3,7 +3,8 @@
 //! A loop runs for months, so the log shows what changed. Drift, and what blocks its reversal, are
 //! logged when they differ from the round before. The metrics show everything.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cli::ui::{one_line, unreachable_line};
@@ -39,7 +40,7 @@ impl<'a> RoundLog<'a> {
     }
 
     fn logged(&self) -> MutexGuard<'_, Logged> {
-        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
+        self.logged.lock()
     }
 
     /// Logs a round that succeeded.

@@ -15,7 +15,7 @@ struct Lines(Mutex<Vec<String>>);
 
 impl Lines {
     fn add(&self, line: String) {
-        self.0.lock().unwrap().push(line);
+        self.0.lock().push(line);
     }
 }
 
@@ -72,7 +72,7 @@ async fn requests_wait_together_until_the_server_responds() {
     assert!(outage.has_recovered());
     assert!(start.elapsed() < Duration::from_secs(31));
     assert!(probes.into_inner() < 12);
-    let lines = lines.0.lock().unwrap().clone();
+    let lines = lines.0.lock().clone();
     assert_eq!(lines, ["nomad away: refused (60s)", "nomad back"]);
 }
 
@@ -93,7 +93,7 @@ async fn the_wait_is_bounded_for_all_requests_together() {
     outage.end();
     let later = outage.wait(&error, silent).await;
     assert_eq!((later, start.elapsed().as_secs()), (false, 120));
-    let lines = lines.0.lock().unwrap().clone();
+    let lines = lines.0.lock().clone();
     let expected = [
         "nomad away: refused (60s)",
         "nomad gave up",
@@ -135,6 +135,6 @@ async fn a_silent_server_is_reported_once_and_its_requests_go_on() {
         join_all((0..16).map(|_| request())).await;
         assert!(!outage.is_away());
         assert_eq!(outage.has_recovered(), !responds);
-        assert_eq!(*lines.0.lock().unwrap(), expected);
+        assert_eq!(*lines.0.lock(), expected);
     }
 }

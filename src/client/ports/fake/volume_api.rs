@@ -3,8 +3,9 @@
 //! It refuses what a server refuses: an unknown plugin, an update that cannot be merged, a volume in
 //! use. It records every call, so a test can check what was sent.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -165,7 +166,7 @@ impl FakeServer {
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn call<T>(

@@ -1,8 +1,9 @@
 //! Carries out plans on a server that changes, fails and loses replies.
 
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -81,19 +82,19 @@ struct Seen {
 
 impl ProgressObserver for Seen {
     fn started(&self, position: usize) {
-        self.events.lock().unwrap().push(format!("started {position}"));
+        self.events.lock().push(format!("started {position}"));
         if self.stop_at == Some(position) {
             self.stop.cancel();
         }
     }
 
     fn finished(&self, position: usize, _outcome: &Outcome) {
-        self.events.lock().unwrap().push(format!("finished {position}"));
+        self.events.lock().push(format!("finished {position}"));
     }
 
     fn plugin_unreachable(&self, at_most: Duration) {
         let line = format!("unreachable for {at_most:?}");
-        self.events.lock().unwrap().push(line);
+        self.events.lock().push(line);
     }
 }
 
@@ -303,7 +304,7 @@ async fn a_plugin_that_is_unreachable_for_a_moment_is_waited_for() {
     let all_done = outcomes.iter().all(|one| one.status.is_success());
     assert!(all_done, "{outcomes:?}");
     assert!(start.elapsed() < Duration::from_secs(10));
-    let lines = seen.events.lock().unwrap().join("\n");
+    let lines = seen.events.lock().join("\n");
     assert_eq!(lines.matches("unreachable for 60s").count(), 1, "{lines}");
 }
 
@@ -353,7 +354,7 @@ async fn after_an_interrupt_running_calls_finish_and_nothing_starts() {
     assert_eq!(outcomes[1].status, Status::NotStarted);
     assert_eq!(outcomes[2].status, Status::NotStarted);
     assert_eq!(server.writes(), ["create a"]);
-    let events = seen.events.lock().unwrap().clone();
+    let events = seen.events.lock().clone();
     assert_eq!(events, ["started 0", "finished 0", "started 1", "finished 1"]);
 }
 
@@ -601,7 +602,7 @@ impl Record for Notes {
             return Err(Diagnostic::error(Code::Internal, "no room for notes"));
         }
         let note = format!("begin {} {}", step.as_str(), volume.id);
-        self.0.lock().unwrap().push(note);
+        self.0.lock().push(note);
         Ok(())
     }
 
@@ -611,7 +612,7 @@ impl Record for Notes {
             Recorded::Removed => "removed",
             Recorded::Nothing => "nothing",
         };
-        self.0.lock().unwrap().push(format!("{what} {}", volume.id));
+        self.0.lock().push(format!("{what} {}", volume.id));
         Ok(())
     }
 }
@@ -636,7 +637,7 @@ async fn every_step_is_recorded_before_and_after() {
         let resolved = resolved(&plan).await;
         let execution = Execution { record: &notes, ..execution(&server, &resolved, &seen) };
         let outcome = execute(&execution, &plan).await.remove(0);
-        assert_eq!(*notes.0.lock().unwrap(), expected, "{fault:?}");
+        assert_eq!(*notes.0.lock(), expected, "{fault:?}");
         assert_eq!(server.writes().len(), writes, "{outcome:?}");
     }
 }
@@ -706,7 +707,7 @@ impl<F: Fn() + Send + Sync> ProviderReader for Provider<F> {
 #[async_trait::async_trait]
 impl<F: Fn() + Send + Sync> SnapshotApi for Provider<F> {
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<Snapshot, ApiError> {
-        self.asked.lock().unwrap().push(request.clone());
+        self.asked.lock().push(request.clone());
         (self.in_between)();
         Ok(Snapshot {
             id: SnapshotId::new(format!("snap-{}", request.name)),
@@ -800,7 +801,7 @@ async fn a_snapshot_of_a_volume_that_is_used_in_the_meantime_is_taken_again() {
         let server = created(&["db"]).await;
         let left = Mutex::new(uses);
         let in_between = || {
-            let mut left = left.lock().unwrap();
+            let mut left = left.lock();
             if *left > 0 {
                 *left -= 1;
                 server.use_and_release(&key("db"));
@@ -809,7 +810,7 @@ async fn a_snapshot_of_a_volume_that_is_used_in_the_meantime_is_taken_again() {
         let provider = Provider::new(true, in_between);
         let stop = CancellationToken::new();
         let outcome = replace_with(&server, desired("db", 2000), &provider, &stop).await;
-        let asked = provider.asked.lock().unwrap();
+        let asked = provider.asked.lock();
         let names: BTreeSet<_> = asked.iter().map(|request| &request.name).collect();
         assert_eq!(names.len(), asked.len(), "each has a name of its own");
         assert_eq!(outcome.warnings.len(), asked.len(), "each is reported");
@@ -839,8 +840,8 @@ async fn an_earlier_snapshot_counts_until_the_volume_is_used() {
         let again = CancellationToken::new();
         let outcome = replace_with(&server, desired("db", 2000), &provider, &again).await;
         assert!(outcome.status.is_success(), "{outcome:?}");
-        let first = interrupted.asked.lock().unwrap()[0].name.clone();
-        let second = provider.asked.lock().unwrap()[0].name.clone();
+        let first = interrupted.asked.lock()[0].name.clone();
+        let second = provider.asked.lock()[0].name.clone();
         assert_eq!(first != second, is_used, "{first} {second}");
     }
 }
@@ -854,7 +855,7 @@ async fn an_interrupt_during_a_snapshot_prevents_the_replacement() {
         let outcome = replace_with(&server, desired("db", 2000), &provider, &stop).await;
         assert_eq!(outcome.status, Status::NotStarted);
         assert_told(&outcome);
-        assert_eq!(provider.asked.lock().unwrap().len(), 1);
+        assert_eq!(provider.asked.lock().len(), 1);
         assert_eq!(server.writes(), ["create db"]);
     }
 }
@@ -874,7 +875,7 @@ async fn a_snapshot_uses_the_old_plugin_and_its_secrets() {
         let outcome = replace_with(&server, replacement, &provider, &stop).await;
         assert!(matches!(outcome.status, Status::Done(_)), "{outcome:?}");
         assert!(outcome.warnings[0].message.contains("of plugin `hostpath`"));
-        let asked = provider.asked.lock().unwrap().remove(0);
+        let asked = provider.asked.lock().remove(0);
         assert_eq!(asked.plugin_id, PluginId::new("hostpath"));
         assert_eq!(asked.secrets.expose().count(), secrets, "{plugin}");
         assert_eq!(server.delete_secrets(), [secrets], "{plugin}");

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -21,7 +21,7 @@ struct Server {
 
 impl Server {
     fn raise(&self) {
-        *self.index.lock().unwrap() += 1;
+        *self.index.lock() += 1;
         self.raised.notify_waiters();
     }
 }
@@ -43,12 +43,12 @@ impl VolumeWatch for Server {
                 server_text: None,
             });
         }
-        *self.asked.lock().unwrap() += 1;
+        *self.asked.lock() += 1;
         let patience = if self.hasty { Duration::ZERO } else { wait.max_wait };
         let deadline = Instant::now() + patience;
         loop {
             let raised = self.raised.notified();
-            let index = *self.index.lock().unwrap();
+            let index = *self.index.lock();
             let changed = wait.index.is_none_or(|from| index > from);
             if changed || Instant::now() >= deadline {
                 return Ok(WatchResponse { value: vec![], index, changed });
@@ -134,7 +134,7 @@ async fn a_server_that_replies_immediately_is_not_queried_in_a_tight_loop() {
     let server = Server { hasty: true, ..Server::default() };
     let seen = rounds(&server, &[RoundEnd::Done; 2], |_| {}).await;
     assert_eq!(seen, [(0, "start"), (30, "period")]);
-    let asked = *server.asked.lock().unwrap();
+    let asked = *server.asked.lock();
     assert!((2..=20).contains(&asked), "{asked}");
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn require_meant(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use async_trait::async_trait;
 
@@ -72,7 +72,7 @@ mod tests {
         }
 
         async fn ask(&self, _: Option<&str>, question: &str) -> Result<String, WorkflowError> {
-            self.asked.lock().unwrap().push(question.to_owned());
+            self.asked.lock().push(question.to_owned());
             Ok(self.answer.unwrap_or_default().to_owned())
         }
 
@@ -96,7 +96,7 @@ mod tests {
             let change = AbbreviatedChange { action: "stop job", id: "web-db", typed };
             let done = require_meant(&person, change).await;
             assert_eq!(done.is_ok(), is_done, "{typed:?} {answer:?}");
-            assert_eq!(person.asked.into_inner().unwrap().len(), questions);
+            assert_eq!(person.asked.into_inner().len(), questions);
             if let Err(refused) = done {
                 assert_eq!(refused.kind, FailureKind::ApprovalRequired);
                 let codes: Vec<_> = refused.diagnostics.iter().map(|one| one.code).collect();

@@ -1,8 +1,9 @@
 //! A node with a fake server, and a driver whose tasks follow scripts.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use crate::task_run::{
     RunStatus,
 };
 use crate::volume_call_locks::VolumeCallLocks;
-use crate::volume_files::{Durability, Place, VolumeFile, record_source};
+use crate::volume_files::{Durability, MountPoint, VolumeFile, record_source};
 use nomad_csi_model::{
     AllocId, AllocReport, HostVolume, Job, JobType, JobVolume, JobVolumeKind, Lifecycle,
     LifecycleHook, MountConfig, MountRoot, NamespacedId, PropagationMode, RemoteVolume,
@@ -48,7 +49,7 @@ pub(super) struct ScriptedDriver {
 /// Panics if a panic is left.
 fn panic_once(panics: &Mutex<u32>) {
     let is_due = {
-        let mut left = panics.lock().unwrap();
+        let mut left = panics.lock();
         let is_due = *left > 0;
         *left = left.saturating_sub(1);
         is_due
@@ -59,12 +60,12 @@ fn panic_once(panics: &Mutex<u32>) {
 impl ScriptedDriver {
     pub(super) fn script(&self, task: &str, scripts: &[MockScript]) {
         let scripts = scripts.iter().cloned().collect();
-        self.scripts.lock().unwrap().insert(task.to_owned(), scripts);
+        self.scripts.lock().insert(task.to_owned(), scripts);
     }
 
     /// The requests of the runs that were started, in order.
     pub(super) fn starts(&self) -> Vec<RunRequest> {
-        self.starts.lock().unwrap().clone()
+        self.starts.lock().clone()
     }
 
     /// The tasks that were started, in order.
@@ -74,7 +75,7 @@ impl ScriptedDriver {
 
     /// Waits until every run that was started has ended.
     pub(super) async fn until_all_ended(&self) {
-        let runs = self.runs.lock().unwrap().clone();
+        let runs = self.runs.lock().clone();
         for run in runs {
             let end = tokio::time::timeout(Duration::from_secs(60), self.mock.wait(&run));
             end.await.unwrap().unwrap();
@@ -83,7 +84,7 @@ impl ScriptedDriver {
 
     /// The number of runs that have not ended.
     pub(super) async fn running(&self) -> usize {
-        let runs = self.runs.lock().unwrap().clone();
+        let runs = self.runs.lock().clone();
         let mut running = 0;
         for run in runs {
             let status = self.mock.status(&run).await.unwrap();
@@ -94,26 +95,26 @@ impl ScriptedDriver {
 
     /// The number of runs that were killed without their kill timeout.
     pub(super) fn kills(&self) -> usize {
-        self.kills.lock().unwrap().len()
+        self.kills.lock().len()
     }
 
     pub(super) fn refuse_starts(&self, number: u32) {
-        *self.refused_starts.lock().unwrap() = number;
+        *self.refused_starts.lock() = number;
     }
 
     /// Finds the source of the first mount gone in the next starts.
     pub(super) fn lose_sources(&self, number: u32) {
-        *self.lost_sources.lock().unwrap() = number;
+        *self.lost_sources.lock() = number;
     }
 
     /// Panics in the next waits for the end of a run.
     pub(super) fn panic_in_waits(&self, number: u32) {
-        *self.wait_panics.lock().unwrap() = number;
+        *self.wait_panics.lock() = number;
     }
 
     /// Panics in the next stops.
     pub(super) fn panic_in_stops(&self, number: u32) {
-        *self.stop_panics.lock().unwrap() = number;
+        *self.stop_panics.lock() = number;
     }
 
     /// Waits until this many runs were started.
@@ -141,7 +142,7 @@ impl ScriptedDriver {
     /// Waits until every panic in a wait has happened. The clock is paused, and a sleep moves it.
     pub(super) async fn until_no_panic_is_left(&self) {
         let left = async {
-            while *self.wait_panics.lock().unwrap() > 0 {
+            while *self.wait_panics.lock() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
@@ -150,7 +151,7 @@ impl ScriptedDriver {
     }
 
     fn next_script(&self, task: &str) -> MockScript {
-        let mut scripts = self.scripts.lock().unwrap();
+        let mut scripts = self.scripts.lock();
         let scripts = scripts.entry(task.to_owned()).or_default();
         match scripts.len() {
             0 => lasting(3600),
@@ -168,7 +169,7 @@ impl RunDriver for ScriptedDriver {
 
     async fn start(&self, run: &Path, mut request: RunRequest) -> Result<RunStart, RunError> {
         {
-            let mut refused = self.refused_starts.lock().unwrap();
+            let mut refused = self.refused_starts.lock();
             if *refused > 0 {
                 *refused -= 1;
                 return Err(RunError::Failed {
@@ -179,18 +180,18 @@ impl RunDriver for ScriptedDriver {
             }
         }
         {
-            let mut left = self.lost_sources.lock().unwrap();
+            let mut left = self.lost_sources.lock();
             if *left > 0 {
                 *left -= 1;
                 let source = request.mounts[0].source.clone();
-                self.lost.lock().unwrap().insert(run.to_owned(), source);
+                self.lost.lock().insert(run.to_owned(), source);
                 return Ok(RunStart::Failed);
             }
         }
         let is_new = self.mock.status(run).await?.is_none();
         if is_new {
-            self.starts.lock().unwrap().push(request.clone());
-            self.runs.lock().unwrap().push(run.to_owned());
+            self.starts.lock().push(request.clone());
+            self.runs.lock().push(run.to_owned());
             request.config = DriverConfig::Mock(self.next_script(&request.task));
         } else {
             request.config = DriverConfig::Mock(lasting(0));
@@ -205,7 +206,7 @@ impl RunDriver for ScriptedDriver {
 
     async fn wait(&self, run: &Path) -> Result<RunEnd, RunError> {
         panic_once(&self.wait_panics);
-        if let Some(source) = self.lost.lock().unwrap().get(run).cloned() {
+        if let Some(source) = self.lost.lock().get(run).cloned() {
             let reason = "gone".to_owned();
             return Ok(RunEnd::SourceLost { source, reason });
         }
@@ -218,7 +219,7 @@ impl RunDriver for ScriptedDriver {
     }
 
     async fn kill(&self, run: &Path) -> Result<(), RunError> {
-        self.kills.lock().unwrap().push(run.to_owned());
+        self.kills.lock().push(run.to_owned());
         self.mock.kill(run).await
     }
 
@@ -487,7 +488,7 @@ impl Node {
             target: Some((ID.into(), alias.into())),
             source: None,
         };
-        let place = Place::of_target(&self.root(), &target);
+        let place = MountPoint::of_target(&self.root(), &target);
         place.prepare(&record, true, Durability::Crash).unwrap();
         self.mounter.mount_volume(target.on_host(), alias);
         let mounts = self.mounter.mounts();

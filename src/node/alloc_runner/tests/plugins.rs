@@ -169,7 +169,7 @@ async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
 #[tokio::test(start_paused = true)]
 async fn the_facts_of_a_plugin_are_refreshed() {
     let limit = |node: &Node| {
-        let newest = node.observer.newest.lock().unwrap();
+        let newest = node.observer.newest.lock();
         newest.as_ref().unwrap().node.as_ref().unwrap().max_volumes
     };
     let mut node = Node::new();
@@ -177,11 +177,11 @@ async fn the_facts_of_a_plugin_are_refreshed() {
     node.observer.until("healthy").await;
     assert_eq!(limit(&node), None);
     let begun = Instant::now();
-    *node.plugin.max_volumes.lock().unwrap() = Some(7);
+    *node.plugin.max_volumes.lock() = Some(7);
     node.observer.until_reports(2).await;
     assert_eq!((limit(&node), begun.elapsed()), (Some(7), Duration::from_secs(30)));
     node.stop_agent().await;
-    *node.plugin.max_volumes.lock().unwrap() = Some(8);
+    *node.plugin.max_volumes.lock() = Some(8);
     node.start_agent();
     let begun = Instant::now();
     node.observer.until_reports(3).await;

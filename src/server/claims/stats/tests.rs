@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, advance};
@@ -271,7 +271,7 @@ impl Measurements for FakeMetrics {
     fn snapshot_write(&self, _: bool, _: Duration) {}
     fn volume_health(&self, _: VolumeHealthCounts) {}
     fn volume_stats(&self, sample: VolumeStatsSample) {
-        self.samples.lock().unwrap().push(sample);
+        self.samples.lock().push(sample);
     }
 }
 
@@ -305,7 +305,7 @@ async fn samples_follow_readings_and_do_not_last() {
         }
     };
     let series = || {
-        let samples = metrics.samples.lock().unwrap();
+        let samples = metrics.samples.lock();
         let counts = samples.iter().map(|sample| sample.stats.len());
         counts.collect::<Vec<_>>()
     };

@@ -391,7 +391,7 @@ async fn a_missing_directory_is_named() {
 /// A disk of limited size.
 #[derive(Clone, Debug, Default)]
 struct SmallDisk {
-    bytes: Arc<std::sync::Mutex<Vec<u8>>>,
+    bytes: Arc<parking_lot::Mutex<Vec<u8>>>,
     room: Arc<AtomicU64>,
     syncs_fail: Arc<std::sync::atomic::AtomicBool>,
     /// How often the file was opened.
@@ -399,8 +399,8 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
-        self.bytes.lock().unwrap()
+    fn bytes(&self) -> parking_lot::MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock()
     }
 
     fn range(at: u64, length: usize) -> std::ops::Range<usize> {

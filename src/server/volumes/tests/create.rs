@@ -51,7 +51,7 @@ async fn one_name_in_two_namespaces_makes_two_volumes() {
     agent.delete("db").await.unwrap();
     agent.create(FakeAgent::request("db")).await.unwrap();
     let names: BTreeSet<_> =
-        sent.creates.lock().unwrap().iter().map(|request| request.name.clone()).collect();
+        sent.creates.lock().iter().map(|request| request.name.clone()).collect();
     assert_eq!(names.len(), 3);
     assert_eq!(agent.external_volumes(), ["fake-2", "fake-3"]);
 }
@@ -90,8 +90,7 @@ async fn topologies_are_sent_to_a_plugin_that_supports_them() {
         let request = VolumeRequest { topology_request: topology, ..FakeAgent::request(id) };
         agent.create(request).await.unwrap();
     }
-    let sent: Vec<_> =
-        sent.creates.lock().unwrap().iter().map(|request| request.topology.clone()).collect();
+    let sent: Vec<_> = sent.creates.lock().iter().map(|request| request.topology.clone()).collect();
     assert_eq!(sent, [None, None, Some(in_zones(&["z"]))]);
 }
 
@@ -220,7 +219,7 @@ async fn a_pending_creation_takes_new_secrets() {
         assert_eq!(agent.phase("db"), Some(Phase::Creating), "{value}");
     }
     agent.create(with("right")).await.unwrap();
-    let creates = sent.creates.lock().unwrap();
+    let creates = sent.creates.lock();
     let tokens: Vec<_> = creates
         .iter()
         .flat_map(|request| request.secrets.expose().map(|(_, value)| value.to_owned()))

@@ -54,7 +54,7 @@ async fn secrets_of_the_request_overlay_the_stored_ones() {
     agent.create(request).await.unwrap();
     let secrets = Secrets::from_iter([("b", "3")]);
     agent.volumes.delete(FakeAgent::key("db"), secrets).await.unwrap();
-    let deletes = sent.deletes.lock().unwrap();
+    let deletes = sent.deletes.lock();
     let sent: Vec<_> = deletes[0].1.expose().collect();
     assert_eq!(sent, [("a", "1"), ("b", "3")]);
 }

@@ -1,6 +1,7 @@
 //! A controller that records the requests it receives.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -49,7 +50,7 @@ impl Controller for Recorder {
     }
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
-        self.sent.creates.lock().unwrap().push(request.clone());
+        self.sent.creates.lock().push(request.clone());
         self.plugin.create_volume(request).await
     }
 
@@ -59,12 +60,12 @@ impl Controller for Recorder {
         secrets: Secrets,
     ) -> Result<(), PluginError> {
         let sent = (external_id.clone(), secrets.clone());
-        self.sent.deletes.lock().unwrap().push(sent);
+        self.sent.deletes.lock().push(sent);
         self.plugin.delete_volume(external_id, secrets).await
     }
 
     async fn validate_volume(&self, request: ValidateVolume) -> Result<(), PluginError> {
-        self.sent.validations.lock().unwrap().push(request.clone());
+        self.sent.validations.lock().push(request.clone());
         self.plugin.validate_volume(request).await
     }
 
@@ -89,7 +90,7 @@ impl Controller for Recorder {
     }
 
     async fn expand_volume(&self, request: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
-        self.sent.expansions.lock().unwrap().push(request.clone());
+        self.sent.expansions.lock().push(request.clone());
         self.plugin.expand_volume(request).await
     }
 

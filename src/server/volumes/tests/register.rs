@@ -177,7 +177,7 @@ async fn the_plugin_validates_new_and_changed_registrations() {
     };
     agent.register(request.clone()).await.unwrap();
     {
-        let validations = sent.validations.lock().unwrap();
+        let validations = sent.validations.lock();
         assert_eq!(validations.len(), 1);
         // Every field, so that a new one is decided about here.
         let nomad_csi_ports::ValidateVolume {
@@ -208,7 +208,7 @@ async fn the_plugin_validates_new_and_changed_registrations() {
          desc = the context does not belong to vol-1"
     );
     assert_eq!(agent.state(), before);
-    let validations = sent.validations.lock().unwrap();
+    let validations = sent.validations.lock();
     assert!(!validations[1].secrets.is_empty(), "stored secrets are used");
 }
 
@@ -383,10 +383,10 @@ async fn all_capabilities_are_stored_and_sent() {
         let stored = agent.record(&id).unwrap().definition.capabilities.to_vec();
         assert_eq!(stored, several, "{id}");
     }
-    let validations = sent.validations.lock().unwrap();
+    let validations = sent.validations.lock();
     assert_eq!(validations.len(), 1);
     assert_eq!(validations[0].capabilities, several);
-    let creates = sent.creates.lock().unwrap();
+    let creates = sent.creates.lock();
     assert_eq!(creates.len(), 1);
     assert_eq!(creates[0].capabilities, several);
 }
