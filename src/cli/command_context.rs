@@ -1,12 +1,12 @@
 //! The context of a command: its arguments, its environment and its connections.
 
-use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use jiff::tz::TimeZone;
+use parking_lot::Mutex;
 
 use super::args::GlobalArgs;
 use super::cluster_contexts::{SelectedCluster, select_cluster};

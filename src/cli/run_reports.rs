@@ -1,7 +1,8 @@
 //! Collects what a run reports, and writes the reports at its end, however it ends.
 
-use parking_lot::Mutex;
 use std::path::Path;
+
+use parking_lot::Mutex;
 
 use super::args::ReportArgs;
 use super::exit::Exit;

@@ -1,8 +1,9 @@
 //! Shows that a command waits for a server that stopped responding.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::durations::TimeSpan;
 use super::ui::{Printer, WaitLine, one_line};

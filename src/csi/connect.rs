@@ -7,7 +7,6 @@
 //! A channel to a certain process compares number and start time of the process that the kernel names at each connection.
 //! The kernel opens that process itself, so neither can belong to a later one, as a number alone can.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -16,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -210,6 +210,7 @@ impl Client {
 
     /// Sends one call, once, with its deadline, and classifies a failure. No text of the answer or of the error
     /// contains a secret that was sent.
+    #[tracing::instrument(name = "call", skip_all, fields(csi.rpc = %rpc))]
     pub(super) async fn call<M, R, F>(
         &self,
         rpc: Rpc,

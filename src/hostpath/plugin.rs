@@ -6,11 +6,11 @@
 //! async. Only one operation runs on a volume at a time. A second one fails with ABORTED
 //! immediately, so no queue builds up (CSI, "Concurrency").
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 

@@ -12,11 +12,12 @@
 //! through it. Tasks write below `alloc/`, `local/` and `secrets/`, so nothing there is reached by its path: see
 //! [`TaskWritableDirectory`]. `ROOT/ALLOCATION` is removed as a whole, after the end of the allocation.
 
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
 
 use super::task_record::TaskRecord;
 use crate::task_run::TaskUser;

@@ -3,9 +3,10 @@
 //! The plugin is on the node `i-42`, and sees the directory of its volumes under another name.
 //! [`FakeHost::restart`] is the agent's next process on the same machine.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::controller_host::LocalControllerHost;
 use super::process_run::ProcessRun;

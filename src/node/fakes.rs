@@ -1,6 +1,5 @@
 //! Fakes for the tests of this module: a plugin, a driver and an observer.
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::task_driver::{DriverError, StoppedProcess, Task, TaskDriver};

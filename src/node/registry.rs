@@ -7,12 +7,12 @@
 //!
 //! Every connection has a controller that takes the call locks of this process.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::process_run::ProcessRun;
 use super::serialized_controller::SerializedController;

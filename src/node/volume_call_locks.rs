@@ -7,7 +7,6 @@
 //! Idle call locks keep eight bytes beside their key for the order of requests; call locks that never had an
 //! ordered request keep nothing.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -15,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Instrument as _;
 
 use super::process_run::ProcessRun;
 use super::volume_call_lock::{CallLockRefusal, VolumeCallLock};
@@ -196,7 +197,7 @@ impl VolumeCallLocks {
         let lost = permit.lost();
         let work = work(calls.clone());
         let (sender, result) = oneshot::channel();
-        self.shared.tasks.spawn(async move {
+        let call = async move {
             let result = AssertUnwindSafe(work).catch_unwind().await;
             // The plugin may still work on a call of work that panicked.
             let is_held = result.is_err() || calls.is_unanswered();
@@ -209,7 +210,8 @@ impl VolumeCallLocks {
             if let Some(permit) = held {
                 calls.process.run.hold_until_gone(permit).await;
             }
-        });
+        };
+        self.shared.tasks.spawn(call.in_current_span());
         result.await.unwrap_or(Err(lost))
     }
 

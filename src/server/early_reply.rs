@@ -5,9 +5,9 @@
 //! deadline. The scope of a task carries the reply, so that operations need not pass it down to the
 //! call.
 
-use parking_lot::Mutex;
 use std::future::Future;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::error::ServerError;

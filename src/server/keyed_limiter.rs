@@ -3,11 +3,11 @@
 //! A volume takes one CSI operation at a time (CSI section "Concurrency"). Operations wait in a bounded first-come, first-served queue. A dropped future
 //! leaves the queue immediately. Permits hold no lock on the state, and unused keys take no memory.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The queue of a key is full.

@@ -3,9 +3,10 @@
 //! They are kept in memory only, since the agent's start: what a volume depends on is in the journal, and its history
 //! says what happened to it.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use nomad_csi_model::NodeId;
 use nomad_csi_ports::{Clock, MountEvent, MountObserver};

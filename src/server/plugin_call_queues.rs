@@ -3,10 +3,10 @@
 //! [`PluginCallQueue`] decides who is next. A slot ends with its permit; a dropped future leaves the queue
 //! immediately. Queues hold no promise about volumes, and unused queues take no memory.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

@@ -3,10 +3,10 @@
 //! Labels are plugins and classes of calls, which have few values. Volumes are labels of their statistics only, of
 //! which a sample has a limited number.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

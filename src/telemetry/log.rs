@@ -105,9 +105,10 @@ fn filter(settings: &LogSettings) -> Result<EnvFilter, Diagnostics> {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
     use std::io::Write;
     use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 //!
 //! Each sample replaces the one before: a volume that is gone has no gauge, and neither has a number that is not known.
 
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;

@@ -5,11 +5,11 @@
 //! [`super::provider_state`]), such as two concurrent calls for one volume. Dropping a backend with
 //! violations that the test did not take fails the test.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
 
 use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};

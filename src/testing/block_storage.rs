@@ -1,10 +1,11 @@
 //! Fake loop devices in a table, with real files and copies.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::mounter::FakeMounter;
 use nomad_csi_ports::{

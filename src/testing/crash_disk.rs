@@ -4,10 +4,10 @@
 //! sectors) or not at all, in any order, as on a disk with a cache. The same applies to the length
 //! of the file.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use redb::StorageBackend;
 
 const SECTOR: usize = 512;

@@ -1,12 +1,12 @@
 //! A fake mount table in memory.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use nomad_csi_ports::FileSystem;

@@ -3,13 +3,13 @@
 //! Failures look as they do through the gRPC adapter: the same verdicts, the same deadlines in
 //! virtual time, and a broken connection is `UNAVAILABLE`.
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::backend::{CallError, FakeBackend, FakeCallLock};
 use super::provider_state::ProviderState;

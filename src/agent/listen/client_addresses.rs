@@ -1,10 +1,11 @@
 //! Counts the connections of each client address, as Nomad does. Over loopback, each user of this machine counts by
 //! itself, so that none of them takes the places of the others.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Who is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

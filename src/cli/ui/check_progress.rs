@@ -1,10 +1,10 @@
 //! Progress of `plugin check`: a live line on a terminal, and a line per failed check.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::printer::{Printer, one_line};
 use super::progress::live_lines;

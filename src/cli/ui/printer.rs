@@ -9,11 +9,11 @@
 //! (`| head`) is not an error: the printer drops further output and the command continues. Any other
 //! failure of standard output, such as a full disk, ends the run with an error.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 
 use indicatif::MultiProgress;
+use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use nomad_csi_model::one_line;
 use nomad_csi_model::{is_invisible, visible_char};

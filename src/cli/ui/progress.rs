@@ -3,13 +3,13 @@
 //! On a terminal, a finished volume becomes a plain line with its duration. Elsewhere, each start and
 //! each end is a line without times, which keeps two runs comparable.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use parking_lot::Mutex;
 
 use super::printer::{Printer, one_line};
 use nomad_csi_client::reconcile::{Outcome, ProgressObserver, Status};

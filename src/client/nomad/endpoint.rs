@@ -3,13 +3,13 @@
 //! Nothing is read, resolved or opened before the first request. Settings that HTTP cannot carry,
 //! such as a token with a line break, are refused before that.
 
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};

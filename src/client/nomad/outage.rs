@@ -8,10 +8,10 @@
 //! one probe, and if that gets no response either, the silence is reported. The request goes on: its change may be
 //! under way.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 

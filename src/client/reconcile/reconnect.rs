@@ -5,9 +5,9 @@
 //! step is tried again. All steps of an execution share the time of the wait. It begins with the first
 //! failure, and again after a success.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// The pause before a step is tried again.

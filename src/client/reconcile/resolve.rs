@@ -248,8 +248,9 @@ mod tests {
     use nomad_csi_model::Namespace;
     use nomad_csi_model::diagnostic::{Severity, SourceMap};
     use nomad_csi_spec::{Defaults, Syntax, parse};
-    use parking_lot::Mutex;
     use std::path::Path;
+
+    use parking_lot::Mutex;
 
     /// Has variables that start with `SET`, and files in `/specs`.
     #[derive(Default)]

@@ -95,10 +95,10 @@ pub(super) fn is_temporary(error: &ApiError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
     use std::collections::VecDeque;
 
     use async_trait::async_trait;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::ports::{Document, VolumeQuery, WatchResponse, WithDocument};

@@ -7,11 +7,11 @@
 //! A change is answered when its transaction is on the disk. If the transaction fails, all its
 //! changes fail. If one change cannot be applied, each of them is tried alone.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::WriteTransaction;
 
 use super::store::{CatalogError, Store, begin, damaged};

@@ -4,9 +4,9 @@
 //! state before it or after it. Opening verifies the checksums of all pages, so a damaged file is refused. The file is private (`private`): a link or a file of another user is
 //! not opened. All calls block.
 
-use parking_lot::RwLock;
 use std::path::Path;
 
+use parking_lot::RwLock;
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableTable as _, WriteTransaction};
 use serde::Serialize;

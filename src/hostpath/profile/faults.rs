@@ -11,6 +11,7 @@ use tonic::Code;
 
 use super::capabilities::RPCS;
 use crate::health::HealthFault;
+use nomad_csi_model::GoDuration;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,8 @@ pub(super) fn parse_health(condition: &str) -> Result<HealthFault, String> {
 
 fn parse_kind(text: &str) -> Result<FaultKind, String> {
     if let Some(delay) = text.strip_prefix("delay=") {
-        return duration(delay).map(FaultKind::Delay).ok_or_else(|| {
+        let duration = GoDuration::parse(delay).ok().and_then(GoDuration::to_std);
+        return duration.map(FaultKind::Delay).ok_or_else(|| {
             format!("{delay:?} is not a duration: use a value such as 200ms or 5s")
         });
     }
@@ -108,16 +110,6 @@ fn parse_kind(text: &str) -> Result<FaultKind, String> {
             CODES.map(|(name, _)| name).join(", ")
         )
     })
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().ok()?;
-    match &text[digits.len()..] {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        _ => None,
-    }
 }
 
 /// The gRPC status codes except OK, as CSI spells them.
@@ -150,6 +142,7 @@ mod tests {
             ("NodeStageVolume:UNAVAILABLE:2", FaultKind::Fail(Code::Unavailable), Some(2)),
             ("*:delay=200ms", FaultKind::Delay(Duration::from_millis(200)), None),
             ("Probe:delay=5s:1", FaultKind::Delay(Duration::from_secs(5)), Some(1)),
+            ("Probe:delay=1m30s", FaultKind::Delay(Duration::from_secs(90)), None),
             ("CreateVolume:lose-reply:1", FaultKind::LoseReply, Some(1)),
             ("NodePublishVolume:hang", FaultKind::Hang, None),
             ("CreateSnapshot:crash:1", FaultKind::Crash, Some(1)),
@@ -168,6 +161,7 @@ mod tests {
             ("NodeStageVolum:INTERNAL", "did you mean NodeStageVolume?"),
             ("Probe:OK", "is not a fault"),
             ("Probe:delay=5", "200ms or 5s"),
+            ("Probe:delay=-5s", "200ms or 5s"),
             ("Probe:INTERNAL:0", "a number from 1"),
             ("Probe:INTERNAL:1:2", "too many parts"),
         ] {

@@ -3,12 +3,12 @@
 //! One layer covers all services and matches the RPC name in the request path, so no service can
 //! bypass it. An RPC that is not advertised answers UNIMPLEMENTED.
 
-use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};

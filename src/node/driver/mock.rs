@@ -3,12 +3,12 @@
 //! A task of this driver is an entry in memory with a script. It keeps the contract of the port but one part: it does
 //! not outlive the agent, and a later agent does not know it.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 

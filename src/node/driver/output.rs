@@ -3,10 +3,10 @@
 //! A task may write endless lines, invalid UTF-8 or terminal escapes. Each line is cut at
 //! [`LINE_LIMIT`] and sanitized, and only the last [`KEPT_LINES`] lines stay in memory.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// The maximum length of a line in bytes. The rest is dropped.

@@ -8,13 +8,13 @@
 //! Only the reaper waits for the child and signals it, so no signal reaches a reused process ID. The
 //! process is recorded, and the next start ends it if it survived the agent (`predecessor`).
 
-use parking_lot::Mutex;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;

@@ -4,12 +4,12 @@
 //! call sets the flags and repeats the inherited ones: to drop `nosuid` would be a security hole, and
 //! fails inside a user namespace.
 
-use parking_lot::Mutex;
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rustix::mount::{MountFlags as Flags, MountPropagationFlags as Propagation, UnmountFlags};
 
 use super::kernel_flags::to_kernel;

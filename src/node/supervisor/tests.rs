@@ -1,6 +1,6 @@
-use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::*;

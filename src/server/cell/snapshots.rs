@@ -4,10 +4,10 @@
 //! A snapshot that fails is not lost: the next one contains its changes too. The first snapshot of a
 //! journal, or after one of an earlier format, contains everything.
 
-use parking_lot::RwLock;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio_util::task::TaskTracker;

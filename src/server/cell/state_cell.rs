@@ -11,10 +11,10 @@
 //!
 //! Snapshots are written in the background (`snapshots`), which limits the replay of a restart.
 
-use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

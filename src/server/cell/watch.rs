@@ -3,10 +3,10 @@
 //! A change looks up the readers of its objects and wakes only those, so readers of other objects cost
 //! it nothing. For lists it looks up every beginning of the object's name.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use nomad_csi_claims::state::{Subject, Table, Topic};

@@ -5,10 +5,10 @@
 //! changed. If the journal fails, every commit of the write fails that was not refused by the state
 //! without them.
 
-use parking_lot::RwLock;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -6,11 +6,11 @@
 //! not durable: a restart tries everything at once, and the lines of the plugins bound how many.
 //! The driver alone changes it; requests read it, and may ask for the next attempt now.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -7,6 +7,7 @@
 
 mod backoff;
 mod calls;
+mod claim_spans;
 mod driver;
 mod follow_up;
 mod hosts;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::backoff::Backoff;
+use super::claim_spans::ClaimSpans;
 use super::driver::ClaimDriver;
 use super::follow_up::{claim_event, first_step};
 use super::limits::ClaimLimits;
@@ -82,6 +83,7 @@ pub struct ClaimService {
     waiters: Waiters,
     backoff: Backoff,
     sweep_waits: SweepWaits,
+    spans: ClaimSpans,
     grants: KeyedLimiter<GrantKey>,
     /// The places of calls to nodes, which the driver shares.
     node_places: Arc<Semaphore>,
@@ -116,6 +118,7 @@ impl ClaimService {
             waiters: Waiters::default(),
             backoff: Backoff::default(),
             sweep_waits: SweepWaits::default(),
+            spans: ClaimSpans::default(),
             grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
             node_places: Arc::new(Semaphore::new(limits.node_calls)),
             stats: StatsReader::new(&ports),
@@ -128,7 +131,8 @@ impl ClaimService {
     pub fn driver(&self, stop: CancellationToken) -> ClaimDriver {
         let (waiters, backoff) = (self.waiters.clone(), self.backoff.clone());
         let places = self.node_places.clone();
-        let runner = StepRunner::new(self.ports.clone(), self.limits, places, waiters, stop);
+        let spans = self.spans.clone();
+        let runner = StepRunner::new(self.ports.clone(), self.limits, places, waiters, spans, stop);
         ClaimDriver::new(runner, backoff, self.sweep_waits.clone())
     }
 
@@ -193,6 +197,7 @@ impl ClaimService {
         let deadline = Instant::now() + wait;
         let waiter = self.waiters.wait_for(key_of(request));
         let remote = self.grant(request).await?;
+        self.spans.keep(&remote, &key_of(request));
         self.wait_until_published(request, &remote, &waiter, deadline).await
     }
 
@@ -434,6 +439,7 @@ impl ClaimService {
             key.alloc == *alloc && alias.is_none_or(|alias| key.alias == *alias)
         };
         let (remote, keys) = self.claims_of(volume, is_meant)?;
+        keys.iter().for_each(|key| self.spans.keep(&remote, key));
         if keys.is_empty() {
             let (volume, alloc) = (volume.clone(), alloc.clone());
             return Err(ClaimError::NoClaim { volume, alloc }.into());

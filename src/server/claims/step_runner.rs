@@ -13,9 +13,10 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 
 use super::calls::{CallError, StepCalls};
+use super::claim_spans::ClaimSpans;
 use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
 use super::ports::ClaimPorts;
@@ -39,6 +40,7 @@ pub(super) struct StepRunner {
     pub(super) ports: ClaimPorts,
     pub(super) calls: StepCalls,
     pub(super) waiters: Waiters,
+    spans: ClaimSpans,
     pub(super) limits: ClaimLimits,
     /// Ends the driver: running steps end, and no other one is started.
     pub(super) stop: CancellationToken,
@@ -82,15 +84,22 @@ impl StepRunner {
         limits: ClaimLimits,
         node_places: Arc<Semaphore>,
         waiters: Waiters,
+        spans: ClaimSpans,
         stop: CancellationToken,
     ) -> Self {
         let sealer = VolumeSealer::new(ports.sealer.clone());
         let calls = StepCalls::new(ports.nodes.clone(), ports.controllers.clone(), sealer);
-        Self { ports, calls, waiters, limits, stop, node_places }
+        Self { ports, calls, waiters, spans, limits, stop, node_places }
     }
 
     /// Does a step and those that follow at once. Returns the last one with its end.
     pub(super) async fn run(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
+        let span = |state: &State| self.spans.step_span(state, volume, &step);
+        let span = self.ports.cell.read(span);
+        self.run_in_span(volume, step).instrument(span).await
+    }
+
+    async fn run_in_span(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
         let end = match &step {
             Step::Release(key) => self.release(volume, key).await,
             Step::AssumeNodeGone(node) => {
@@ -141,7 +150,11 @@ impl StepRunner {
     async fn release(&self, volume: &RemoteVolume, key: &ClaimKey) -> StepEnd {
         let events = |state: &State| release_events(state, volume, key);
         let (expected, events) = self.ports.cell.read(events);
-        StepEnd::after(&self.commit(expected, events).await)
+        let committed = self.commit(expected, events).await;
+        if committed.is_ok() {
+            self.spans.forget(volume, key);
+        }
+        StepEnd::after(&committed)
     }
 
     async fn record(&self, volume: &RemoteVolume, step: &Step, event: ClaimEvent) -> StepEnd {

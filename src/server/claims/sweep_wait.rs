@@ -1,9 +1,10 @@
 //! What the sweep of a node waits for, as the last attempt has found it.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use nomad_csi_model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
 

@@ -3,9 +3,10 @@
 //! A claim that can never be published is released and may be gone before its requester looks. So the
 //! requester announces itself first, and the driver leaves the reason there.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use nomad_csi_claims::claim::ClaimKey;
 

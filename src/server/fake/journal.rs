@@ -1,11 +1,11 @@
 //! A journal in memory with injected failures.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::journal::{Journal, JournalError, JournalErrorKind, Replay};
 use nomad_csi_claims::state::{Event, SnapshotChanges, State, StateSnapshot};

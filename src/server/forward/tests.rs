@@ -1,10 +1,10 @@
 //! Calls against scripted answers, on a paused clock.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;

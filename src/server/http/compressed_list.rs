@@ -7,12 +7,12 @@
 //! Kept groups have two generations. When the young one has more volumes than the longest list and a quarter, it
 //! becomes the old one; a group of the old generation that is used becomes young, the others are dropped.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use flate2::{Compress, CompressError, Compression, Crc, FlushCompress};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::kept_stubs::Text;
 use super::long_body::Pieces;

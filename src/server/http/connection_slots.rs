@@ -5,11 +5,11 @@
 //! place of its own kind until its connection ends, and one client has a quarter of them at most. TCP and the Unix socket have
 //! places of their own.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::RequestError;

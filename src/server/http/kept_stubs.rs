@@ -4,12 +4,12 @@
 //! objects, and the status of its plugin is equal. A change replaces these objects, so a text is never stale, and
 //! no event has to remove it. Texts of records that are gone are removed when a quarter more is kept than lives.
 
-use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use axum::body::Bytes;
+use parking_lot::RwLock;
 
 use super::volume_documents::volume_stub;
 use nomad_csi_claims::state::{ClaimsRecord, PluginStatus, VolumeRecord, VolumeView};

@@ -41,6 +41,7 @@ mod plugins;
 mod provider;
 mod reply;
 mod request;
+mod request_id;
 mod route;
 mod router;
 mod variables;

@@ -87,13 +87,82 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// The name of the endpoint for metrics, without the parameters of the path.
-    pub(super) fn operation(&self) -> String {
-        let mut text = format!("{self:?}");
-        if let Some(end) = text.find('(') {
-            text.truncate(end);
+    /// Returns the name of the endpoint in metrics, which dashboards use: it stays when a variant gets another name.
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    pub(super) const fn operation(&self) -> &'static str {
+        match self {
+            Self::ListVolumes => "ListVolumes",
+            Self::ListExternal => "ListExternal",
+            Self::ListSnapshots => "ListSnapshots",
+            Self::CreateSnapshot => "CreateSnapshot",
+            Self::DeleteSnapshot => "DeleteSnapshot",
+            Self::ReadVolume(_) => "ReadVolume",
+            Self::Register => "Register",
+            Self::Create => "Create",
+            Self::Deregister(_) => "Deregister",
+            Self::DeregisterAll => "DeregisterAll",
+            Self::Delete(_) => "Delete",
+            Self::Detach(_) => "Detach",
+            Self::Modify(_) => "Modify",
+            Self::ListClaims => "ListClaims",
+            Self::ListCreations => "ListCreations",
+            Self::GiveUpCreation(_) => "GiveUpCreation",
+            Self::ReadClaims(_) => "ReadClaims",
+            Self::ReadHistory(_) => "ReadHistory",
+            Self::ReadHealth(_) => "ReadHealth",
+            Self::ReadStats(_) => "ReadStats",
+            Self::Claim(_) => "Claim",
+            Self::Release(_) => "Release",
+            Self::Fence(_) => "Fence",
+            Self::Unfence(_) => "Unfence",
+            Self::ListPlugins => "ListPlugins",
+            Self::ReadPlugin(_) => "ReadPlugin",
+            Self::ReadCapacity(_) => "ReadCapacity",
+            Self::ListNodes => "ListNodes",
+            Self::ReadNode(_) => "ReadNode",
+            Self::ListNodeAllocs(_) => "ListNodeAllocs",
+            Self::SetNodeEligibility(_) => "SetNodeEligibility",
+            Self::DrainNode(_) => "DrainNode",
+            Self::ListJobs => "ListJobs",
+            Self::RegisterJob(_) => "RegisterJob",
+            Self::ValidateJob => "ValidateJob",
+            Self::ReadJob(_) => "ReadJob",
+            Self::DeregisterJob(_) => "DeregisterJob",
+            Self::PlanJob => "PlanJob",
+            Self::EvaluateJob(_) => "EvaluateJob",
+            Self::DispatchJob(_) => "DispatchJob",
+            Self::ForcePeriodicJob(_) => "ForcePeriodicJob",
+            Self::ReadJobSummary(_) => "ReadJobSummary",
+            Self::ExplainPlacement(_) => "ExplainPlacement",
+            Self::ExplainPlacementOf => "ExplainPlacementOf",
+            Self::ListJobAllocs(_) => "ListJobAllocs",
+            Self::ListJobEvaluations(_) => "ListJobEvaluations",
+            Self::ReadDeployment => "ReadDeployment",
+            Self::ListDeployments => "ListDeployments",
+            Self::ListEvaluations => "ListEvaluations",
+            Self::ReadEvaluation(_) => "ReadEvaluation",
+            Self::ListEvaluationAllocs(_) => "ListEvaluationAllocs",
+            Self::ListAllocs => "ListAllocs",
+            Self::ReadAlloc(_) => "ReadAlloc",
+            Self::StopAlloc(_) => "StopAlloc",
+            Self::ReadLogs(_) => "ReadLogs",
+            Self::Search => "Search",
+            Self::StreamEvents => "StreamEvents",
+            Self::AgentSelf => "AgentSelf",
+            Self::AgentHealth => "AgentHealth",
+            Self::Metrics => "Metrics",
+            Self::Members => "Members",
+            Self::CollectGarbage => "CollectGarbage",
+            Self::Leader => "Leader",
+            Self::Peers => "Peers",
+            Self::Regions => "Regions",
+            Self::ListNamespaces => "ListNamespaces",
+            Self::ReadNamespace(_) => "ReadNamespace",
+            Self::WriteNamespace(_) => "WriteNamespace",
+            Self::DeleteNamespace(_) => "DeleteNamespace",
+            Self::ListVariables => "ListVariables",
+            Self::Variable(_, _) => "Variable",
         }
-        text
     }
 
     /// Parses a method and a path that is still percent-encoded.

@@ -12,6 +12,7 @@ use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
+use tracing::Instrument as _;
 
 use super::accepted_encoding::is_compressed;
 use super::access::Access;
@@ -26,6 +27,7 @@ use super::operator::OperatorAccess;
 use super::parameters::Parameters;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::IncomingRequest;
+use super::request_id::{REQUEST_ID, request_id};
 use super::route::Route;
 use super::{
     allocs, claims, cluster, creations, events, history, jobs, logs, metrics, namespaces, nodes,
@@ -113,17 +115,22 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let is_compressed = is_compressed(request.headers(), is_local);
     let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
     let (begun, mut measured) = (Instant::now(), Measured::default());
-    let result = handle(shared, request, connection, is_compressed, &mut measured).await;
+    let id = request_id(request.headers());
+    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
+    let handled = handle(shared, request, connection, is_compressed, &mut measured);
+    let result = handled.instrument(span.clone()).await;
     let index = cell.index();
     let mut response = match result {
         Ok(reply) => builder.success(reply, index),
         Err(error) => builder.failure(&error, typed, index),
     };
+    response.headers_mut().insert(REQUEST_ID, id);
     if !is_compressed {
         response.extensions_mut().insert(Uncompressed);
     }
     let status = response.status().as_u16();
     measurements.request(measured.operation(), measured.is_blocking, status, begun.elapsed());
+    let _in_span = span.enter();
     tracing::debug!(http.method = %method, http.path = path, http.status = status, "answered");
     response
 }
@@ -132,13 +139,13 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
 #[derive(Debug, Default)]
 struct Measured {
     /// The endpoint; `None` if the request was refused before it was known.
-    operation: Option<String>,
+    operation: Option<&'static str>,
     is_blocking: bool,
 }
 
 impl Measured {
-    fn operation(&self) -> &str {
-        self.operation.as_deref().unwrap_or("Refused")
+    fn operation(&self) -> &'static str {
+        self.operation.unwrap_or("Refused")
     }
 }
 

@@ -6,6 +6,7 @@ mod conditions;
 mod counts;
 mod cut_off;
 mod events;
+mod log_lines;
 mod logs;
 mod namespaces;
 mod stats;

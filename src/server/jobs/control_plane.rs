@@ -1,6 +1,5 @@
 //! [`LocalControlPlane`]: the server as the node in the same process sees it.
 
-use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::ports::JobPorts;
 use super::settings::JobSealer;

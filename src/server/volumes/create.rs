@@ -8,7 +8,7 @@
 //! ALREADY_EXISTS means that one of these created the volume: they are sent again to learn the volume's ID, and
 //! the changed one updates the volume. A volume that exists is never created again; the request updates it.
 
-use tracing::info;
+use tracing::{Instrument as _, info};
 
 use super::call_effect::{PriorCalls, is_answered_with, is_certainly_refused};
 use super::creation::{CreationProtocol, GivenUp};
@@ -20,6 +20,7 @@ use super::store::{VolumeStore, conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
 use super::validation::{ValidationTarget, validate_submission};
+use super::volume_span::volume_span;
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
@@ -61,7 +62,8 @@ impl VolumeCreator {
         let mut result = VolumeWriteResult::default();
         let mut failures = vec![];
         for submission in submissions {
-            match self.create(submission).await {
+            let span = volume_span(&submission.request.key());
+            match self.create(submission).instrument(span).await {
                 Ok((view, warnings)) => {
                     result.volumes.push(view);
                     result.warnings.extend(warnings);

@@ -3,12 +3,12 @@
 //! The first page reads the health of all volumes, and the later pages use what it read, for one minute.
 //! So a listing reads the health once and not once per page. One list per plugin is kept: the newest.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::health::AdverseVolumes;

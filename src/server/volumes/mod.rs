@@ -35,6 +35,7 @@ mod store;
 mod submission;
 mod update;
 mod validation;
+mod volume_span;
 mod warnings;
 
 pub use creation::GivenUp;

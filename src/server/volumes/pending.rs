@@ -1,9 +1,9 @@
 //! Creations that did not end, with the agent's attempts to continue them.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use nomad_csi_claims::state::{State, VolumeRecord, provider_name};

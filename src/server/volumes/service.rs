@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::capacity::CapacityReader;
 use super::create::VolumeCreator;
@@ -30,6 +31,7 @@ use super::provider::{CreatedSnapshot, ProviderAccess, SnapshotRequest};
 use super::register::VolumeRegistrar;
 use super::store::VolumeStore;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
+use super::volume_span::volume_span;
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
 use crate::forward::ControllerCaller;
@@ -216,7 +218,10 @@ impl VolumeService {
     /// Continues a creation that did not end.
     pub(super) async fn continue_creation(&self, key: NamespacedId) -> Result<(), ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.creator.continue_creation(&key).await }).await
+        self.spawn(async move {
+            operations.creator.continue_creation(&key).instrument(volume_span(&key)).await
+        })
+        .await
     }
 
     /// Gives up a creation that did not end: the agent forgets it, and the provider may have the volume. Waits
@@ -226,7 +231,10 @@ impl VolumeService {
     /// If no creation of the volume is pending, or a call does not end in time.
     pub async fn give_up_creation(&self, key: NamespacedId) -> Result<GivenUp, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.creator.give_up(&key).await }).await
+        self.spawn(
+            async move { operations.creator.give_up(&key).instrument(volume_span(&key)).await },
+        )
+        .await
     }
 
     /// Deletes a volume at its provider and removes its registration. `secrets` overlay the stored
@@ -250,7 +258,10 @@ impl VolumeService {
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.deleter.delete(&key, secrets, at).await }).await
+        self.spawn(async move {
+            operations.deleter.delete(&key, secrets, at).instrument(volume_span(&key)).await
+        })
+        .await
     }
 
     /// Changes mutable parameters of a volume at its provider. Those that are not named stay as they are.
@@ -264,7 +275,10 @@ impl VolumeService {
         parameters: BTreeMap<String, String>,
     ) -> Result<ModifiedVolume, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.modifier.modify(&key, &parameters).await }).await
+        self.spawn(async move {
+            operations.modifier.modify(&key, &parameters).instrument(volume_span(&key)).await
+        })
+        .await
     }
 
     /// Removes the registration of a volume; the provider keeps it. `force` ignores claims of
@@ -289,7 +303,10 @@ impl VolumeService {
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.deregistrar.deregister(&key, force, at).await }).await
+        self.spawn(async move {
+            operations.deregistrar.deregister(&key, force, at).instrument(volume_span(&key)).await
+        })
+        .await
     }
 
     /// Removes several registrations, all or none.
@@ -315,7 +332,8 @@ impl VolumeService {
     /// If the volume does not exist. What does not answer is part of the report.
     pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
         let operations = self.operations.clone();
-        self.spawn(async move { operations.health.read(&key).await }).await
+        self.spawn(async move { operations.health.read(&key).instrument(volume_span(&key)).await })
+            .await
     }
 
     /// Asks a plugin what its provider can still provide, for each topology of its nodes.
@@ -420,12 +438,13 @@ impl VolumeService {
         }
         let aborting = self.aborting.clone();
         let (reply, early) = EarlyReply::channel();
-        let task = self.tasks.spawn(reply.scope(async move {
+        let operation = reply.scope(async move {
             tokio::select! {
                 result = operation => result,
                 () = aborting.cancelled() => Err(ServerError::Stopping),
             }
-        }));
+        });
+        let task = self.tasks.spawn(operation.in_current_span());
         tokio::select! {
             biased;
             result = task => result.unwrap_or_else(|failed| Err(panicked(&failed))),

@@ -3,9 +3,10 @@
 //! A loop runs for months, so the log shows what changed. Drift, and what blocks its reversal, are
 //! logged when they differ from the round before. The metrics show everything.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::cli::ui::{one_line, unreachable_line};
 use crate::cli::workflow::lock_wait_line;

@@ -1,11 +1,11 @@
 //! A ledger in memory, with check-and-set, locks and injected failures.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ports::ledger::{Ledger, LedgerError, LedgerFailure, LockHolder, SetLock};
 use nomad_csi_model::diagnostic::Code;

@@ -3,11 +3,11 @@
 //! It refuses what a server refuses: an unknown plugin, an update that cannot be merged, a volume in
 //! use. It records every call, so a test can check what was sent.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ports::document::Document;
 use crate::ports::provider_api::{ProviderReader, SnapshotApi, SnapshotRequest};

@@ -1,11 +1,11 @@
 //! Carries out plans on a server that changes, fails and loses replies.
 
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::*;

@@ -1,9 +1,9 @@
 //! A controller that records the requests it receives.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::fake::FakeAgent;
 use nomad_csi_model::{
