@@ -8,6 +8,7 @@
 //! agent's. There, namespace `lists-N` has to have N volumes, for each N in [`LISTED`].
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::cast_precision_loss,
     reason = "a failing benchmark panics, and prints its figures"

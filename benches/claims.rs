@@ -6,6 +6,7 @@
 //! Words after `--` select parts (`rate`, `lost`, `idle`). Nothing is asserted.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,

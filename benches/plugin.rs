@@ -11,6 +11,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,

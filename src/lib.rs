@@ -18,9 +18,11 @@
 //!  plan         specifications against state      claims    the agent's state machine
 //!  wire         Nomad's JSON                      spec      text -> specifications of volumes and jobs
 //!  model        volumes, plugins, nodes, errors for users
+//!
+//!  testing      fakes and fixtures of the tests
 //! ```
 //!
-//! The crates from `model` to `plan` and `claims` are pure: no I/O, no clock, no async, no environment.
+//! `model` without `private`, `spec`, `wire`, `plan` and `claims` are pure: no I/O, no clock, no async, no environment.
 
 #[cfg(feature = "agent")]
 pub mod agent;

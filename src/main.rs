@@ -7,7 +7,10 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-#[expect(clippy::disallowed_methods, reason = "the arguments decide what the process is")]
+#[cfg_attr(
+    feature = "agent",
+    expect(clippy::disallowed_methods, reason = "the arguments decide what the process is")
+)]
 fn main() -> ExitCode {
     #[cfg(feature = "agent")]
     if let Some(exit) = nomad_csi_node::driver::run_task_process(std::env::args_os()) {

@@ -12,6 +12,7 @@ mod data_dir_lock;
 mod directory;
 mod embedded;
 mod listen;
+mod measured_journal;
 mod metrics;
 mod node_registration;
 mod offline;

@@ -57,7 +57,8 @@ fn start_time(stat: &str) -> Option<u64> {
     from_third.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

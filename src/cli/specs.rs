@@ -27,7 +27,7 @@ impl From<SpecSyntax> for Syntax {
 /// How specification files are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadOptions<'a> {
-    /// What the volumes are desired for.
+    /// What the volumes are for.
     pub purpose: Purpose,
     /// What happens if the files declare no volume.
     pub empty_files: EmptyFiles,
@@ -44,9 +44,9 @@ pub(super) enum EmptyFiles {
     Rejected,
     /// A warning.
     Warned,
-    /// The set is desired without volumes.
+    /// The set has no volumes, as its files say.
     Accepted,
-    /// The set is desired without volumes, and what it owns is removed.
+    /// The set has no volumes, as its files say, and what it owns is removed.
     Pruned,
 }
 

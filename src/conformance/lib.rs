@@ -1,4 +1,4 @@
-//! Checks whether a plugin conforms to the CSI specification.
+//! Owns the checks of whether a plugin conforms to the CSI specification.
 //!
 //! [`ProbedPlugin`] holds what a plugin reports about itself. [`run_checks()`] runs the checks
 //! ([`cases`]) and returns a [`Report`]. A check applies only if the plugin advertises what it needs,

@@ -13,10 +13,10 @@ use nomad_csi_proto::{MessageTexts, TextKind};
 
 /// The secrets that were sent to the plugin of one connection. A plugin may repeat one in an answer to a later call.
 #[derive(Debug, Default)]
-pub(super) struct CallSecrets(Mutex<NotedSecrets>);
+pub(super) struct CallSecrets(Mutex<KnownSecrets>);
 
 #[derive(Debug)]
-struct NotedSecrets {
+struct KnownSecrets {
     /// Values of `secrets`: neither a text for people nor an address may contain one.
     secrets: SecretValues,
     /// Values of publish contexts, and mount flags: no text for people may contain one. An address may, because a publish
@@ -24,13 +24,13 @@ struct NotedSecrets {
     sealed: SecretValues,
 }
 
-impl Default for NotedSecrets {
+impl Default for KnownSecrets {
     fn default() -> Self {
         Self { secrets: SecretValues::default(), sealed: SecretValues::only_whole() }
     }
 }
 
-impl NotedSecrets {
+impl KnownSecrets {
     fn hidden_in(&self, text: &str) -> Option<String> {
         let without_secrets = self.secrets.hidden_in(text);
         let sealed = without_secrets.as_deref().unwrap_or(text);
@@ -47,11 +47,11 @@ impl CallSecrets {
                 addresses.push(text.clone());
             }
         });
-        self.with(|noted| {
+        self.with(|known| {
             request.visit(&mut |kind, text| match kind {
-                TextKind::Secret => noted.secrets.add(text),
+                TextKind::Secret => known.secrets.add(text),
                 TextKind::Sealed if !addresses.iter().any(|address| address.contains(&**text)) => {
-                    noted.sealed.add(text);
+                    known.sealed.add(text);
                 }
                 TextKind::Sealed | TextKind::Shown | TextKind::Address | TextKind::Context => {}
             });
@@ -60,15 +60,15 @@ impl CallSecrets {
 
     /// Remembers what was sent before.
     pub(super) fn note_sent(&self, sent: &SentSecrets) {
-        self.with(|noted| {
-            sent.secrets().for_each(|value| noted.secrets.add(value));
-            sent.sealed().for_each(|value| noted.sealed.add(value));
+        self.with(|known| {
+            sent.secrets().for_each(|value| known.secrets.add(value));
+            sent.sealed().for_each(|value| known.sealed.add(value));
         });
     }
 
     /// Returns the text without secrets.
     pub(super) fn hidden_in(&self, text: String) -> String {
-        self.with(|noted| noted.hidden_in(&text)).unwrap_or(text)
+        self.with(|known| known.hidden_in(&text)).unwrap_or(text)
     }
 
     /// Hides secrets in the texts for people.
@@ -76,16 +76,16 @@ impl CallSecrets {
     /// # Errors
     /// If an address holds a secret: it would be shown everywhere, and without it, it leads nowhere.
     pub(super) fn hide_in(&self, answer: &mut impl MessageTexts) -> Result<(), SecretInAddress> {
-        self.with(|noted| {
+        self.with(|known| {
             let mut found = Ok(());
             answer.visit(&mut |kind, text| match kind {
                 TextKind::Shown => {
-                    if let Some(hidden) = noted.hidden_in(text) {
+                    if let Some(hidden) = known.hidden_in(text) {
                         *text = hidden;
                     }
                 }
                 TextKind::Address => {
-                    if noted.secrets.is_in_address(text) {
+                    if known.secrets.is_in_address(text) {
                         found = Err(SecretInAddress);
                     }
                 }
@@ -95,7 +95,7 @@ impl CallSecrets {
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut NotedSecrets) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut KnownSecrets) -> T) -> T {
         work(&mut self.0.lock())
     }
 }

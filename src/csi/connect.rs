@@ -210,7 +210,7 @@ impl Client {
 
     /// Sends one call, once, with its deadline, and classifies a failure. No text of the answer or of the error
     /// contains a secret that was sent.
-    #[tracing::instrument(name = "call", skip_all, fields(csi.rpc = %rpc))]
+    #[tracing::instrument(name = "call", level = "error", skip_all, fields(csi.rpc = %rpc))]
     pub(super) async fn call<M, R, F>(
         &self,
         rpc: Rpc,

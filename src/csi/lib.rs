@@ -1,4 +1,4 @@
-//! CSI over gRPC: the client of plugins.
+//! Owns the gRPC client of CSI plugins.
 //!
 //! [`GrpcConnector`] implements the plugin ports of [`nomad_csi_ports`] over a Unix socket. One call of a
 //! port is one RPC with one deadline ([`deadline`]); [`nomad_csi_ports::verdict_of`] classifies failures.

@@ -1,4 +1,4 @@
-//! The embedded CSI plugin: volumes on the machine it runs on.
+//! Owns the embedded CSI plugin, which keeps volumes on the machine it runs on.
 //!
 //! The plugin is a process of its own, reachable only over its socket ([`serve()`]). A volume is a
 //! file with a file system, a block device, or a plain directory; all data lies below the state

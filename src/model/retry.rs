@@ -1,8 +1,8 @@
 //! The meaning of a failed call, and the delay before the next attempt. Nothing here sleeps.
 //!
 //! A [`Verdict`] classifies one failure. A [`RetryPolicy`] computes the delay from a jitter that the
-//! caller passes in. `ports::verdict_of` maps (RPC, code) to a verdict; `server::forward` runs the
-//! loop.
+//! caller passes in. `ports::verdict_of` maps (RPC, code) to a verdict; `server::repeated_call` runs
+//! the loop.
 
 use std::time::Duration;
 

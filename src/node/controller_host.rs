@@ -8,7 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::registry::{Registry, RunningInstance};
-use super::volume_call_locks::{LaneKey, LanePermit, PluginCalls, PluginProcess, VolumeCallLocks};
+use super::volume_call_locks::{
+    CallLockKey, CallLockPermit, PluginCalls, PluginProcess, VolumeCallLocks,
+};
 use nomad_csi_model::{
     ControllerCapabilities, HostSession, PluginId, PublishContext, RemoteVolume,
 };
@@ -23,9 +25,9 @@ pub struct LocalControllerHost {
     registry: Arc<Registry>,
 }
 
-/// A controller that may be called on a call lock.
+/// A controller that may be called under a call lock.
 struct Callee {
-    permit: LanePermit,
+    permit: CallLockPermit,
     process: PluginProcess,
     controller: Arc<dyn Controller>,
     capabilities: ControllerCapabilities,
@@ -48,7 +50,7 @@ impl LocalControllerHost {
         operation: HostOperation,
     ) -> Result<Callee, HostError> {
         let permit =
-            self.call_locks().admit(LaneKey::Controller(volume.clone()), order, operation)?;
+            self.call_locks().admit(CallLockKey::Controller(volume.clone()), order, operation)?;
         let plugin = &volume.plugin_id;
         let RunningInstance { connection, controller, run, .. } =
             self.registry.running(plugin, &order.instance)?;

@@ -1,4 +1,4 @@
-//! Fakes for the tests of this module: a plugin, a driver and an observer.
+//! Fakes for the tests of this crate: a plugin, a driver and an observer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The client half of the agent: the plugins that run on this node.
+//! Owns the client half of the agent: allocations and their tasks ([`driver`]), plugins, and the mounts of volumes ([`mounts`]).
 //!
 //! A [`Supervisor`] keeps the task of one plugin running. It registers the plugin's connection in the
 //! [`Registry`], where the server half finds it, and reports the plugin's health to

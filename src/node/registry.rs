@@ -84,8 +84,7 @@ impl Registry {
     }
 
     fn locked(&self) -> MutexGuard<'_, Instances> {
-        let instances = self.instances.lock();
-        instances
+        self.instances.lock()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::volume_call_locks::{LaneKey, PluginCalls, PluginProcess, VolumeCallLocks};
+use super::volume_call_locks::{CallLockKey, PluginCalls, PluginProcess, VolumeCallLocks};
 use nomad_csi_model::{
     Capacity, ControllerCapabilities, ExternalId, ExternalVolume, PublishContext, RemoteVolume,
     Secrets, Snapshot, SnapshotId, VolumeStatus,
@@ -29,8 +29,8 @@ pub(super) struct SerializedController {
 }
 
 impl SerializedController {
-    fn volume(&self, external_id: &ExternalId) -> LaneKey {
-        LaneKey::Controller(RemoteVolume {
+    fn volume(&self, external_id: &ExternalId) -> CallLockKey {
+        CallLockKey::Controller(RemoteVolume {
             plugin_id: self.process.plugin.clone(),
             external_id: external_id.clone(),
         })
@@ -38,7 +38,7 @@ impl SerializedController {
 
     async fn call<T, F>(
         &self,
-        (key, operation, rpc): (LaneKey, HostOperation, Rpc),
+        (key, operation, rpc): (CallLockKey, HostOperation, Rpc),
         call: impl FnOnce(Arc<dyn Controller>) -> F,
     ) -> Result<T, PluginError>
     where
@@ -83,7 +83,7 @@ impl Controller for SerializedController {
     }
 
     async fn create_volume(&self, request: CreateVolume) -> Result<CreatedVolume, PluginError> {
-        let key = LaneKey::Creation(self.process.plugin.clone(), request.name.clone());
+        let key = CallLockKey::Creation(self.process.plugin.clone(), request.name.clone());
         let call_lock = (key, HostOperation::Create, Rpc::CreateVolume);
         self.call(call_lock, |inner| async move { inner.create_volume(request).await }).await
     }
@@ -138,7 +138,7 @@ impl Controller for SerializedController {
     }
 
     async fn delete_snapshot(&self, id: SnapshotId, secrets: Secrets) -> Result<(), PluginError> {
-        let key = LaneKey::Snapshot(self.process.plugin.clone(), id.clone());
+        let key = CallLockKey::Snapshot(self.process.plugin.clone(), id.clone());
         let call_lock = (key, HostOperation::Delete, Rpc::DeleteSnapshot);
         self.call(call_lock, |inner| async move { inner.delete_snapshot(id, secrets).await }).await
     }

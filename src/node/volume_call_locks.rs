@@ -28,7 +28,7 @@ use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError
 
 /// What the calls of a call lock are about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum LaneKey {
+pub(super) enum CallLockKey {
     /// The node service's calls for a volume.
     Node(RemoteVolume),
     /// The controller's calls for a volume.
@@ -39,7 +39,7 @@ pub(super) enum LaneKey {
     Snapshot(PluginId, SnapshotId),
 }
 
-impl LaneKey {
+impl CallLockKey {
     /// The volume, or what stands for it in messages.
     fn volume(&self) -> RemoteVolume {
         match self {
@@ -64,7 +64,7 @@ pub struct VolumeCallLocks {
 
 struct Shared {
     session: HostSession,
-    call_locks: Mutex<HashMap<LaneKey, VolumeCallLock>>,
+    call_locks: Mutex<HashMap<CallLockKey, VolumeCallLock>>,
     tasks: TaskTracker,
     stopping: CancellationToken,
 }
@@ -107,7 +107,7 @@ impl VolumeCallLocks {
     /// Returns the call of the node service for a volume that has not ended.
     pub(super) fn running_on_node(&self, volume: &RemoteVolume) -> Option<HostOperation> {
         let call_locks = self.locked();
-        call_locks.get(&LaneKey::Node(volume.clone()))?.running()
+        call_locks.get(&CallLockKey::Node(volume.clone()))?.running()
     }
 
     /// Returns the volumes of which a call of the node service has not ended.
@@ -115,8 +115,10 @@ impl VolumeCallLocks {
         let call_locks = self.locked();
         let busy = call_locks.iter().filter(|(_, call_lock)| call_lock.running().is_some());
         let volumes = busy.filter_map(|(key, _)| match key {
-            LaneKey::Node(volume) => Some(volume.clone()),
-            LaneKey::Controller(_) | LaneKey::Creation(..) | LaneKey::Snapshot(..) => None,
+            CallLockKey::Node(volume) => Some(volume.clone()),
+            CallLockKey::Controller(_) | CallLockKey::Creation(..) | CallLockKey::Snapshot(..) => {
+                None
+            }
         });
         volumes.collect()
     }
@@ -127,10 +129,10 @@ impl VolumeCallLocks {
     /// If the request is for another session, was overtaken, or runs into a call.
     pub(super) fn admit(
         &self,
-        key: LaneKey,
+        key: CallLockKey,
         order: &CallOrder,
         operation: HostOperation,
-    ) -> Result<LanePermit, HostError> {
+    ) -> Result<CallLockPermit, HostError> {
         if order.session != self.shared.session {
             return Err(HostError::OtherSession {
                 desired: order.session.clone(),
@@ -146,18 +148,18 @@ impl VolumeCallLocks {
     /// If it runs into a call.
     pub(super) fn admit_unordered(
         &self,
-        key: LaneKey,
+        key: CallLockKey,
         operation: HostOperation,
-    ) -> Result<LanePermit, HostError> {
+    ) -> Result<CallLockPermit, HostError> {
         self.take(key, None, operation)
     }
 
     fn take(
         &self,
-        key: LaneKey,
+        key: CallLockKey,
         index: Option<u64>,
         operation: HostOperation,
-    ) -> Result<LanePermit, HostError> {
+    ) -> Result<CallLockPermit, HostError> {
         // Before the check, so that `drain` waits for what passes it.
         let token = self.shared.tasks.token();
         if self.shared.stopping.is_cancelled() {
@@ -166,7 +168,9 @@ impl VolumeCallLocks {
         let mut call_locks = self.locked();
         let call_lock = call_locks.entry(key.clone()).or_default();
         match call_lock.admit(index, operation) {
-            Ok(()) => Ok(LanePermit { call_locks: self.clone(), key, operation, _token: token }),
+            Ok(()) => {
+                Ok(CallLockPermit { call_locks: self.clone(), key, operation, _token: token })
+            }
             Err(CallLockRefusal::Busy(running)) => {
                 Err(HostError::Busy { volume: key.volume(), running })
             }
@@ -178,14 +182,14 @@ impl VolumeCallLocks {
         }
     }
 
-    /// Runs `work` to its end on a call lock, and returns its result. If this future is dropped, the work
+    /// Runs `work` to its end under a call lock, and returns its result. If this future is dropped, the work
     /// goes on.
     ///
     /// # Errors
     /// The error of the work.
     pub(super) async fn run<T, F>(
         &self,
-        permit: LanePermit,
+        permit: CallLockPermit,
         process: PluginProcess,
         work: impl FnOnce(PluginCalls) -> F,
     ) -> Result<T, HostError>
@@ -215,27 +219,26 @@ impl VolumeCallLocks {
         result.await.unwrap_or(Err(lost))
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<LaneKey, VolumeCallLock>> {
-        let call_locks = self.shared.call_locks.lock();
-        call_locks
+    fn locked(&self) -> MutexGuard<'_, HashMap<CallLockKey, VolumeCallLock>> {
+        self.shared.call_locks.lock()
     }
 }
 
 /// The right to make the calls of a call lock. Dropping it frees the call lock.
-pub(super) struct LanePermit {
+pub(super) struct CallLockPermit {
     call_locks: VolumeCallLocks,
-    key: LaneKey,
+    key: CallLockKey,
     operation: HostOperation,
     _token: TaskTrackerToken,
 }
 
-impl LanePermit {
+impl CallLockPermit {
     fn lost(&self) -> HostError {
         HostError::Lost { operation: self.operation, volume: self.key.volume().external_id }
     }
 }
 
-impl Drop for LanePermit {
+impl Drop for CallLockPermit {
     fn drop(&mut self) {
         let mut call_locks = self.call_locks.locked();
         if let Some(call_lock) = call_locks.get_mut(&self.key) {
@@ -268,7 +271,7 @@ pub(super) struct PluginCalls {
 }
 
 impl PluginCalls {
-    fn new(permit: &LanePermit, process: PluginProcess) -> Self {
+    fn new(permit: &CallLockPermit, process: PluginProcess) -> Self {
         Self {
             process,
             operation: permit.operation,

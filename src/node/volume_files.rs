@@ -359,11 +359,11 @@ impl Scan {
 
     /// Returns the directories in a directory.
     pub(super) fn directories_in(&mut self, directory: &Path) -> Vec<PathBuf> {
-        self.noted(entries(directory)).unwrap_or_default()
+        self.or_unreadable(entries(directory)).unwrap_or_default()
     }
 
     /// Notes what cannot be read.
-    pub(super) fn noted<T>(&mut self, read: Result<T, HostFileError>) -> Option<T> {
+    pub(super) fn or_unreadable<T>(&mut self, read: Result<T, HostFileError>) -> Option<T> {
         read.map_err(|error| self.unreadable.push(error)).ok()
     }
 
@@ -371,7 +371,7 @@ impl Scan {
     fn add(&mut self, root: &MountRoot, volume: &Path) {
         if let Some(path) = root.staging_in(volume) {
             let place = MountPoint::of_staging(root, &path);
-            if let Some(record) = self.noted(place.read()).flatten() {
+            if let Some(record) = self.or_unreadable(place.read()).flatten() {
                 self.found.push(LeftoverMount::Staging(place, record));
             }
         }
@@ -381,7 +381,7 @@ impl Scan {
                     continue;
                 };
                 let place = MountPoint::of_target(root, &path);
-                if let Some(record) = self.noted(place.read()).flatten() {
+                if let Some(record) = self.or_unreadable(place.read()).flatten() {
                     self.found.push(LeftoverMount::Target(place, path, record));
                 }
             }

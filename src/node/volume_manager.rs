@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::registry::{Registry, RunningInstance};
-use super::volume_call_locks::{LaneKey, PluginProcess, VolumeCallLocks};
+use super::volume_call_locks::{CallLockKey, PluginProcess, VolumeCallLocks};
 use super::volume_files::{LeftoverMount, MountPoint, Scan, VolumeFile, kept_files};
 use super::volume_steps::{VolumeSteps, run_blocking};
 use nomad_csi_model::{
@@ -74,7 +74,7 @@ impl VolumeManager {
         self.registry.call_locks()
     }
 
-    /// Runs the steps of a request on its call lock.
+    /// Runs the steps of a request under its call lock.
     async fn run<T, F>(
         &self,
         order: &CallOrder,
@@ -87,7 +87,7 @@ impl VolumeManager {
     {
         let Request { volume, operation, event } = request;
         let plugin = &volume.plugin_id;
-        let call_lock = LaneKey::Node(volume.clone());
+        let call_lock = CallLockKey::Node(volume.clone());
         let permit = self.call_locks().admit(call_lock, order, operation)?;
         let instance = self.registry.running(plugin, &order.instance)?;
         let RunningInstance { connection, node, controller, run, volumes_in_plugin, .. } = instance;
@@ -339,7 +339,7 @@ pub(super) fn scan_of_all_plugins(directories: &MountDirectories) -> Scan {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, problem);
             HostFileError::new("use", &directory, &error)
         });
-        if let Some(root) = scan.noted(root) {
+        if let Some(root) = scan.or_unreadable(root) {
             scan.add_all(&root);
         }
     }

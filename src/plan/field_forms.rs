@@ -1,4 +1,4 @@
-//! Every field of a volume in every form, in a file and on a server, for the tests of this module.
+//! Every field of a volume in every form, in a file and on a server, for the tests of this crate.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! Plans: the changes from the observed to the desired state, and what a server would refuse.
+//! Owns the comparison of desired with observed volumes: differences, refusals, risks, drift, the content of the ledger, and
+//! what is wrong with a volume ([`doctor`]).
 //!
 //! A plan is a pure function of the specifications, the observed state of the server and the rules by
-//! which that server merges updates. Nothing in this module calls a server.
+//! which that server merges updates. Nothing in this crate calls a server.
 
 mod action;
 mod approval;

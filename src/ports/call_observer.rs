@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nomad_csi_model::PluginId;
 
-/// The calls of one class in the line of one plugin.
+/// The calls of one class in the queue of one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLoad {
     /// Calls that were sent and have no answer.

@@ -1,4 +1,4 @@
-//! The interfaces between the agent's server, its node, plugins and the system, so that each can be tested alone.
+//! Owns the traits between the agent's server, its node, plugins and the system, and the verdict on a failed call.
 //!
 //! A port is a trait for a role, never for a concrete product. An adapter implements it over one
 //! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict

@@ -33,7 +33,7 @@ pub struct ControllerCaller {
 }
 
 impl ControllerCaller {
-    /// A forwarder over `directory`, with jitter from `ids`.
+    /// A controller_caller over `directory`, with jitter from `ids`.
     pub fn new(
         directory: Arc<dyn PluginDirectory>,
         ids: Arc<dyn IdSource>,

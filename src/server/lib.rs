@@ -1,4 +1,5 @@
-//! The server half of the agent: state, volume and variable operations, HTTP API.
+//! Owns the control-plane half of the agent: HTTP API, volumes, variables, claims and jobs, and the journal with sealed
+//! secrets ([`store`]).
 
 mod acquire;
 mod candidates;

@@ -90,13 +90,13 @@ impl PluginConcurrency {
 
     /// Returns the limit of the class.
     fn of(&self, class: CallClass) -> usize {
-        let width = match class {
+        let limit = match class {
             CallClass::Create => self.creates,
             CallClass::Change | CallClass::Release => self.changes,
             CallClass::Attach | CallClass::Detach => self.attaches,
             CallClass::List => self.lists,
         };
-        usize::from(width.max(1))
+        usize::from(limit.max(1))
     }
 }
 
@@ -259,9 +259,9 @@ mod tests {
         assert!(queue.is_empty());
     }
 
-    /// A width of one serves every class.
+    /// A limit of one serves every class.
     #[test]
-    fn the_smallest_line_serves_one_call_after_another() {
+    fn the_smallest_queue_serves_one_call_after_another() {
         let concurrency =
             PluginConcurrency { total: 1, creates: 1, changes: 1, attaches: 1, lists: 1 };
         let mut queue = queue(&[List, Create, Release]);

@@ -69,7 +69,7 @@ impl Drop for QueueSlot {
 }
 
 impl PluginCallQueues {
-    /// Queues of these concurrency; at most `max_waiting` calls of a class wait per plugin.
+    /// Queues with these limits; at most `max_waiting` calls of a class wait per plugin.
     pub fn new(
         concurrency: PluginConcurrency,
         max_waiting: usize,

@@ -1,11 +1,12 @@
-//! Reads specifications: three syntaxes, one tree with positions, strict rules.
+//! Owns the text of specifications and job files: parsing, decoding, validation, and the way back. Three syntaxes, one tree
+//! with positions, strict rules.
 //!
 //! A CSI volume file of which Nomad uses every key means the same here. What Nomad would silently
 //! drop is an error with its position. All problems of all files are reported together: [`parse()`]
 //! and [`validate()`] only add to [`nomad_csi_model::diagnostic::Diagnostics`], and the caller checks them
 //! before it acts.
 //!
-//! `files` finds and reads the files. `plan` decides what to do about the volumes.
+//! `client::files` finds and reads the files. `plan` decides what to do about the volumes.
 
 mod acl_policy;
 mod annotated;

@@ -95,17 +95,17 @@ impl AgentMetrics {
         );
         registry.register(
             "plugin_calls_waiting",
-            "Number of calls that wait in the line of a plugin",
+            "Number of calls that wait in the queue of a plugin",
             self.waiting.clone(),
         );
         registry.register(
             "plugin_call_wait_seconds",
-            "Time that calls waited in the line of a plugin",
+            "Time that calls waited in the queue of a plugin",
             self.waits.clone(),
         );
         registry.register(
             "plugin_calls_refused",
-            "Number of calls refused because the line of a plugin is full",
+            "Number of calls refused because the queue of a plugin is full",
             self.refused.clone(),
         );
         registry.register(

@@ -1,7 +1,8 @@
 //! The metrics endpoint: HTTP/1.1, one path, one request per connection.
 //!
 //! A scraper sends one short request every few seconds. A connection therefore has a few seconds, and few are served at
-//! a time; others wait for one that ends. A client that sends nothing delays no other.
+//! a time; others wait for one that ends. So up to 15 clients that send nothing delay no other, and more of them delay it
+//! by at most five seconds.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -16,6 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 /// The time limit of one connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,6 +25,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The connections that are served at a time.
 const MAX_CONNECTIONS: usize = 16;
+/// The pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves `text` at `GET /metrics` with this content type until the future is dropped.
 pub async fn serve_metrics(
@@ -31,16 +35,26 @@ pub async fn serve_metrics(
     text: impl Fn() -> String,
 ) -> Infallible {
     let mut connections = FuturesUnordered::new();
+    let mut resume_at = None;
     loop {
+        let accepting = async {
+            if let Some(resume_at) = resume_at {
+                tokio::time::sleep_until(resume_at).await;
+            }
+            listener.accept().await
+        };
         tokio::select! {
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => connections.push(serve_connection(stream, content_type, &text)),
-                Err(error) => {
-                    // Usually too many open files, a temporary error.
-                    tracing::warn!(%error, "cannot accept a metrics connection");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+            accepted = accepting, if connections.len() < MAX_CONNECTIONS => {
+                resume_at = None;
+                match accepted {
+                    Ok((stream, _)) => connections.push(serve_connection(stream, content_type, &text)),
+                    Err(error) => {
+                        // Usually too many open files, a temporary error.
+                        tracing::warn!(%error, "cannot accept a metrics connection");
+                        resume_at = Some(Instant::now() + PAUSE);
+                    }
                 }
-            },
+            }
             Some(()) = connections.next() => {}
         }
     }

@@ -3,7 +3,6 @@
 mod agent_metrics;
 mod endpoint;
 mod log;
-mod measured_journal;
 mod metrics;
 mod operations;
 mod plugin_metrics;
@@ -13,6 +12,5 @@ mod volume_stats;
 pub use agent_metrics::AgentMetrics;
 pub use endpoint::serve_metrics;
 pub use log::{LogFormat, LogLevel, LogSettings, init_logging};
-pub use measured_journal::MeasuredJournal;
 pub use metrics::ReconcileMetrics;
 pub use plugin_metrics::PluginMetrics;

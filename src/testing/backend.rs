@@ -83,11 +83,11 @@ struct Inner {
     state: ProviderState,
     faults: BTreeMap<Rpc, VecDeque<Fault>>,
     calls: Vec<Call>,
-    in_flight: BTreeMap<LaneKey, (u64, Rpc)>,
+    in_flight: BTreeMap<CallLockKey, (u64, Rpc)>,
 }
 
 /// A call lock and a volume's external ID or name.
-type LaneKey = (FakeCallLock, String);
+type CallLockKey = (FakeCallLock, String);
 
 /// The state of the fake plugin, shared by its front ends and the test.
 #[derive(Debug)]
@@ -455,7 +455,7 @@ fn is_alive(lives: u64) -> bool {
 /// A running call. It ends when it is dropped, also if the caller stopped waiting.
 struct InFlight {
     backend: Weak<FakeBackend>,
-    key: LaneKey,
+    key: CallLockKey,
     ticket: u64,
 }
 

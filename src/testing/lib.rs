@@ -1,4 +1,4 @@
-//! Fakes of the ports in memory, as strict as the real adapters, with injected failures; and what several crates' tests need:
+//! Owns the fakes of the ports in memory, as strict as the real adapters, with injected failures; and what several crates' tests need:
 //! a disk that loses power, a mount namespace, a model of CSI.
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +20,7 @@ mod clock;
 mod control_plane;
 pub mod crash_disk;
 pub mod csi_model;
+mod few_or_many;
 mod health;
 mod ids;
 mod in_use;
@@ -42,6 +43,7 @@ pub use block_storage::FakeBlockStorage;
 pub use call_observer::NoCallObserver;
 pub use clock::FakeClock;
 pub use control_plane::FakeControlPlane;
+pub use few_or_many::few_or_many;
 pub use ids::CountingIds;
 pub use in_use::{FakeAttachment, FakeStaging, FakeTarget};
 pub use machine::FakeMachine;

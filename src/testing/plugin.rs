@@ -137,7 +137,7 @@ impl FakePlugin {
         answer
     }
 
-    /// Takes the call lock of a volume, or refuses as a laned controller does.
+    /// Takes the call lock of a volume, or refuses as a serialized controller does.
     fn take_call_lock(&self, rpc: Rpc, subject: &str) -> Result<Option<HeldCallLock>, PluginError> {
         let is_about_volume = !subject.is_empty() && rpc != Rpc::ControllerGetVolumeHealth;
         let Some(call_locks) = self.call_locks.as_ref().filter(|_| is_about_volume) else {

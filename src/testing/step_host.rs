@@ -78,7 +78,7 @@ impl FakeStepHost {
         self.root.staging(&volume.external_id)
     }
 
-    /// Runs a call to its end on the call lock of its volume, also if its caller stops waiting. One whose time limit passed
+    /// Runs a call to its end under the call lock of its volume, also if its caller stops waiting. One whose time limit passed
     /// keeps the call lock until the plugin has ended it.
     async fn run<T: Send + 'static>(
         &self,

@@ -1,4 +1,4 @@
-//! Nomad's JSON: one type per document, for the client and for the embedded agent.
+//! Owns Nomad's JSON: one type per document, for the client and for the embedded agent, and its conversion to the model.
 //!
 //! Documents match Nomad's exactly: sorted keys, and `null` where Nomad writes `null`. Decoding is
 //! lenient and uses [`decode()`], the functions of `bounded` and [`decode_value`] only, because it must accept every Nomad from 1.1

@@ -1,4 +1,4 @@
-//! Enforces of the architecture what the compiler cannot: purity, facades, bans with their reasons, listed files, and
+//! Checks the rules of the architecture that the compiler cannot: purity, facades, bans with their reasons, listed files, and
 //! documents that name what exists.
 //!
 //! The crates of the workspace are the layers, and their manifests say which crate may use which. The three modules of the
@@ -11,7 +11,21 @@ use std::path::{Path, PathBuf};
 const ROOT_MODULES: &[(&str, &[&str])] = &[
     ("cli", &["server", "node", "hostpath"]),
     ("agent", &["client", "conformance"]),
-    ("telemetry", &["client", "conformance", "csi", "hostpath", "node", "plan", "spec", "wire"]),
+    (
+        "telemetry",
+        &[
+            "claims",
+            "client",
+            "conformance",
+            "csi",
+            "hostpath",
+            "node",
+            "plan",
+            "server",
+            "spec",
+            "wire",
+        ],
+    ),
 ];
 
 /// Code without I/O, clock, async and environment.
@@ -79,6 +93,11 @@ const BANNED_IN_PURE: &[(&str, &str)] = &[
     ("Instant::now", "a clock"),
     ("uuid::", "randomness"),
     ("getrandom", "randomness"),
+    ("rustix", "I/O"),
+    ("nix::", "I/O"),
+    ("tempfile", "I/O"),
+    ("std::process", "processes"),
+    ("std::os", "I/O"),
 ];
 
 pub(super) struct File {
@@ -199,6 +218,9 @@ fn the_modules_of_the_root_package_leave_out_what_is_not_theirs() {
     for file in sources() {
         let module = file.path.split('/').next().unwrap_or_default();
         let excluded = ROOT_MODULES.iter().find(|(name, _)| *name == module);
+        if matches!(module, "agent" | "telemetry") && file.code.contains("crate::cli") {
+            problems.push(format!("src/{}: `{module}` may not use `cli`", file.path));
+        }
         for other in excluded.into_iter().flat_map(|(_, others)| *others) {
             if file.code.contains(&format!("nomad_csi_{other}::")) {
                 problems.push(format!("src/{}: `{module}` may not use `{other}`", file.path));
@@ -223,6 +245,23 @@ fn the_core_is_pure() {
         }
     }
     report(&problems);
+}
+
+/// The folder of the module whose facade a file of it does not import, and how its paths start: the module of the root
+/// package, the public module of a crate, or the crate.
+fn own_module(path: &str) -> Option<(String, String)> {
+    let (first, rest) = path.split_once('/')?;
+    let Some(folder) = crate_of(path) else {
+        return Some((format!("{first}/"), format!("crate::{first}::")));
+    };
+    let facade = std::fs::read_to_string(root().join("src").join(folder).join("lib.rs"));
+    let facade = facade.expect("each crate has a facade");
+    match rest.split_once('/') {
+        Some((module, _)) if facade.contains(&format!("pub mod {module};")) => {
+            Some((format!("{folder}/{module}/"), format!("crate::{module}::")))
+        }
+        _ => Some((format!("{folder}/"), "crate::".to_owned())),
+    }
 }
 
 #[test]
@@ -254,13 +293,7 @@ fn a_facade_holds_only_doc_modules_and_reexports_and_no_file_imports_its_own() {
                 in_use = is_use && !line.ends_with(';');
             }
         }
-        let (folder, prefix) = match crate_of(&file.path) {
-            Some(folder) => (format!("{folder}/"), "crate::".to_owned()),
-            None => match file.path.split_once('/') {
-                Some((module, _)) => (format!("{module}/"), format!("crate::{module}::")),
-                None => continue,
-            },
-        };
+        let Some((folder, prefix)) = own_module(&file.path) else { continue };
         let own = files.iter().filter_map(|other| other.path.strip_prefix(&folder));
         let siblings: BTreeSet<_> = own
             .filter_map(|path| path.split('/').next())
@@ -269,10 +302,17 @@ fn a_facade_holds_only_doc_modules_and_reexports_and_no_file_imports_its_own() {
         for (at, _) in file.code.match_indices(&prefix) {
             let is_path =
                 file.code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:$".contains(c));
-            let name = first_name(&file.code[at + prefix.len()..]).unwrap_or_default();
-            if !is_path && !siblings.contains(name.as_str()) && !file.is_facade() {
-                problems
-                    .push(format!("src/{}: imports its own facade: `{prefix}{name}`", file.path));
+            let rest = &file.code[at + prefix.len()..];
+            let group = rest.strip_prefix('{').and_then(|group| group.split('}').next());
+            let names =
+                group.unwrap_or(rest).split(',').take(if group.is_some() { usize::MAX } else { 1 });
+            for name in names.filter_map(first_name) {
+                if !is_path && !siblings.contains(name.as_str()) && !file.is_facade() {
+                    problems.push(format!(
+                        "src/{}: imports its own facade: `{prefix}{name}`",
+                        file.path
+                    ));
+                }
             }
         }
     }
@@ -443,6 +483,13 @@ fn documents_name_files_and_crates_that_exist() {
     let rooms = rooms();
     let rooms: BTreeSet<&str> = rooms.iter().map(String::as_str).collect();
     assert_eq!(documented, rooms, "left: docs/architecture.md; right: what exists");
+    for (name, uses) in crates() {
+        let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` |")));
+        let cell = row.and_then(|row| row.split('|').nth(1)).unwrap_or_default();
+        let listed: BTreeSet<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let uses: BTreeSet<&str> = uses.iter().map(String::as_str).collect();
+        assert_eq!(listed, uses, "{name}: left: docs/architecture.md; right: its manifest");
+    }
 }
 
 /// Documents that are not part of the repository.

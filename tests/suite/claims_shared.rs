@@ -85,7 +85,6 @@ async fn a_forced_deregistration_takes_nothing_from_another_registration() {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one story, in the order of its events")]
 async fn forced_deregistration(
     steps: nomad_csi_claims::claim::PluginSteps,
     (gone, stays): (&str, &str),

@@ -141,7 +141,7 @@ async fn prepared(rpc: Rpc) -> FakeAgent {
     match rpc {
         Rpc::DeleteVolume => request(&agent, Rpc::CreateVolume).await.unwrap(),
         Rpc::ValidateVolumeCapabilities => {
-            agent.backend.add_volume(ExternalId::new("vol-1"), Default::default())
+            agent.backend.add_volume(ExternalId::new("vol-1"), Default::default());
         }
         _ => {}
     }

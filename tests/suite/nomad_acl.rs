@@ -98,7 +98,6 @@ fn variable(set: &str, capability: &'static str) -> Vec<Permission> {
 }
 
 /// Returns every call, with the variables of this set.
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn calls(set: &str) -> Vec<Call> {
     let volume = || {
         json!({"Volumes": [{

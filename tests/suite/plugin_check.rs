@@ -165,10 +165,10 @@ fn options() -> CheckOptions {
         secrets: Secrets::from_iter([("password", "hunter2")]),
         size: 1 << 20,
         name_prefix: "nomad-csi-check-test".to_owned(),
-        staging_directory: PathBuf::from("/reference_plugin/staging"),
-        target_directory: PathBuf::from("/reference_plugin/target"),
+        staging_directory: PathBuf::from("/exemplar/staging"),
+        target_directory: PathBuf::from("/exemplar/target"),
         block_volumes: true,
-        log: Some(PathBuf::from("/reference_plugin/log")),
+        log: Some(PathBuf::from("/exemplar/log")),
     }
 }
 

@@ -14,15 +14,15 @@ const QUOTING: [&str; 2] = ["shell_quoted(", "command_words("];
 const EXEMPT: [(&str, &str, &str); 12] = [
     ("cli/commands/man.rs", "env!(\"CARGO_PKG_VERSION\")", "no command: the version"),
     ("cli/ui/formats/junit.rs", "report.command", "no command: the name of a suite"),
-    ("doctor/remedies.rs", "verb", "a word of this program"),
-    ("doctor/remedies.rs", "rest", "its callers quote each word"),
+    ("plan/doctor/remedies.rs", "verb", "a word of this program"),
+    ("plan/doctor/remedies.rs", "rest", "its callers quote each word"),
     ("plan/owned_data_messages.rs", "set", "a set's name has no character that a shell obeys"),
-    ("reconcile/workflow/expand.rs", "name", "the name of a set"),
-    ("reconcile/workflow/expand.rs", "access.flags", "options whose values are quoted"),
-    ("reconcile/workflow/forget.rs", "name", "the name of a set"),
-    ("reconcile/workflow/forget.rs", "access.flags", "options whose values are quoted"),
-    ("reconcile/workflow/ledger_access.rs", "set", "the name of a set"),
-    ("reconcile/workflow/ledger_access.rs", "self.flags", "options whose values are quoted"),
+    ("client/reconcile/workflow/expand.rs", "name", "the name of a set"),
+    ("client/reconcile/workflow/expand.rs", "access.flags", "options whose values are quoted"),
+    ("client/reconcile/workflow/forget.rs", "name", "the name of a set"),
+    ("client/reconcile/workflow/forget.rs", "access.flags", "options whose values are quoted"),
+    ("client/reconcile/workflow/ledger_access.rs", "set", "the name of a set"),
+    ("client/reconcile/workflow/ledger_access.rs", "self.flags", "options whose values are quoted"),
     ("spec/plugin_template.rs", "verb", "a word of this program"),
 ];
 

@@ -222,7 +222,7 @@ fn compare(answers: &[OracleResult], keep_topologies: bool) -> Tally {
                 }
             }
             (Ok(_), Err(error)) => {
-                tally.only_nomad_refuses.push(format!("{}: {error}", answer.name))
+                tally.only_nomad_refuses.push(format!("{}: {error}", answer.name));
             }
             (Err(_), Err(_)) => tally.both_refuse += 1,
         }

@@ -431,7 +431,7 @@ fn every_code_appears_in_a_transcript_or_a_listed_test() {
                 problems.push(format!("{code} is in a transcript: remove it from the list"));
             }
             (false, None) => {
-                problems.push(format!("{code} appears in no transcript and no listed test"))
+                problems.push(format!("{code} appears in no transcript and no listed test"));
             }
             (false, Some((_, file, test))) => {
                 let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);

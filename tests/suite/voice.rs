@@ -19,6 +19,8 @@ const REPLACED: &[&str] = &[
     "unheard",
     "whom",
     "wish",
+    "lane",
+    "lanes",
 ];
 /// Names of Linux that are such words, as they are quoted.
 const NAMES: &[&str] = &["`nobody`", "\"nobody\""];

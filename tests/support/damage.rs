@@ -20,7 +20,7 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
         1 => bytes[start..end].fill(0),
         2 => bytes[start] ^= 1 << below(8),
         _ => {
-            bytes[start..end].iter_mut().for_each(|byte| *byte = u8::try_from(below(256)).unwrap())
+            bytes[start..end].iter_mut().for_each(|byte| *byte = u8::try_from(below(256)).unwrap());
         }
     }
 }

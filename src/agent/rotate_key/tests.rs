@@ -38,7 +38,7 @@ async fn used() -> tempfile::TempDir {
     data
 }
 
-/// Returns whether an agent that starts there can read all secrets. Returns their sealed forms.
+/// Reads all secrets as an agent that starts there does. Returns their sealed forms.
 async fn read_as_a_start_does(data: &Path) -> Vec<SealedSecrets> {
     let journal = EmbeddedJournal::open(journal_file(data)).await.unwrap();
     let held = journal.load().await.unwrap();
@@ -64,7 +64,7 @@ async fn start(data: &Path) -> bool {
     is_finished
 }
 
-/// Returns whether the new key alone opens everything, and the old data is gone from the journal.
+/// Checks that the new key alone opens everything, and that the old data is gone from the journal.
 async fn assert_rotated(data: &Path, before: &[SealedSecrets]) {
     let after = read_as_a_start_does(data).await;
     let sealer = KeySealer::open(&key_file(data), None).unwrap();

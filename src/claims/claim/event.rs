@@ -29,7 +29,7 @@ pub enum ClaimEvent {
         /// The claim.
         claim: Box<Claim>,
     },
-    /// The volume is no longer desired by the claim.
+    /// The claim no longer needs the volume.
     ReleaseRequested {
         /// The key.
         key: ClaimKey,
@@ -266,7 +266,7 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
             }
         }
         ClaimEvent::StepStarted { step, instance, inputs } => {
-            start(record, step, instance, inputs.as_deref(), at)
+            start(record, step, instance, inputs.as_deref(), at);
         }
         ClaimEvent::StepDone { step, answer, .. } => finish(record, step, answer),
         ClaimEvent::StepFailed { step, error, help, exhausted } => {
@@ -295,7 +295,7 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
         }
         ClaimEvent::NodeRebooted { node } => mark_unknown(record, node),
         ClaimEvent::MountsLost { node, targets, staging, reason } => {
-            lose(record, (node, targets, *staging), reason, at)
+            lose(record, (node, targets, *staging), reason, at);
         }
         ClaimEvent::Released { key } => {
             record.claims.remove(key);
@@ -305,7 +305,7 @@ pub fn apply(record: &mut Claims, event: &ClaimEvent, at: EventPlace) {
                 Some(NodeExpansion { to: *to, done: BTreeSet::new(), calls: BTreeMap::new() });
         }
         ClaimEvent::Orphaned { tombstone, registration } => {
-            orphan(record, registration.as_ref(), tombstone)
+            orphan(record, registration.as_ref(), tombstone);
         }
     }
     forget_ended(record);

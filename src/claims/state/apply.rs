@@ -263,7 +263,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             remove_plugin_if_empty(state, plugin);
         }
         EventKind::PluginAllocObserved { plugin, node, instance } => {
-            alloc_observed(state, plugin, node, instance, at)
+            alloc_observed(state, plugin, node, instance, at);
         }
         EventKind::PluginAllocGone { plugin, alloc } => {
             remove_allocs(state, plugin, at, |a| a.instance.alloc_id == *alloc);
@@ -282,16 +282,16 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::Namespace { name, event } => apply_namespace(state, name, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended { definition, secrets, earlier } => {
-            create_intended(state, definition, (secrets, earlier), at)
+            create_intended(state, definition, (secrets, earlier), at);
         }
         EventKind::VolumeRegistered { definition, provided, secrets } => {
-            volume_registered(state, definition, provided, secrets, at)
+            volume_registered(state, definition, provided, secrets, at);
         }
         EventKind::VolumeCreated { key, provided } => {
             change(state, key, at, |record| end_creation(record, provided));
         }
         EventKind::VolumeUpdated { definition, provided, secrets } => {
-            volume_updated(state, definition, provided, secrets, at)
+            volume_updated(state, definition, provided, secrets, at);
         }
         EventKind::VolumeDeleteIntended { key } => {
             change(state, key, at, |record| record.phase = Phase::Deleting);

@@ -2,7 +2,7 @@
 //!
 //! Only [`apply()`] changes a [`State`], by one [`Event`], so the same events always give the same
 //! state. There is no clock, no randomness and no I/O here; times and IDs are part of the events.
-//! Only `server::cell` commits events, and `store` persists them. `query`, `list` and `view` compute
+//! Only `server::cell` commits events, and `server::store` persists them. `query`, `list` and `view` compute
 //! what readers get.
 
 mod apply;

@@ -34,7 +34,7 @@ pub(crate) use output::TableFormat;
 pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
 pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
-pub(crate) use plugin_concurrency::CallWidthArgs;
+pub(crate) use plugin_concurrency::PluginConcurrencyArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;

@@ -4,9 +4,9 @@ use clap::Args;
 
 use crate::agent::PluginConcurrency;
 
-/// The concurrency of the line of a plugin.
+/// How many calls a plugin gets at a time.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct CallWidthArgs {
+pub(crate) struct PluginConcurrencyArgs {
     /// Concurrent calls of all classes per plugin, from 1 to 1000; one permit is kept for deletes and detaches
     #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.total,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -29,8 +29,8 @@ pub(crate) struct CallWidthArgs {
     pub lists_per_plugin: u16,
 }
 
-impl From<&CallWidthArgs> for PluginConcurrency {
-    fn from(arguments: &CallWidthArgs) -> Self {
+impl From<&PluginConcurrencyArgs> for PluginConcurrency {
+    fn from(arguments: &PluginConcurrencyArgs) -> Self {
         Self {
             total: arguments.calls_per_plugin,
             creates: arguments.creates_per_plugin,

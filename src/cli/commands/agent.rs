@@ -9,7 +9,7 @@ use crate::agent::{
     AgentConfig, AgentOptions, CheckedState, PluginConcurrency, ProfileOptions, RotatedKey,
     check_data_directory, embedded_directory, rotate_key,
 };
-use crate::cli::args::{AgentProfileArgs, CallWidthArgs, OutputArgs};
+use crate::cli::args::{AgentProfileArgs, OutputArgs, PluginConcurrencyArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
@@ -137,7 +137,7 @@ pub(crate) struct AgentArgs {
     pub metrics: Option<SocketAddr>,
     /// How many calls a plugin gets at the same time.
     #[command(flatten)]
-    pub calls: CallWidthArgs,
+    pub calls: PluginConcurrencyArgs,
     /// The profile of the embedded plugin.
     #[command(flatten)]
     pub plugin: AgentProfileArgs,
@@ -245,7 +245,7 @@ pub(crate) async fn show_journal(
                     .printer
                     .print_status(&format!("The journal has no events of volume {key}")),
                 None => {
-                    context.printer.print_result(&event_list(&events, &context.time_reference()))
+                    context.printer.print_result(&event_list(&events, &context.time_reference()));
                 }
             }
             Ok(Exit::Done)

@@ -24,7 +24,7 @@ pub(crate) struct PrinterStream {
     pub writer: Box<dyn Write + Send>,
     /// True if the stream is a terminal.
     pub is_terminal: bool,
-    /// True if to write colours.
+    /// True if colours are written.
     pub colour: bool,
 }
 

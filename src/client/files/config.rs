@@ -360,7 +360,8 @@ fn entry<'t, 'a>(
     table.iter().find(|(key, _)| key.get_ref().as_ref() == name)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};

@@ -306,7 +306,8 @@ pub(super) fn lexically(path: &Path) -> PathBuf {
     plain
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 

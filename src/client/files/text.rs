@@ -66,7 +66,8 @@ fn read_opened(file: &Path, opened: io::Result<File>) -> Result<String, Diagnost
     Ok(text)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;

@@ -154,7 +154,7 @@ fn text_error(
     }
 }
 
-/// Returns whether to repeat a request: only if the server refused it before acting on it.
+/// Returns the verdict on a failed request: it is repeated only if the server refused it before acting on it.
 fn verdict(code: Code, status: u16) -> Verdict {
     let was_refused = status == 429 || matches!(code, Code::ApiNoLeader | Code::ApiRateLimited);
     if was_refused { Verdict::Retry } else { Verdict::Permanent }

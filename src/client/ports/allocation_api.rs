@@ -16,7 +16,7 @@ pub struct LogRequest {
     pub task: String,
     /// Standard output or standard error.
     pub stream: LogStream,
-    /// True if to wait for what the task writes later.
+    /// True if the reader waits for what the task writes later.
     pub follows: bool,
     /// How many bytes before the end to start at; from the start if not given.
     pub from_end: Option<u64>,

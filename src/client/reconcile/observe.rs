@@ -34,12 +34,12 @@ pub struct ObserveRequest<'a> {
     pub other_volumes: BTreeSet<NamespacedId>,
     /// Volumes that are not read, because the server has them as noted.
     pub unread: CachedVolumes,
-    /// True if to list all volumes, to find other registrations of the same data.
+    /// True if all volumes are listed, to find other registrations of the same data.
     pub lists_all_volumes: bool,
     /// Volumes whose registration would be another one of data that a server may know. If one of them does not exist,
     /// all volumes are listed, as far as the token may.
     pub known_data: BTreeSet<NamespacedId>,
-    /// True if to keep the server's own JSON.
+    /// True if the server's own JSON is kept.
     pub keeps_documents: bool,
     /// The largest number of concurrent requests.
     pub parallelism: usize,

@@ -11,6 +11,7 @@ use super::records::{CatalogVolume, Content, PathRecord, RecordState, RequestedV
 use super::store::builder;
 use crate::volume_capability::{AccessMode, VolumeCapability};
 use nomad_csi_testing::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
+use nomad_csi_testing::few_or_many;
 
 const VOLUMES: usize = 5;
 const CHANGES: usize = 40;
@@ -116,7 +117,7 @@ async fn lose_power(run: &Run, rng: &mut SeededRng) -> Vec<String> {
 
 #[tokio::test]
 async fn answered_changes_survive_a_power_failure_at_any_moment() {
-    for seed in 1..=3 {
+    for seed in 1..=few_or_many(1, 3) {
         let run = record(&CrashDisk::default(), seed);
         let moments = run.log.len() - run.creation;
         assert!(moments > CHANGES * 4, "the run is too short: {moments}");

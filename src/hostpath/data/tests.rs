@@ -107,7 +107,7 @@ fn an_interrupted_removal_can_continue() {
 /// The last safeguard: something may be mounted after the caller has checked the mount table.
 #[test]
 fn a_removal_never_goes_into_a_mount() {
-    let test = "hostpath::data::tests::a_removal_never_goes_into_a_mount";
+    let test = "data::tests::a_removal_never_goes_into_a_mount";
     namespace::run_in_mount_namespace(test, || {
         for below in ["", "x", "x/y/z"] {
             let (_directory, data) = data();
@@ -133,7 +133,7 @@ fn a_removal_never_goes_into_a_mount() {
 
 #[test]
 fn no_directory_is_opened_that_is_a_mount_point() {
-    let test = "hostpath::data::tests::no_directory_is_opened_that_is_a_mount_point";
+    let test = "data::tests::no_directory_is_opened_that_is_a_mount_point";
     namespace::run_in_mount_namespace(test, || {
         let (_directory, data) = data();
         data.create("a").unwrap();

@@ -137,7 +137,8 @@ fn check_secret(opened: &File, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};

@@ -58,7 +58,8 @@ fn find_holder(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -71,17 +71,17 @@ async fn follow(
     failures: &mut u32,
 ) -> Result<(), WatchError> {
     let mut changes = mounter.follow().await?;
-    let mut noted = vec![];
+    let mut unreadable = vec![];
     loop {
         let mounts = topmost(changes.next().await?, &directories.base);
         let all = directories.clone();
         let scan = run_blocking(move || Ok(scan_of_all_plugins(&all))).await?;
-        if scan.unreadable != noted {
+        if scan.unreadable != unreadable {
             for error in &scan.unreadable {
                 tracing::warn!(%error, "cannot notice the loss of a mount whose record cannot be read; \
                     release the volume, or restore the record");
             }
-            noted = scan.unreadable;
+            unreadable = scan.unreadable;
         }
         let lost = find_losses(scan.found, &mounts);
         losses.send_if_modified(|losses| {

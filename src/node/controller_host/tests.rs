@@ -111,7 +111,7 @@ fn validation(host: &FakeHost) -> ValidateVolume {
     }
 }
 
-/// Deletes, expansions, snapshots and validations of the forwarder run on the same call lock as attach and detach.
+/// Deletes, expansions, snapshots and validations of the controller caller run under the same call lock as attach and detach.
 #[tokio::test]
 async fn a_delete_does_not_run_into_an_attach() {
     let host = FakeHost::start();

@@ -9,8 +9,8 @@ fn call_locks() -> VolumeCallLocks {
     VolumeCallLocks::new("now".into())
 }
 
-fn key(volume: &str) -> LaneKey {
-    LaneKey::Node(RemoteVolume { plugin_id: "p".into(), external_id: volume.into() })
+fn key(volume: &str) -> CallLockKey {
+    CallLockKey::Node(RemoteVolume { plugin_id: "p".into(), external_id: volume.into() })
 }
 
 fn order(session: &str, index: u64) -> CallOrder {

@@ -3,6 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
+use nomad_csi_testing::few_or_many;
+
 use super::document::{LedgerVolume, ShardDocument};
 use super::entry::Entry;
 use super::shard_name::{ShardPath, VolumeShard};
@@ -515,7 +517,7 @@ fn saves(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(saves(16))]
+    #![proptest_config(saves(few_or_many(2, 16)))]
 
     /// Writing and reading a set is the identity, whatever shards exist before, including those of a
     /// crash. No shard exceeds the limit. After a crashed save, every volume is as before or as after,
@@ -656,7 +658,7 @@ fn a_reverted_change_writes_nothing() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: few_or_many(2, 24), ..ProptestConfig::default() })]
 
     /// Laying out what changed stores the same shards as laying out the whole set.
     #[test]

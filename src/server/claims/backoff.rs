@@ -3,7 +3,7 @@
 //! The delay grows per volume and attempt, and is forgotten when the attempt succeeds or is no longer due.
 //! A pause belongs to its cause: it ends early only if what would carry out the step is available and is
 //! not what it was when the attempt began, and no change of another plugin or node ends it (W33). It is
-//! not durable: a restart tries everything at once, and the lines of the plugins bound how many.
+//! not durable: a restart tries everything at once, and the call queues of the plugins bound how many.
 //! The driver alone changes it; requests read it, and may ask for the next attempt now.
 
 use std::collections::{BTreeSet, HashMap};

@@ -2,7 +2,7 @@
 //!
 //! A first claim makes a step due, and the end of a step often makes the next step on the same node due, or the
 //! release of a claim. Both are one durable write then. A step is only started like this if its call is sent
-//! at once: in the same call lock, to the same instance of the plugin, with the place that its predecessor had.
+//! at once: under the same call lock, to the same instance of the plugin, with the place that its predecessor had.
 //! One that has to wait is not started (rule 2 of the claims machine), nor is one that was tried before,
 //! which may pause.
 

@@ -23,6 +23,6 @@ pub struct ClaimPorts {
     pub clock: Arc<dyn Clock>,
     /// Jitter for pauses.
     pub ids: Arc<dyn IdSource>,
-    /// The lines of the plugins, which all services share.
+    /// The call queues of the plugins, which all services share.
     pub calls: PluginCallQueues,
 }

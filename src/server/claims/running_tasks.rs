@@ -12,7 +12,7 @@ use nomad_csi_model::{NodeId, RemoteVolume};
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Running {
-    /// A step in its call lock, or in none if it calls no plugin.
+    /// A step under its call lock, or in none if it calls no plugin.
     Step(RemoteVolume, Option<CallLock>, Step),
     /// The release of unused claims.
     Reap(RemoteVolume),
@@ -40,7 +40,7 @@ pub(super) struct RunningTasks {
 }
 
 impl RunningTasks {
-    /// Adds a task. At most one runs in each call lock of a volume, and at most one sweeps a node.
+    /// Adds a task. At most one runs under each call lock of a volume, and at most one sweeps a node.
     pub(super) fn insert(&mut self, id: Id, running: Running) {
         if let Some((volume, call_lock)) = running.place() {
             let busy = self.busy.entry(volume.clone()).or_default();

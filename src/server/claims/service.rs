@@ -197,7 +197,6 @@ impl ClaimService {
         let deadline = Instant::now() + wait;
         let waiter = self.waiters.wait_for(key_of(request));
         let remote = self.grant(request).await?;
-        self.spans.keep(&remote, &key_of(request));
         self.wait_until_published(request, &remote, &waiter, deadline).await
     }
 
@@ -217,6 +216,8 @@ impl ClaimService {
             if decided.admission == Admission::Held {
                 return Ok(decided.remote);
             }
+            // Before the commit, which wakes the driver.
+            self.spans.keep(&self.ports.cell, &decided.remote, &decided.request.key);
             match self.commit_grant(&decided).await {
                 Ok(index) => {
                     let key = &decided.request.key;
@@ -427,6 +428,11 @@ impl ClaimService {
         self.release_claims(volume, alloc, alias, true, wait).await
     }
 
+    /// Gives the steps that undo these claims the span of this request.
+    fn keep_spans(&self, volume: &RemoteVolume, keys: &[ClaimKey]) {
+        keys.iter().for_each(|key| self.spans.keep(&self.ports.cell, volume, key));
+    }
+
     async fn release_claims(
         &self,
         volume: &NamespacedId,
@@ -439,7 +445,6 @@ impl ClaimService {
             key.alloc == *alloc && alias.is_none_or(|alias| key.alias == *alias)
         };
         let (remote, keys) = self.claims_of(volume, is_meant)?;
-        keys.iter().for_each(|key| self.spans.keep(&remote, key));
         if keys.is_empty() {
             let (volume, alloc) = (volume.clone(), alloc.clone());
             return Err(ClaimError::NoClaim { volume, alloc }.into());
@@ -457,6 +462,7 @@ impl ClaimService {
         let is_cut_off =
             |key: &ClaimKey| held.iter().any(|writer: &ClaimWriter| writer.alloc == key.alloc);
         let (cut_off, unused): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(is_cut_off);
+        self.keep_spans(&remote, &keys);
         for key in cut_off {
             self.record_cut_off(key).await?;
         }
@@ -493,6 +499,7 @@ impl ClaimService {
                 claiming_allocs: users.into_iter().map(|user| user.alloc).collect(),
             });
         }
+        self.keep_spans(&remote, &keys);
         self.request_release(&remote, &keys, "an operator detached it").await?;
         self.backoff.retry_now(&remote);
         let deadline = Instant::now() + wait;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, info, warn};
+use tracing::{Instrument as _, Span, debug, info, warn};
 
 use super::calls::{CallError, StepCalls};
 use super::claim_spans::ClaimSpans;
@@ -94,17 +94,12 @@ impl StepRunner {
 
     /// Does a step and those that follow at once. Returns the last one with its end.
     pub(super) async fn run(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
-        let span = |state: &State| self.spans.step_span(state, volume, &step);
-        let span = self.ports.cell.read(span);
-        self.run_in_span(volume, step).instrument(span).await
-    }
-
-    async fn run_in_span(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
+        let span = self.span(volume, &step);
         let end = match &step {
-            Step::Release(key) => self.release(volume, key).await,
+            Step::Release(key) => self.release(volume, key).instrument(span).await,
             Step::AssumeNodeGone(node) => {
                 let event = ClaimEvent::NodeAssumedGone { node: node.clone() };
-                self.record(volume, &step, event).await
+                self.record(volume, &step, event).instrument(span).await
             }
             // The driver sweeps whole nodes.
             Step::Sweep(_) => StepEnd::Pause,
@@ -150,11 +145,7 @@ impl StepRunner {
     async fn release(&self, volume: &RemoteVolume, key: &ClaimKey) -> StepEnd {
         let events = |state: &State| release_events(state, volume, key);
         let (expected, events) = self.ports.cell.read(events);
-        let committed = self.commit(expected, events).await;
-        if committed.is_ok() {
-            self.spans.forget(volume, key);
-        }
-        StepEnd::after(&committed)
+        StepEnd::after(&self.commit(expected, events).await)
     }
 
     async fn record(&self, volume: &RemoteVolume, step: &Step, event: ClaimEvent) -> StepEnd {
@@ -177,13 +168,20 @@ impl StepRunner {
         kinds.map(|kind| Event::new(now, kind)).collect()
     }
 
+    fn span(&self, volume: &RemoteVolume, step: &Step) -> Span {
+        self.ports.cell.read(|state| self.spans.step_span(state, volume, step))
+    }
+
     async fn call(&self, volume: &RemoteVolume, step: Step) -> (Step, StepEnd) {
-        let mut call = match self.begin(volume, &step).await {
+        let span = self.span(volume, &step);
+        let mut call = match self.begin(volume, &step).instrument(span).await {
             Ok(call) => call,
             Err(end) => return (step, end),
         };
         loop {
-            if let ControlFlow::Break(end) = self.attempt(volume, &mut call).await {
+            let span = self.span(volume, &call.step);
+            let attempt = self.attempt(volume, &mut call).instrument(span);
+            if let ControlFlow::Break(end) = attempt.await {
                 return (call.step, end);
             }
         }
@@ -464,7 +462,7 @@ impl StepRunner {
         };
         let mut events = vec![claim_event(volume, failed)];
         for key in &keys {
-            // Heard of only when the claim is in release: see `Waiter::failure`.
+            // Reported only when the claim is in release: see `Waiter::failure`.
             self.waiters.failed(key, &error);
             let (key, reason) = (key.clone(), error.clone());
             let event = ClaimEvent::ReleaseRequested { key, reason };

@@ -149,7 +149,7 @@ impl FakeAgent {
         Ok(agent)
     }
 
-    /// Lines of the usual concurrency, without metrics.
+    /// Queues of the usual concurrency, without metrics.
     pub fn plugin_call_queues() -> PluginCallQueues {
         PluginCallQueues::new(PluginConcurrency::DEFAULT, 1024, Arc::new(NoCallObserver))
     }

@@ -193,6 +193,7 @@ mod tests {
     use std::io::Read as _;
 
     use flate2::bufread::GzDecoder;
+    use nomad_csi_testing::few_or_many;
     use proptest::prelude::*;
 
     use super::*;
@@ -233,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
+        #![proptest_config(ProptestConfig::with_cases(few_or_many(16, 128)))]
 
         /// Also if volumes come, go and change between the lists, and if lists have different volumes.
         #[test]

@@ -154,6 +154,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use nomad_csi_testing::few_or_many;
     use proptest::prelude::*;
 
     use super::*;
@@ -189,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(few_or_many(8, 64)))]
 
         /// After every event of a history the kept list equals one that is made from the state, also if some events had
         /// no list in between.

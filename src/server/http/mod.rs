@@ -3,7 +3,7 @@
 //!
 //! Only this module decodes requests: the path becomes a `Route`, the query `Parameters`, the body a
 //! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
-//! `server::variables` and `state`. Before all of them `guard` refuses what a web page makes a browser
+//! `server::variables` and `claims::state`. Before all of them `guard` refuses what a web page makes a browser
 //! send, `operator` refuses every client that is not the operator what `access` lets only the operator do, and
 //! `limits` bounds what a client can use.
 

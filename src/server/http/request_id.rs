@@ -3,19 +3,33 @@
 //! A client can send its own, so that its log and the agent's can be joined. One that is too long, or has characters that a
 //! log should not have, is replaced.
 
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tracing::Instrument as _;
 
 use nomad_csi_ports::{IdSource as _, RandomIds};
 
 /// The header with the ID.
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest ID of a client, in bytes.
 const MAX_BYTES: usize = 128;
 
+/// Handles a request in its span, which a filter for warnings keeps too, and adds its ID to the response.
+pub(super) async fn with_request_id(request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    let span = tracing::error_span!("request", request.id = id.to_str().unwrap_or_default());
+    let mut response = next.run(request).instrument(span).await;
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
 /// Returns the ID of the client, or a new one.
-pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
+fn request_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(REQUEST_ID).filter(|id| is_loggable(id.as_bytes()));
     let new = || HeaderValue::from_str(&RandomIds.uuid()).ok();
+    // A UUID is always a value of a header.
     sent.cloned().or_else(new).unwrap_or(HeaderValue::from_static("unknown"))
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
+use axum::middleware::from_fn;
 use axum::response::Response;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, StatusCode, Version};
@@ -12,7 +13,6 @@ use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
-use tracing::Instrument as _;
 
 use super::accepted_encoding::is_compressed;
 use super::access::Access;
@@ -27,7 +27,7 @@ use super::operator::OperatorAccess;
 use super::parameters::Parameters;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::IncomingRequest;
-use super::request_id::{REQUEST_ID, request_id};
+use super::request_id::with_request_id;
 use super::route::Route;
 use super::{
     allocs, claims, cluster, creations, events, history, jobs, logs, metrics, namespaces, nodes,
@@ -96,6 +96,7 @@ pub fn router(
                 .quality(CompressionLevel::Precise(i32::from(LEVEL)))
                 .compress_when(SizeAbove::new(MIN_COMPRESSED_BODY).and(may_be_compressed)),
         )
+        .layer(from_fn(with_request_id))
 }
 
 fn may_be_compressed(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) -> bool {
@@ -115,22 +116,17 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let is_compressed = is_compressed(request.headers(), is_local);
     let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
     let (begun, mut measured) = (Instant::now(), Measured::default());
-    let id = request_id(request.headers());
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
-    let handled = handle(shared, request, connection, is_compressed, &mut measured);
-    let result = handled.instrument(span.clone()).await;
+    let result = handle(shared, request, connection, is_compressed, &mut measured).await;
     let index = cell.index();
     let mut response = match result {
         Ok(reply) => builder.success(reply, index),
         Err(error) => builder.failure(&error, typed, index),
     };
-    response.headers_mut().insert(REQUEST_ID, id);
     if !is_compressed {
         response.extensions_mut().insert(Uncompressed);
     }
     let status = response.status().as_u16();
     measurements.request(measured.operation(), measured.is_blocking, status, begun.elapsed());
-    let _in_span = span.enter();
     tracing::debug!(http.method = %method, http.path = path, http.status = status, "answered");
     response
 }

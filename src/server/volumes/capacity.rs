@@ -34,7 +34,7 @@ const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct CapacityReader {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
 }
 
 impl CapacityReader {
@@ -136,7 +136,7 @@ impl CapacityReader {
         candidates: &Candidates,
         request: &GetCapacity,
     ) -> Result<Capacity, String> {
-        let answer = self.forwarder.read(candidates, Rpc::GetCapacity, |controller| {
+        let answer = self.controller_caller.read(candidates, Rpc::GetCapacity, |controller| {
             let request = request.clone();
             async move { controller.get_capacity(request).await }
         });

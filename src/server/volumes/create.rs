@@ -139,7 +139,7 @@ impl VolumeCreator {
             // A node would refuse the volume, and every job that uses it would wait.
             let validator = VolumeValidator {
                 limiter: &self.limiter,
-                forwarder: &self.creation.forwarder,
+                controller_caller: &self.creation.controller_caller,
                 sealer: &self.sealer,
             };
             validator.validate(&update.volume, &update.secrets, &plugin).await?;

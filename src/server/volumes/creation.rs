@@ -70,7 +70,7 @@ pub(super) struct CreationProtocol {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
     pub(super) capacity: CapacityReader,
 }
 
@@ -325,7 +325,7 @@ impl CreationProtocol {
             reply_early(failure(&intent.record.definition, error, residual.clone()));
         };
         let to = (&call.candidates, &call.permit);
-        let answer = self.forwarder.change(to, rpc, report, |controller| {
+        let answer = self.controller_caller.change(to, rpc, report, |controller| {
             let request = request.clone();
             async move { controller.create_volume(request).await }
         });

@@ -33,7 +33,7 @@ pub(super) struct VolumeDeleter {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
     pub(super) creation: CreationProtocol,
 }
 
@@ -144,7 +144,7 @@ impl VolumeDeleter {
         let external_id: ExternalId = volume.remote_id();
         let rpc = ControllerOperation::Delete.rpc();
         let report = |error| reply_early(failure(volume, error, self.pending(&volume.key())));
-        let answer = self.forwarder.change(to, rpc, report, |controller| {
+        let answer = self.controller_caller.change(to, rpc, report, |controller| {
             let (external_id, secrets) = (external_id.clone(), secrets.clone());
             async move { controller.delete_volume(external_id, secrets).await }
         });

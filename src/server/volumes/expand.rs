@@ -70,7 +70,7 @@ struct ExpandIntent {
 pub(super) struct VolumeExpander {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
 }
 
 impl VolumeExpander {
@@ -147,7 +147,7 @@ impl VolumeExpander {
         let report = |error| {
             reply_early(failure(step, record, error, self.residual(record)));
         };
-        let answer = self.forwarder.change(to, rpc, report, |controller| {
+        let answer = self.controller_caller.change(to, rpc, report, |controller| {
             let request = request.clone();
             async move { controller.expand_volume(request).await }
         });

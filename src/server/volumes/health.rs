@@ -36,11 +36,11 @@ pub(super) type AdverseVolumes = BTreeMap<ExternalId, Vec<VolumeStatus>>;
 
 /// Reads the adverse conditions of all volumes of a plugin; `None` if they are unknown.
 pub(super) async fn list_health(
-    forwarder: &ControllerCaller,
+    controller_caller: &ControllerCaller,
     candidates: &Candidates,
 ) -> Option<AdverseVolumes> {
     for _ in 0..MAX_READS {
-        match read_list(forwarder, candidates).await {
+        match read_list(controller_caller, candidates).await {
             Ok(listed) => return Some(listed),
             Err(Unread::Token) => {}
             Err(Unread::Failed(error)) => {
@@ -61,7 +61,7 @@ enum Unread {
 }
 
 async fn read_list(
-    forwarder: &ControllerCaller,
+    controller_caller: &ControllerCaller,
     candidates: &Candidates,
 ) -> Result<AdverseVolumes, Unread> {
     let mut listed = AdverseVolumes::new();
@@ -72,7 +72,7 @@ async fn read_list(
             secrets: Secrets::default(),
         };
         let rpc = Rpc::ControllerListVolumeHealth;
-        let page = forwarder.read(candidates, rpc, |controller| {
+        let page = controller_caller.read(candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.list_volume_health(request).await }
         });
@@ -115,7 +115,7 @@ pub(super) struct HealthReader {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
     pub(super) directory: Arc<dyn PluginDirectory>,
 }
 
@@ -160,7 +160,7 @@ impl HealthReader {
             Err(error) => return unknown(error.to_string()),
         };
         let rpc = Rpc::ControllerGetVolumeHealth;
-        let answer = self.forwarder.read(&candidates, rpc, |controller| {
+        let answer = self.controller_caller.read(&candidates, rpc, |controller| {
             let (id, secrets) = (id.clone(), secrets.clone());
             async move { controller.volume_health(id, secrets).await }
         });

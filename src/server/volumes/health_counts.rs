@@ -18,7 +18,7 @@ use nomad_csi_ports::VolumeHealthCounts;
 pub(super) struct HealthCounter {
     pub(super) store: VolumeStore,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
 }
 
 impl HealthCounter {
@@ -36,7 +36,7 @@ impl HealthCounter {
         let candidates = plugin.candidates().ok()?;
         let permit = self.limiter.acquire_call(CallClass::List, plugin.id());
         let _permit = permit.await.ok()?;
-        list_health(&self.forwarder, &candidates).await
+        list_health(&self.controller_caller, &candidates).await
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
 //! parts it needs: [`store`] (records), [`sealing`] (secrets), [`limiter`] (concurrency) and the
-//! forwarder to controllers.
+//! controller_caller to controllers.
 
 mod call_effect;
 mod capacity;

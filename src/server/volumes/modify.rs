@@ -47,7 +47,7 @@ pub(super) struct VolumeModifier {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
 }
 
 impl VolumeModifier {
@@ -120,7 +120,7 @@ impl VolumeModifier {
         let report = |error| reply_early(failure(&intended, error, self.residual(&intended)));
         let rpc = ControllerOperation::Modify.rpc();
         let to = (&candidates, &permit);
-        let answer = self.forwarder.change(to, rpc, report, |controller| {
+        let answer = self.controller_caller.change(to, rpc, report, |controller| {
             let request = request.clone();
             async move { controller.modify_volume(request).await }
         });

@@ -12,7 +12,7 @@ use nomad_csi_ports::ValidateVolume;
 /// Asks plugins about volumes.
 pub(super) struct VolumeValidator<'a> {
     pub(super) limiter: &'a OperationLimiter,
-    pub(super) forwarder: &'a ControllerCaller,
+    pub(super) controller_caller: &'a ControllerCaller,
     pub(super) sealer: &'a VolumeSealer,
 }
 
@@ -56,7 +56,7 @@ impl VolumeValidator<'_> {
             secrets: secrets.clone(),
         };
         let rpc = operation.rpc();
-        let answer = self.forwarder.read(&candidates, rpc, |controller| {
+        let answer = self.controller_caller.read(&candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.validate_volume(request).await }
         });

@@ -63,7 +63,7 @@ pub(super) struct ProviderAccess {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
     pub(super) listing_health: ListingHealth,
 }
 
@@ -78,7 +78,7 @@ impl ProviderAccess {
             self.candidates(&facts, ControllerOperation::ListVolumes, &CallTarget::Volumes, "")?;
         let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
         let rpc = ControllerOperation::ListVolumes.rpc();
-        let answer = self.forwarder.read(&candidates, rpc, |controller| {
+        let answer = self.controller_caller.read(&candidates, rpc, |controller| {
             let page = page.clone();
             async move { controller.list_volumes(page).await }
         });
@@ -94,7 +94,7 @@ impl ProviderAccess {
         })?;
         if facts.can(|controller| controller.list_volume_health) {
             let has_more = answer.next_token.is_some();
-            let read = || list_health(&self.forwarder, &candidates);
+            let read = || list_health(&self.controller_caller, &candidates);
             let listed = self.listing_health.of_page(plugin, &page, has_more, read);
             if let Some(listed) = listed.await {
                 add_health(&mut answer.entries, &listed);
@@ -122,7 +122,7 @@ impl ProviderAccess {
         let request = ListSnapshots { page, secrets, ..ListSnapshots::default() };
         let _permit = self.limiter.acquire_call(CallClass::List, plugin).await?;
         let rpc = ControllerOperation::ListSnapshots.rpc();
-        let answer = self.forwarder.read(&candidates, rpc, |controller| {
+        let answer = self.controller_caller.read(&candidates, rpc, |controller| {
             let request = request.clone();
             async move { controller.list_snapshots(request).await }
         });
@@ -194,7 +194,7 @@ impl ProviderAccess {
         let failed = |error| failure(operation, target.clone(), name, &plugin, error);
         let (rpc, to) = (operation.rpc(), (&candidates, &permit));
         let report = |error| reply_early(failed(error));
-        let answer = self.forwarder.change(to, rpc, report, |controller| {
+        let answer = self.controller_caller.change(to, rpc, report, |controller| {
             let message = message.clone();
             async move { controller.create_snapshot(message).await }
         });
@@ -242,7 +242,7 @@ impl ProviderAccess {
         let failed = |error| failure(operation, target.clone(), id.as_str(), plugin, error);
         let (rpc, to) = (operation.rpc(), (&candidates, &permit));
         let report = |error| reply_early(failed(error));
-        let answer = self.forwarder.change(to, rpc, report, |controller| {
+        let answer = self.controller_caller.change(to, rpc, report, |controller| {
             let (id, secrets) = (id.clone(), secrets.clone());
             async move { controller.delete_snapshot(id, secrets).await }
         });

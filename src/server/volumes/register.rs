@@ -36,7 +36,7 @@ pub(super) struct VolumeRegistrar {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) limiter: OperationLimiter,
-    pub(super) forwarder: ControllerCaller,
+    pub(super) controller_caller: ControllerCaller,
     pub(super) creation: CreationProtocol,
     pub(super) expander: VolumeExpander,
 }
@@ -123,7 +123,7 @@ impl VolumeRegistrar {
         };
         let validator = VolumeValidator {
             limiter: &self.limiter,
-            forwarder: &self.forwarder,
+            controller_caller: &self.controller_caller,
             sealer: &self.sealer,
         };
         validator.validate(&update.volume, &update.secrets, &plugin).await?;

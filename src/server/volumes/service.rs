@@ -73,23 +73,23 @@ impl Operations {
         let sealer = VolumeSealer::new(ports.sealer);
         let limiter = OperationLimiter::new(&limits, ports.calls);
         let directory = ports.directory.clone();
-        let forwarder = ControllerCaller::new(ports.directory, ports.ids, limits.forward);
+        let controller_caller = ControllerCaller::new(ports.directory, ports.ids, limits.forward);
         let capacity = CapacityReader {
             store: store.clone(),
             limiter: limiter.clone(),
-            forwarder: forwarder.clone(),
+            controller_caller: controller_caller.clone(),
         };
         let creation = CreationProtocol {
             capacity: capacity.clone(),
             store: store.clone(),
             sealer: sealer.clone(),
             limiter: limiter.clone(),
-            forwarder: forwarder.clone(),
+            controller_caller: controller_caller.clone(),
         };
         let expander = VolumeExpander {
             store: store.clone(),
             limiter: limiter.clone(),
-            forwarder: forwarder.clone(),
+            controller_caller: controller_caller.clone(),
         };
         Self {
             creator: VolumeCreator {
@@ -103,7 +103,7 @@ impl Operations {
                 store: store.clone(),
                 sealer: sealer.clone(),
                 limiter: limiter.clone(),
-                forwarder: forwarder.clone(),
+                controller_caller: controller_caller.clone(),
                 creation: creation.clone(),
                 expander,
             },
@@ -111,7 +111,7 @@ impl Operations {
                 store: store.clone(),
                 sealer: sealer.clone(),
                 limiter: limiter.clone(),
-                forwarder: forwarder.clone(),
+                controller_caller: controller_caller.clone(),
                 creation: creation.clone(),
             },
             deregistrar: VolumeDeregistrar {
@@ -123,26 +123,26 @@ impl Operations {
                 store: store.clone(),
                 sealer: sealer.clone(),
                 limiter: limiter.clone(),
-                forwarder: forwarder.clone(),
+                controller_caller: controller_caller.clone(),
                 directory,
             },
             health_counter: HealthCounter {
                 store: store.clone(),
                 limiter: limiter.clone(),
-                forwarder: forwarder.clone(),
+                controller_caller: controller_caller.clone(),
             },
             capacity,
             modifier: VolumeModifier {
                 store: store.clone(),
                 sealer: sealer.clone(),
                 limiter: limiter.clone(),
-                forwarder: forwarder.clone(),
+                controller_caller: controller_caller.clone(),
             },
             provider: ProviderAccess {
                 store,
                 sealer,
                 limiter,
-                forwarder,
+                controller_caller,
                 listing_health: ListingHealth::default(),
             },
         }

@@ -115,7 +115,7 @@ pub(super) fn with_kept_context(
                 "`{key}` in the context is [REDACTED], which a server shows instead of the value"
             )),
             Some(_) | None if SealedSecrets::is_text(value) => {
-                problems.push(format!("`{key}` in the context begins as a sealed value does"))
+                problems.push(format!("`{key}` in the context begins as a sealed value does"));
             }
             Some(_) | None => {}
         }

@@ -5,5 +5,5 @@ use tracing::Span;
 
 /// Returns a span in the current one.
 pub(super) fn volume_span(key: &NamespacedId) -> Span {
-    tracing::info_span!("volume", namespace = %key.namespace, id = %key.id)
+    tracing::error_span!("volume", volume.namespace = %key.namespace, volume.id = %key.id)
 }

@@ -63,7 +63,6 @@ fn a_reference_means_the_same_in_every_syntax() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn invalid_references_are_refused_with_their_positions() {
     for (line, syntax, expected) in [
         ("secrets { a = vault(\"x\") }", Syntax::Hcl, "spec/expression 1:15 **********"),

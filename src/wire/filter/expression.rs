@@ -31,7 +31,7 @@ pub(super) struct Condition {
     pub(super) selector: Selector,
     /// The test.
     pub(super) test: Test,
-    /// True if the opposite of the test is desired.
+    /// True if the opposite of the test is meant.
     pub(super) is_negated: bool,
 }
 

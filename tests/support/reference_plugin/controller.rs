@@ -156,7 +156,7 @@ impl PluginState {
         let volume = proto::Volume {
             capacity_bytes: shown_size,
             volume_id: if self.has(D::NoVolumeId) { String::new() } else { id.clone() },
-            volume_context: [("made-by".to_owned(), "reference_plugin".to_owned())].into(),
+            volume_context: [("made-by".to_owned(), "exemplar".to_owned())].into(),
             content_source: request.volume_content_source.clone(),
             accessible_topology: vec![place],
         };

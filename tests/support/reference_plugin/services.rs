@@ -40,11 +40,8 @@ impl Identity for Service {
         _: Request<proto::GetPluginInfoRequest>,
     ) -> Result<Response<proto::GetPluginInfoResponse>, Status> {
         self.answer(|state| {
-            let name = if state.has(D::BadPluginName) {
-                "exemplar_1."
-            } else {
-                "csi.reference_plugin.test"
-            };
+            let name =
+                if state.has(D::BadPluginName) { "exemplar_1." } else { "csi.exemplar.test" };
             let version = if state.has(D::NoVersion) { "" } else { "1.0.0" };
             Ok(proto::GetPluginInfoResponse {
                 name: name.to_owned(),

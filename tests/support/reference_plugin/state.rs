@@ -11,9 +11,9 @@ use tonic::{Code, Status};
 use super::deviation::Deviation;
 
 /// The only node.
-pub(super) const NODE: &str = "reference_plugin-node";
+pub(super) const NODE: &str = "exemplar-node";
 /// The topology of the node.
-pub(super) const ZONE: (&str, &str) = ("topology.reference_plugin.test/zone", "a");
+pub(super) const ZONE: (&str, &str) = ("topology.exemplar.test/zone", "a");
 /// The maximum number of volumes per node.
 pub(super) const MAX_VOLUMES: usize = 3;
 /// The maximum size of a volume.

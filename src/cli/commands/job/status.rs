@@ -64,7 +64,7 @@ async fn one(
     let workflow = context.workflow(api, "job status", 1);
     let key = find_job(&workflow, scope, id).await?;
     let Some(job) = api.read_job(&key).await? else {
-        let message = format!("job `{}` was removed while waiting", key.id);
+        let message = format!("job `{}` was removed in the meantime", key.id);
         return Err(Diagnostic::error(Code::JobNotFound, message).into());
     };
     let text = match output.render_one(&job.document)? {

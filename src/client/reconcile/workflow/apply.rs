@@ -46,7 +46,7 @@ pub struct ApplyRequest<'a> {
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
     pub saved_plan: Option<&'a SavedPlan>,
-    /// True if to wait until the volumes are schedulable.
+    /// True if the workflow waits until the volumes are schedulable.
     pub waits_until_schedulable: bool,
 }
 
@@ -61,9 +61,9 @@ pub enum ApplyMode {
     Apply {
         /// True if the plan is approved without a question.
         is_approved: bool,
-        /// True if to change what can be changed while something else is blocked.
+        /// True if what can be changed is changed while something else is blocked.
         keep_going: bool,
-        /// True if to wait for unhealthy plugins.
+        /// True if the workflow waits for unhealthy plugins.
         waits_for_plugins: bool,
     },
 }

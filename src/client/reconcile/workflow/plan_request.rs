@@ -25,13 +25,13 @@ pub struct ChangeOptions {
 pub struct PlanRequest<'a> {
     /// The desired volumes.
     pub specifications: &'a Specifications,
-    /// What they are desired for.
+    /// What they are for.
     pub purpose: Purpose,
     /// What is requested besides.
     pub options: ChangeOptions,
-    /// True if to keep the server's own JSON of the volumes.
+    /// True if the server's own JSON of the volumes is kept.
     pub keeps_documents: bool,
-    /// True if to read every volume of the set, even if neither a file names it nor it would be removed.
+    /// True if every volume of the set is read, even if neither a file names it nor it would be removed.
     pub reads_whole_set: bool,
     /// Which providers are asked for their volumes.
     pub provider_check: ProviderCheck,

@@ -212,7 +212,7 @@ fn remove_empty(files: &dyn GroupFiles, directory: &Path) {
     for name in names.iter().filter(|name| name.starts_with(PREFIX)) {
         match files.remove(&directory.join(name)) {
             Ok(()) => {
-                tracing::info!(group = name, "removed the control group of a task that has ended")
+                tracing::info!(group = name, "removed the control group of a task that has ended");
             }
             // Its task runs.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}

@@ -3,7 +3,7 @@
 //! ```text
 //! agent ──spawn──► launch ──spawn──► shim ──spawn──► stage ──exec──► task
 //!                  new PID           PID 1 of that   own mount namespace
-//!                  namespace, ends   namespace       and root, if desired
+//!                  namespace, ends   namespace       and root, if needed
 //! ```
 //!
 //! All are this program, as the command `task-process`. The kernel kills the task with all its descendants when the

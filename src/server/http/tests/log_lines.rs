@@ -61,18 +61,19 @@ async fn every_line_of_a_claim_has_the_id_of_its_request() {
     assert_eq!(claimed.header("x-request-id"), "ci-7");
 
     let lines = lines.with_spans();
-    let of_claim = |spans: &[Value]| spans.first().is_some_and(|span| span["id"] == "ci-7");
-    let steps: Vec<_> = lines
-        .iter()
-        .filter(|(_, spans)| of_claim(spans) && spans.iter().any(|span| span["name"] == "step"))
-        .collect();
+    let named =
+        |spans: &[Value], name: &str| spans.iter().find(|span| span["name"] == name).cloned();
+    let steps: Vec<_> =
+        lines.iter().filter_map(|(_, spans)| Some((spans, named(spans, "step")?))).collect();
     assert!(!steps.is_empty(), "{lines:#?}");
-    for (line, spans) in steps {
-        let step = spans.iter().find(|span| span["name"] == "step").unwrap();
-        assert_eq!(step["external_id"], "fake-1", "{line}");
+    for (spans, step) in steps {
+        assert_eq!(spans[0]["request.id"], "ci-7", "{spans:?}");
+        assert_eq!(step["volume.external_id"], "fake-1", "{spans:?}");
     }
+    let failed = lines.iter().find(|(line, _)| line["level"] == "WARN").expect("a failed step");
+    assert_eq!(named(&failed.1, "step").unwrap()["csi.rpc"], "NodePublishVolume", "{failed:?}");
     let answered = lines.iter().find(|(line, _)| line["fields"]["message"] == "answered");
     assert!(answered.is_some_and(|(_, spans)| spans[0]["name"] == "request"), "{lines:#?}");
     let volume = lines.iter().find(|(_, spans)| spans.len() > 1 && spans[1]["name"] == "volume");
-    assert!(volume.is_some_and(|(_, spans)| spans[1]["id"] == "db"), "{lines:#?}");
+    assert!(volume.is_some_and(|(_, spans)| spans[1]["volume.id"] == "db"), "{lines:#?}");
 }

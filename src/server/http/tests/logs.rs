@@ -5,7 +5,8 @@ use std::future::pending;
 use async_trait::async_trait;
 
 use super::*;
-use crate::http::{Connection, ConnectionSlots, OperatorAccess, Peer};
+use crate::http::connection_slots::{Connection, ConnectionSlots, Peer};
+use crate::http::operator::OperatorAccess;
 use nomad_csi_claims::state::samples::jobs::{
     alloc_placed, alloc_reported, job_key, job_registered,
 };

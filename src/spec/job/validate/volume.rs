@@ -42,7 +42,7 @@ impl<'j> Rules<'j> {
                 }
             }
             JobVolumeKind::Host { access_mode, has_mount_options, .. } => {
-                self.host(volume, *access_mode, *has_mount_options, &place)
+                self.host(volume, *access_mode, *has_mount_options, &place);
             }
         }
     }

@@ -11,14 +11,14 @@ use nomad_csi_ports::Measurements;
 use nomad_csi_server::{Journal, JournalError, Replay};
 
 /// Another journal, and what measures it.
-pub struct MeasuredJournal<J> {
+pub(super) struct MeasuredJournal<J> {
     journal: J,
     measurements: Arc<dyn Measurements>,
 }
 
 impl<J> MeasuredJournal<J> {
     /// Measures the writes of this journal.
-    pub fn new(journal: J, measurements: Arc<dyn Measurements>) -> Self {
+    pub(super) fn new(journal: J, measurements: Arc<dyn Measurements>) -> Self {
         Self { journal, measurements }
     }
 }
