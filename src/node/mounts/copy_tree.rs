@@ -623,7 +623,15 @@ mod tests {
         for directory in [level(&from, DEPTH), to.clone(), elsewhere.clone()] {
             std::fs::create_dir_all(directory).unwrap();
         }
-        std::fs::write(elsewhere.join("secret"), "x").unwrap();
+        // So many files that the copy goes on before some of them, in the right directory and in the wrong one.
+        for depth in 0..DEPTH {
+            for file in 0..20 {
+                std::fs::write(level(&from, depth).join(format!("f{file}")), "x").unwrap();
+            }
+        }
+        for secret in 0..300 {
+            std::fs::write(elsewhere.join(format!("secret-{secret}")), "x").unwrap();
+        }
         let mut copy = TreeCopy::start(&from, &to).unwrap();
         while copy.levels.len() <= DEPTH {
             copy.step().unwrap();
@@ -634,7 +642,11 @@ mod tests {
         copy.finish().unwrap();
         assert!(level(&to, DEPTH).is_dir());
         for depth in 0..=DEPTH {
-            assert!(!level(&to, depth).join("secret").exists(), "{depth}");
+            let copied = std::fs::read_dir(level(&to, depth)).unwrap();
+            let copied: Vec<_> = copied.map(|entry| entry.unwrap().file_name()).collect();
+            let is_own = |name: &OsString| !name.to_string_lossy().starts_with("secret");
+            assert!(copied.iter().all(is_own), "{depth}: {copied:?}");
+            assert_eq!(copied.len(), if depth < DEPTH { 21 } else { 0 }, "{depth}: {copied:?}");
         }
     }
 
