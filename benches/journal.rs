@@ -14,9 +14,8 @@ use divan::counter::ItemsCount;
 use futures_util::future::join_all;
 use nomad_csi_claims::state::samples::{key, registered, started, state_of};
 use nomad_csi_claims::state::{Event, SnapshotChanges};
-use nomad_csi_server::Journal as _;
 use nomad_csi_server::store::EmbeddedJournal;
-use nomad_csi_server::{CellOptions, Expected, StateCell};
+use nomad_csi_server::{CellOptions, Expected, Journal as _, StateCell};
 use redb::{Database, TableDefinition};
 use tokio::runtime::Runtime;
 

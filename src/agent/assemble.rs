@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::blocking;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
@@ -19,7 +18,6 @@ use super::node_registration::{NodeOffer, register_node, this_node};
 use super::operator_token::token_directories;
 use super::own_directories::check_host_volumes;
 use super::plugin::{hostpath_command, hostpath_task};
-use super::plugin_job;
 use super::problems::{journal_problem, key_problem};
 use super::rotate_key::finish_if_resealed;
 use super::running_plugin::running_plugin;
@@ -27,6 +25,7 @@ use super::seal_clear_secrets::{any_sealed, seal_clear_secrets};
 use super::step_hosts::StepHosts;
 use super::tasks::{TaskDrivers, prepare_limits, task_drivers};
 use super::unused_endpoint::report_unused_endpoints;
+use super::{blocking, plugin_job};
 use crate::telemetry::AgentMetrics;
 use nomad_csi_claims::state::State;
 use nomad_csi_csi::GrpcConnector;
@@ -39,11 +38,10 @@ use nomad_csi_node::{
     Supervisor, SupervisorDeps, VolumeCallLocks,
 };
 use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SentSecretsReader, SystemClock};
-use nomad_csi_server::Sealer;
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
 use nomad_csi_server::{
     AgentInfo, CellOptions, ClaimHosts, NodeEvents, NodeHosts, PluginCallQueues, RecordedSecrets,
-    RecordingObserver, Services, StateCell, VolumeLimits, VolumePorts,
+    RecordingObserver, Sealer, Services, StateCell, VolumeLimits, VolumePorts,
 };
 
 /// An agent that is ready to start.

@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use super::config::AgentConfig;
 use super::directory::AgentDirs;
 use nomad_csi_model::{AllocId, NodeId, PluginId};
-use nomad_csi_node::PluginTask;
-use nomad_csi_node::TaskCommand;
+use nomad_csi_node::{PluginTask, TaskCommand};
 use nomad_csi_ports::IdSource;
 use nomad_csi_server::StateCell;
 

@@ -12,10 +12,8 @@ use super::problems::{journal_problem, key_problem};
 use nomad_csi_claims::state::{State, replay};
 use nomad_csi_model::diagnostic::Diagnostics;
 use nomad_csi_model::{SealedSecrets, SecretOwner};
-use nomad_csi_server::Journal as _;
-use nomad_csi_server::Sealer;
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
-use nomad_csi_server::with_sealed_secrets;
+use nomad_csi_server::{Journal as _, Sealer, with_sealed_secrets};
 
 /// Replaces the journal of an earlier version by a sealed one.
 ///

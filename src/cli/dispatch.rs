@@ -8,15 +8,14 @@ use super::command_line::{Cli, Command};
 use super::commands::agent::{self, AgentCommand, AgentKeyCommand};
 use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
-use super::commands::context as contexts;
 use super::commands::explain::ExplainCommand;
 use super::commands::job::{JobCommand, JobPeriodicCommand};
 use super::commands::plugin::PluginCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, drift, explain, forget, import, job, man, namespace, node,
-    orphans, plan, plugin, reconcile, set, snapshot, validate, volume,
+    alloc, apply, auth, completion, context as contexts, drift, explain, forget, import, job, man,
+    namespace, node, orphans, plan, plugin, reconcile, set, snapshot, validate, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -63,16 +62,16 @@ pub(super) fn dispatch(
         Command::Drift(arguments) => runtime.client(drift::show_drift(context, arguments)),
         Command::Set(command) => runtime.client(set::show_sets(context, command)),
         Command::Forget(arguments) => runtime.client(forget::forget_from_set(context, arguments)),
-        Command::Volume(command) => dispatch_volume(context, command, runtime),
+        Command::Volume(command) => dispatch_volume(command, runtime),
         Command::Snapshot(command) => runtime.client(snapshot::manage_snapshots(context, command)),
-        Command::Job(command) => dispatch_job(context, command, runtime),
-        Command::Alloc(command) => dispatch_alloc(context, command, runtime),
+        Command::Job(command) => dispatch_job(command, runtime),
+        Command::Alloc(command) => dispatch_alloc(command, runtime),
         Command::Node(command) => runtime.client(node::change::manage_nodes(context, command)),
         Command::Namespace(command) => {
             runtime.client(namespace::manage_namespaces(context, command))
         }
         Command::Orphans(arguments) => runtime.client(orphans::manage_orphans(context, arguments)),
-        Command::Plugin(command) => dispatch_plugin(context, command, runtime),
+        Command::Plugin(command) => dispatch_plugin(command, runtime),
         #[cfg(feature = "agent")]
         Command::Agent(arguments) => match &arguments.command {
             None => {
@@ -90,11 +89,8 @@ pub(super) fn dispatch(
     }
 }
 
-fn dispatch_plugin(
-    context: &CommandContext,
-    command: &PluginCommand,
-    runtime: CommandRuntime<'_>,
-) -> Result<Exit, CliError> {
+fn dispatch_plugin(command: &PluginCommand, runtime: CommandRuntime<'_>) -> Result<Exit, CliError> {
+    let context = runtime.context;
     match command {
         PluginCommand::Status(arguments) => {
             runtime.client(plugin::status::show_plugins(context, arguments))
@@ -130,11 +126,8 @@ fn dispatch_plugin(
     }
 }
 
-fn dispatch_alloc(
-    context: &CommandContext,
-    command: &AllocCommand,
-    runtime: CommandRuntime<'_>,
-) -> Result<Exit, CliError> {
+fn dispatch_alloc(command: &AllocCommand, runtime: CommandRuntime<'_>) -> Result<Exit, CliError> {
+    let context = runtime.context;
     match command {
         AllocCommand::Status(arguments) => {
             runtime.client(alloc::status::show_allocations(context, arguments))
@@ -148,11 +141,8 @@ fn dispatch_alloc(
     }
 }
 
-fn dispatch_job(
-    context: &CommandContext,
-    command: &JobCommand,
-    runtime: CommandRuntime<'_>,
-) -> Result<Exit, CliError> {
+fn dispatch_job(command: &JobCommand, runtime: CommandRuntime<'_>) -> Result<Exit, CliError> {
+    let context = runtime.context;
     match command {
         JobCommand::Validate(arguments) => job::validate::validate_jobs(context, arguments),
         JobCommand::Run(arguments) => runtime.client(job::run::run_job_file(context, arguments)),
@@ -170,11 +160,8 @@ fn dispatch_job(
     }
 }
 
-fn dispatch_volume(
-    context: &CommandContext,
-    command: &VolumeCommand,
-    runtime: CommandRuntime<'_>,
-) -> Result<Exit, CliError> {
+fn dispatch_volume(command: &VolumeCommand, runtime: CommandRuntime<'_>) -> Result<Exit, CliError> {
+    let context = runtime.context;
     match command {
         VolumeCommand::Create(arguments) => {
             let submitting = submit_volumes(context, arguments, ApplyMode::Create);

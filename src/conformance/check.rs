@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use super::answers;
 use super::finding::{Exchange, Finding, Level};
-use super::message_text;
 use super::options::CheckOptions;
 use super::probed_plugin::ProbedPlugin;
 use super::resources::{Resource, ResourceTracker, TrackedCall};
 use super::workload_files::WorkloadFiles;
+use super::{answers, message_text};
 use nomad_csi_csi::{CallFailure, CsiRequest as _, FailureKind, RawClient};
 use nomad_csi_ports::StatusCode;
 use nomad_csi_proto::{CreateVolumeRequest, ProbeRequest};

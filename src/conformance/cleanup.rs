@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::answers;
 use super::check::Check;
 use super::finding::Leftover;
-use super::message_text;
 use super::resources::{Resource, TrackedCall};
+use super::{answers, message_text};
 use nomad_csi_ports::StatusCode;
 use nomad_csi_proto::{
     ControllerUnpublishVolumeRequest, DeleteSnapshotRequest, DeleteVolumeGroupSnapshotRequest,

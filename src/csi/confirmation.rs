@@ -67,23 +67,27 @@ fn difference(requested: &VolumeCapability, confirmed: &VolumeCapability) -> Opt
         (Some(AccessType::Block(_)), Some(AccessType::Mount(_))) => {
             Some("the plugin confirmed file-system".to_owned())
         }
-        (Some(AccessType::Mount(desired)), Some(AccessType::Mount(got))) => {
-            mount_difference(desired, got)
+        (Some(AccessType::Mount(requested)), Some(AccessType::Mount(got))) => {
+            mount_difference(requested, got)
         }
     }
 }
 
 /// Compares mounts. An empty requested file system type accepts any type; extra flags are accepted.
-fn mount_difference(desired: &MountVolume, got: &MountVolume) -> Option<String> {
-    if !desired.fs_type.is_empty() && desired.fs_type != got.fs_type {
+fn mount_difference(requested: &MountVolume, got: &MountVolume) -> Option<String> {
+    if !requested.fs_type.is_empty() && requested.fs_type != got.fs_type {
         return Some(format!(
             "the plugin confirmed fs_type `{}`, not `{}`",
-            got.fs_type, desired.fs_type
+            got.fs_type, requested.fs_type
         ));
     }
-    let missing = desired.mount_flags.iter().filter(|flag| !got.mount_flags.contains(flag)).count();
+    let missing =
+        requested.mount_flags.iter().filter(|flag| !got.mount_flags.contains(flag)).count();
     (missing > 0).then(|| {
-        format!("the plugin did not confirm {missing} of {} mount flags", desired.mount_flags.len())
+        format!(
+            "the plugin did not confirm {missing} of {} mount flags",
+            requested.mount_flags.len()
+        )
     })
 }
 

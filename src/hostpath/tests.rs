@@ -20,13 +20,12 @@ use nomad_csi_proto as proto;
 use nomad_csi_proto::controller_server::Controller as _;
 use nomad_csi_proto::group_controller_server::GroupController as _;
 use nomad_csi_proto::node_server::Node as _;
-use nomad_csi_testing::{FakeBlockStorage, FakeClock, FakeMounter};
+use nomad_csi_testing::{FakeBlockStorage, FakeClock, FakeMounter, few_or_many};
 
 use nomad_csi_testing::csi_model::{
     ATTACH_LIMIT, Call, CallResult, Kind, Message, Model, MountPaths, PluginTraits, SeededRng,
     VOLUMES, random_call,
 };
-use nomad_csi_testing::few_or_many;
 
 const NODE: &str = "node";
 const SEQUENCES: u64 = 10_000;

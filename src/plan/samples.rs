@@ -1,4 +1,4 @@
-//! A volume, what is desired of it and its plugin, for the tests of this crate.
+//! A volume, its desired state and its plugin, for the tests of this crate.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

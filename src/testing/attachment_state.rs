@@ -8,8 +8,7 @@ use super::in_use::FakeAttachment;
 use super::provider_state::ProviderState;
 use super::refusal::{Refusal, refuse, unknown};
 use nomad_csi_model::{AccessMode, ExternalId, ExternalNodeId, PublishContext};
-use nomad_csi_ports::{ControllerPublishVolume, ControllerUnpublishVolume};
-use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_ports::{ControllerPublishVolume, ControllerUnpublishVolume, Rpc, StatusCode};
 
 const fn is_single_node(mode: AccessMode) -> bool {
     match mode {

@@ -3,8 +3,7 @@
 use super::provider_state::ProviderState;
 use super::refusal::Refusal;
 use nomad_csi_model::{ReportedCapacity, Topology};
-use nomad_csi_ports::GetCapacity;
-use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_ports::{GetCapacity, Rpc, StatusCode};
 
 impl ProviderState {
     /// Defines what the controller reports for a topology, or for everywhere.

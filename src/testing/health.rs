@@ -4,9 +4,9 @@ use super::provider_state::{FakeVolume, ProviderState};
 use super::refusal::{Refusal, unknown};
 use super::storage::page_of;
 use nomad_csi_model::{ExternalId, ExternalNodeId, Secrets, StorageStatus, VolumeStatus};
-use nomad_csi_ports::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
-use nomad_csi_ports::{Page, PageRequest};
-use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_ports::{
+    ListVolumeHealth, ListedHealth, NodeVolumeHealth, Page, PageRequest, Rpc, StatusCode,
+};
 
 impl ProviderState {
     /// Defines what the controller reports about a volume.

@@ -1,5 +1,5 @@
-//! Owns the fakes of the ports in memory, as strict as the real adapters, with injected failures; and what several crates' tests need:
-//! a disk that loses power, a mount namespace, a model of CSI.
+//! Owns the fakes of the ports in memory, as strict as the real adapters, with injected failures; and what the tests of
+//! several crates need: a disk that loses power, a mount namespace, a model of CSI.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -9,10 +9,9 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use nomad_csi_ports::FileSystem;
 use nomad_csi_ports::{
-    MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity, Mounter,
-    SourceIdentity,
+    FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity,
+    Mounter, SourceIdentity,
 };
 
 /// Mounts that behave as in the kernel, on one file system that is mounted at `/`. A clone is the same

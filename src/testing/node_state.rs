@@ -9,8 +9,7 @@ use super::in_use::{FakeStaging, FakeTarget};
 use super::provider_state::ProviderState;
 use super::refusal::{Refusal, refuse, unknown};
 use nomad_csi_model::{AccessMode, Bytes, ExternalId, ExternalNodeId};
-use nomad_csi_ports::NodeExpandVolume;
-use nomad_csi_ports::{PublishVolume, Rpc, StageVolume, StatusCode};
+use nomad_csi_ports::{NodeExpandVolume, PublishVolume, Rpc, StageVolume, StatusCode};
 
 impl ProviderState {
     pub(super) fn is_used_on(&self, node: &ExternalNodeId, id: &ExternalId) -> bool {

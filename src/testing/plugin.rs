@@ -20,21 +20,15 @@ use nomad_csi_model::{
     NodeCapabilities, PluginId, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
     VolumeStats, VolumeStatus,
 };
-use nomad_csi_ports::GetCapacity;
-use nomad_csi_ports::NodeVolumeStats;
-use nomad_csi_ports::PluginDirectory;
-use nomad_csi_ports::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
 use nomad_csi_ports::{
-    Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,
-    PluginCapabilities, PluginError, PluginInfo, PublishVolume, Rpc, StageVolume, StatusCode,
-    ValidateVolume,
+    Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
+    CreateVolume, CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, Identity,
+    ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, NodeDescription, NodeExpandVolume,
+    NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest, PeerProcess,
+    PluginCapabilities, PluginConnection, PluginDirectory, PluginError, PluginInfo, PublishVolume,
+    Rpc, SentSecrets, SentSecretsReader, StageVolume, StatusCode, ValidateVolume, verdict_of,
+    verdict_unsent,
 };
-use nomad_csi_ports::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
-use nomad_csi_ports::{
-    CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
-};
-use nomad_csi_ports::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
-use nomad_csi_ports::{verdict_of, verdict_unsent};
 
 /// The deadline of a call in virtual time, as over gRPC.
 fn deadline(rpc: Rpc) -> Duration {

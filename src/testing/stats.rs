@@ -4,8 +4,7 @@ use super::provider_state::ProviderState;
 use super::refusal::{Refusal, refuse, unknown};
 use super::reported_stats::ReportedStats;
 use nomad_csi_model::{ExternalId, ExternalNodeId};
-use nomad_csi_ports::NodeVolumeStats;
-use nomad_csi_ports::{Rpc, StatusCode};
+use nomad_csi_ports::{NodeVolumeStats, Rpc, StatusCode};
 
 impl ProviderState {
     /// Defines what a node reports about a volume.

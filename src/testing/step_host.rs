@@ -16,17 +16,13 @@ use nomad_csi_model::{
     AllocId, Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
     PublishContext, RemoteVolume, StagingPath, TargetPath, VolumeStats,
 };
-use nomad_csi_ports::NodeVolumeStats;
 use nomad_csi_ports::{
-    CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, StatsRequest,
-    SweepOutcome, UnpublishRequest, UnstageRequest,
+    CallOrder, Controller as _, ControllerHost, ControllerPublishRequest, ControllerPublishVolume,
+    ControllerUnpublishRequest, ControllerUnpublishVolume, Delivery, HostError, HostOperation,
+    NodeExpandRequest, NodeExpandVolume, NodeHost, NodeService as _, NodeVolumeStats, PluginError,
+    PublishRequest, PublishVolume, StageRequest, StageVolume, StatsRequest, SweepOutcome,
+    UnpublishRequest, UnstageRequest,
 };
-use nomad_csi_ports::{
-    Controller as _, Delivery, NodeService as _, PluginError, PublishVolume, StageVolume,
-};
-use nomad_csi_ports::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
-use nomad_csi_ports::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
-use nomad_csi_ports::{HostError, HostOperation};
 
 /// A node, or the machine of the controllers.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use super::refusal::{Refusal, refuse, unknown};
 use nomad_csi_model::{ExternalId, ExternalNodeId, ExternalVolume, Secrets, Snapshot, SnapshotId};
 use nomad_csi_ports::{
     CreateSnapshot, ExpandVolume, ExpandedVolume, ListSnapshots, ModifyVolume, Page, PageRequest,
+    Rpc, StatusCode, VolumeSource,
 };
-use nomad_csi_ports::{Rpc, StatusCode, VolumeSource};
 
 /// The creation time of the first snapshot in seconds since the epoch; each later one adds a second.
 const EPOCH: u64 = 1_700_000_000;

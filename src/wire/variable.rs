@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use nomad_csi_model::GoDuration;
-use nomad_csi_model::Secrets;
+use nomad_csi_model::{GoDuration, Secrets};
 
 /// The items of a variable in a body; hidden in `Debug`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

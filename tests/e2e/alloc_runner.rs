@@ -10,10 +10,9 @@ use nomad_csi_model::{
     AllocId, AllocReport, Job, JobType, JobVolume, JobVolumeKind, MountRoot, PropagationMode,
     RestartPolicy, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };
-use nomad_csi_node::RunDriver;
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
-    AllocRunnerDeps, AllocRunners, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
+    AllocRunnerDeps, AllocRunners, NodeTaskLogs, PluginHost, PluginHostDeps, Registry, RunDriver,
     VolumeCallLocks,
 };
 use nomad_csi_ports::{

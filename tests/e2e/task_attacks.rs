@@ -9,9 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nomad_csi_model::{Task, TaskEnvironment};
-use nomad_csi_node::NodeTaskLogs;
 use nomad_csi_node::mounts::LinuxBlockStorage;
-use nomad_csi_node::{RunEnd, TaskMount};
+use nomad_csi_node::{NodeTaskLogs, RunEnd, TaskMount};
 use nomad_csi_ports::{
     AssignedAlloc, AttachOptions, BlockStorage as _, DeviceTuning, LogOrigin, LogStream,
     TaskLogs as _, TaskOutput,

@@ -13,12 +13,11 @@ use nomad_csi_model::{
     MountOptions, NamespacedId, NodeId, PluginId, PluginInstance, PublishContext, RemoteVolume,
     Secrets, TargetPath, Usage,
 };
-use nomad_csi_node::TaskCommand;
 use nomad_csi_node::driver::RawExec;
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
     LocalControllerHost, MountDirectories, PluginTask, Registry, Supervisor, SupervisorDeps,
-    TaskStatus, VolumeCallLocks, VolumeManager, wait_until_healthy,
+    TaskCommand, TaskStatus, VolumeCallLocks, VolumeManager, wait_until_healthy,
 };
 use nomad_csi_ports::{
     CallOrder, ControllerHost as _, ControllerPublishRequest, ControllerUnpublishRequest,

@@ -391,22 +391,6 @@ fn the_picture_in_the_crate_doc_names_the_crates_that_exist() {
     assert_eq!(words, rooms(), "left: the picture; right: what exists");
 }
 
-/// A crate that is not a member would not be tested, and one that is no default member neither by `cargo test`.
-#[test]
-fn every_crate_is_a_default_member() {
-    let manifest =
-        std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is readable");
-    let list = |key: &str| -> BTreeSet<String> {
-        let (_, rest) = manifest.split_once(&format!("\n{key} = [")).expect("the list is there");
-        let list = rest.split(']').next().unwrap_or_default();
-        let paths = list.split('"').skip(1).step_by(2);
-        paths.filter_map(|path| path.strip_prefix("src/")).map(ToOwned::to_owned).collect()
-    };
-    let crates: BTreeSet<String> = crates().into_keys().collect();
-    assert_eq!(list("members"), crates);
-    assert_eq!(list("default-members"), crates);
-}
-
 #[test]
 fn every_test_file_and_benchmark_is_listed() {
     let mut problems = vec![];

@@ -12,9 +12,10 @@ use std::time::Duration;
 use nomad_csi_claims::claim::{ClaimEvent, PluginSteps};
 use nomad_csi_claims::state::EventKind;
 use nomad_csi_model::{AccessMode, AllocId, AttachmentMode, Capability, NamespacedId, NodeId};
-use nomad_csi_server::Journal as _;
 use nomad_csi_server::fake::FakeAgent;
-use nomad_csi_server::{ClaimError, ClaimService, MountRequest, ServerError, VolumeSubmission};
+use nomad_csi_server::{
+    ClaimError, ClaimService, Journal as _, MountRequest, ServerError, VolumeSubmission,
+};
 use tokio::time::timeout;
 
 use crate::claims::{agent_with, assert_nothing_is_left, held_claims};

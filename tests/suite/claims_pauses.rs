@@ -7,10 +7,8 @@ use nomad_csi_claims::claim::{Known, PluginSteps};
 use nomad_csi_claims::state::{EventKind, State, Table, Topic};
 use nomad_csi_model::{AccessMode, AllocId};
 use nomad_csi_ports::{Rpc, StatusCode};
-use nomad_csi_server::JournalErrorKind;
-use nomad_csi_server::MountRequest;
-use nomad_csi_server::fake::AppendFault;
-use nomad_csi_server::fake::FakeAgent;
+use nomad_csi_server::fake::{AppendFault, FakeAgent};
+use nomad_csi_server::{JournalErrorKind, MountRequest};
 use nomad_csi_testing::{FakePlugin, Fault};
 use tokio::time::Instant;
 

@@ -22,10 +22,8 @@ use nomad_csi_model::{
     VolumeRequest,
 };
 use nomad_csi_ports::{Rpc, StatusCode, verdict_of};
-use nomad_csi_server::JournalErrorKind;
-use nomad_csi_server::fake::AppendFault;
-use nomad_csi_server::fake::FakeAgent;
-use nomad_csi_server::{MountRequest, ServerError, VolumeLimits};
+use nomad_csi_server::fake::{AppendFault, FakeAgent};
+use nomad_csi_server::{JournalErrorKind, MountRequest, ServerError, VolumeLimits};
 use nomad_csi_testing::Fault;
 
 use crate::claims::{

@@ -14,11 +14,9 @@ use nomad_csi_claims::state::{
     replay_changes, violations,
 };
 use nomad_csi_model::{SealedSecrets, SecretOwner, Secrets};
-use nomad_csi_server::Sealer as _;
 use nomad_csi_server::fake::MemoryJournal;
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer, Storage};
-use nomad_csi_server::{CellOptions, Expected, StateCell};
-use nomad_csi_server::{Journal as _, Replay};
+use nomad_csi_server::{CellOptions, Expected, Journal as _, Replay, Sealer as _, StateCell};
 
 use nomad_csi_testing::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
 

@@ -1,4 +1,4 @@
-//! [`next_steps`]: from what is desired and what is known to what must be done now.
+//! [`next_steps`]: from the desired and the known state to what must be done now.
 //!
 //! A held claim needs the attachment, then the staging, then its target, in that order. [`Known::Maybe`]
 //! is not enough: the same idempotent call is repeated. Where the plugin attaches no longer, an attachment

@@ -168,13 +168,13 @@ impl VolumeView {
         placed.unwrap_or_else(|| alloc_of_claim(claim))
     }
 
-    fn allocs(&self, is_desired: fn(&Claim) -> bool) -> BTreeSet<AllocId> {
-        let claims = self.own_claims().filter(|(_, claim)| is_desired(claim));
+    fn allocs(&self, is_selected: fn(&Claim) -> bool) -> BTreeSet<AllocId> {
+        let claims = self.own_claims().filter(|(_, claim)| is_selected(claim));
         claims.map(|(key, _)| key.alloc.clone()).collect()
     }
 
-    fn count(&self, is_desired: fn(&Claim) -> bool) -> u64 {
-        u64::try_from(self.allocs(is_desired).len()).unwrap_or(u64::MAX)
+    fn count(&self, is_selected: fn(&Claim) -> bool) -> u64 {
+        u64::try_from(self.allocs(is_selected).len()).unwrap_or(u64::MAX)
     }
 
     /// Returns the provider from the plugin, or from the volume's last write (B58).

@@ -43,8 +43,8 @@ pub(crate) fn print_manual(
         ));
         return Ok(Exit::Done);
     }
-    let desired = [&["nomad-csi".to_owned()][..], &arguments.command].concat().join("-");
-    let file = format!("{desired}.1");
+    let page = [&["nomad-csi".to_owned()][..], &arguments.command].concat().join("-");
+    let file = format!("{page}.1");
     let page = pages.iter().find(|page| page.file == file).ok_or_else(|| {
         Diagnostic::error(
             Code::CliInvalidValue,

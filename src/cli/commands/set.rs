@@ -8,8 +8,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::required_ledger;
 use crate::cli::ui::{set_detail, set_document, set_list, set_summary};
-use nomad_csi_client::ports::ClusterApi;
-use nomad_csi_client::ports::Document;
+use nomad_csi_client::ports::{ClusterApi, Document};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::Diagnostics;
 

@@ -85,9 +85,9 @@ impl DriftCounts {
 /// Returns the drift as text.
 pub(crate) fn drift_text(found: DriftShown<'_>, now: i64) -> String {
     let mut text = drift_summary(found) + "\n";
-    for desired in [0, 1, 2, 3] {
+    for section in [0, 1, 2, 3] {
         for volume in found.volumes {
-            match (&volume.state, desired) {
+            match (&volume.state, section) {
                 (DriftState::Gone, 0) => text += &gone(volume, now),
                 (DriftState::DataGone(fields), 1) => text += &data_gone(volume, fields, now),
                 (DriftState::Changed(fields), 2) => text += &changed(volume, fields, now),

@@ -13,10 +13,8 @@ use crate::error::{
 use crate::plugin::Plugin;
 use crate::profile::PluginCapability;
 use crate::request::{self, CreateRequest};
-use crate::snapshots;
-use crate::topology;
 use crate::volume_capability::{CapabilityError, VolumeCapability};
-use crate::volumes;
+use crate::{snapshots, topology, volumes};
 
 use nomad_csi_proto as proto;
 use nomad_csi_proto::controller_server::Controller;

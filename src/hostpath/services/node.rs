@@ -8,8 +8,7 @@ use crate::error::{InvalidArgument, StorageHealthError};
 use crate::plugin::Plugin;
 use crate::profile::PluginCapability;
 use crate::request::{self, PublishRequest, StageCall};
-use crate::topology;
-use crate::volumes;
+use crate::{topology, volumes};
 
 use nomad_csi_proto as proto;
 use nomad_csi_proto::node_get_storage_health_response::StorageBackendHealth;

@@ -207,7 +207,7 @@ impl AllocRunners {
         self.ending_unreadable.retain(|id, _| listed.contains(id));
     }
 
-    /// Starts the runners of new allocations, and sets what is desired of the others. In this order: a plugin that must
+    /// Starts the runners of new allocations, and sets the desired state of the others. In this order: a plugin that must
     /// stop waits for the one that replaces it.
     fn follow_each(&mut self, allocs: Vec<AssignedAlloc>) {
         let mut known = vec![];
@@ -365,7 +365,7 @@ fn set_cut_off(current: &watch::Sender<BTreeSet<VolumeAlias>>, cut_off: BTreeSet
     });
 }
 
-/// Sets what is desired. A stop is final.
+/// Sets the desired state. A stop is final.
 fn set_desired(current: &watch::Sender<Desired>, desired: Desired) {
     current.send_if_modified(|current| {
         let is_new = *current < desired;

@@ -10,10 +10,9 @@ use super::entry::Entry;
 use super::shard_name::{ShardPath, VolumeShard};
 use super::sharding::{LARGEST, ROOM};
 use super::*;
-use nomad_csi_model::HiddenField;
 use nomad_csi_model::{
-    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, MountOptions, Namespace,
-    NamespacedId, Secrets, VolumeId, VolumeRequest,
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, HiddenField, MountOptions,
+    Namespace, NamespacedId, Secrets, VolumeId, VolumeRequest,
 };
 
 const KEY: [u8; 32] = [7; 32];

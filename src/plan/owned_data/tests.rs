@@ -1,8 +1,7 @@
 //! Owned volumes whose registration is gone or changed: what is planned for every kind of evidence.
 
 use super::*;
-use crate::action::Plan;
-use crate::action::PlannedVolume;
+use crate::action::{Plan, PlannedVolume};
 use crate::approval::Approvals;
 use crate::build::build_plan;
 use crate::inputs::{ObservedState, OwnedSet, PlanOptions};
@@ -12,9 +11,8 @@ use crate::provider_query::required_lists;
 use crate::risk::{Recovery, Risk};
 use crate::rules::MergeRules;
 use crate::samples::{codes, desired, existing, observed, plugin, sent, spec};
-use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::{AllocId, ExternalId, ExternalVolume, PluginId};
+use nomad_csi_model::{AllocId, ExternalId, ExternalVolume, PluginId, SetName};
 use nomad_csi_spec::Purpose;
 
 const OLD: &str = "vol-1";

@@ -59,11 +59,12 @@ impl ClaimSpans {
 
     /// Returns the span of a step: in that of the first claim that it is for, by its key.
     pub(super) fn step_span(&self, state: &State, volume: &RemoteVolume, step: &Step) -> Span {
-        let record = state.claims(volume);
-        let claims = record.into_iter().flat_map(|record| record.claims.claims.iter());
-        let keys = claims.filter(|(key, claim)| affects(step, key, claim)).map(|(key, _)| key);
         // The parent is open as long as this lock is held.
         let kept = self.0.lock();
+        // Nothing is looked for in an agent whose claims are those of jobs.
+        let record = state.claims(volume).filter(|_| !kept.of_claims.is_empty());
+        let claims = record.into_iter().flat_map(|record| record.claims.claims.iter());
+        let keys = claims.filter(|(key, claim)| affects(step, key, claim)).map(|(key, _)| key);
         let parent = keys.min().and_then(|key| kept.of_claims.get(&(volume.clone(), key.clone())));
         let parent = parent.and_then(Span::id);
         tracing::error_span!(

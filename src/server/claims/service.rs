@@ -143,10 +143,10 @@ impl ClaimService {
         format!("has returned, and is swept before it is used{}", wait.unwrap_or_default())
     }
 
-    /// Returns the claims of the desired volumes, sorted by volume and key, and the index of the claims.
-    pub fn statuses(&self, is_desired: impl Fn(&NamespacedId) -> bool) -> (Vec<ClaimStatus>, u64) {
+    /// Returns the claims of the selected volumes, sorted by volume and key, and the index of the claims.
+    pub fn statuses(&self, is_selected: impl Fn(&NamespacedId) -> bool) -> (Vec<ClaimStatus>, u64) {
         self.ports.cell.read(|state| {
-            let statuses = claim_statuses(state, &self.backoff, is_desired);
+            let statuses = claim_statuses(state, &self.backoff, is_selected);
             (statuses, state.claims_index())
         })
     }

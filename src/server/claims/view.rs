@@ -44,14 +44,14 @@ pub struct ClaimStatus {
 pub(super) fn claim_statuses(
     state: &State,
     backoff: &Backoff,
-    is_desired: impl Fn(&NamespacedId) -> bool,
+    is_selected: impl Fn(&NamespacedId) -> bool,
 ) -> Vec<ClaimStatus> {
     let mut found: Vec<_> = state
         .all_claims()
         .flat_map(|record| {
             let claims = record.claims.claims.iter();
-            let desired = claims.filter(|(_, claim)| is_desired(&claim.volume));
-            desired.map(|(key, claim)| status(state, record, backoff, key, claim))
+            let selected = claims.filter(|(_, claim)| is_selected(&claim.volume));
+            selected.map(|(key, claim)| status(state, record, backoff, key, claim))
         })
         .collect();
     found.sort_by(|a, b| (&a.volume, &a.key).cmp(&(&b.volume, &b.key)));

@@ -18,8 +18,7 @@ use nomad_csi_model::{
     ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
     PluginInstance,
 };
-use nomad_csi_ports::PluginConnection;
-use nomad_csi_ports::StatusCode;
+use nomad_csi_ports::{PluginConnection, StatusCode};
 use nomad_csi_testing::NoCallObserver;
 
 struct NoControllers;

@@ -45,12 +45,12 @@ pub(super) async fn list_all(request: &IncomingRequest) -> Result {
         .await
 }
 
-async fn list(request: &IncomingRequest, is_desired: impl Fn(&NamespacedId) -> bool) -> Result {
+async fn list(request: &IncomingRequest, is_selected: impl Fn(&NamespacedId) -> bool) -> Result {
     let page = Paging::whole(&request.parameters)?;
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     wait_for_index(request, wait, topics, State::claims_index).await?;
-    let (statuses, index) = request.services.claims.statuses(is_desired);
+    let (statuses, index) = request.services.claims.statuses(is_selected);
     let documents = statuses.iter().map(status_to_wire).collect();
     let (documents, _) = page.page(documents, |_| String::new())?;
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))

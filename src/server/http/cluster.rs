@@ -188,8 +188,8 @@ pub(super) fn search(request: &IncomingRequest) -> Result {
     Reply::json(&document, request.pretty)
 }
 
-fn is_in(desired: &Namespace, own: &Namespace) -> bool {
-    desired.as_str() == Namespace::ALL || desired == own
+fn is_in(requested: &Namespace, own: &Namespace) -> bool {
+    requested.as_str() == Namespace::ALL || requested == own
 }
 
 /// Finds matches of one kind, at most one more than the limit.

@@ -175,8 +175,8 @@ impl Subscriber {
 
     fn documents(&self, state: &State, index: u64, event: &Event) -> Vec<EventDocument> {
         let notices = notices(state, &event.kind).into_iter();
-        let desired = notices.filter(|notice| self.subscription.includes(notice));
-        desired
+        let included = notices.filter(|notice| self.subscription.includes(notice));
+        included
             .map(|notice| EventDocument {
                 index,
                 payload: payload(state, &notice.subject),

@@ -277,7 +277,7 @@ pub(super) async fn dispatch(request: &IncomingRequest, id: &str) -> Result {
         return Err(JobError::BadRequest(text).into());
     }
     let token = request.parameters.get("idempotency_token");
-    let desired = DispatchRequest {
+    let dispatch = DispatchRequest {
         meta: document.meta,
         payload: document.payload,
         id_prefix: document.id_prefix_template,
@@ -285,7 +285,7 @@ pub(super) async fn dispatch(request: &IncomingRequest, id: &str) -> Result {
         idempotency_token: token.unwrap_or_default().to_owned(),
     };
     let key = key(request, id);
-    let done = request.services.jobs.dispatch(&key, &desired).await?;
+    let done = request.services.jobs.dispatch(&key, &dispatch).await?;
     let is_evaluated = done.evaluation.is_some();
     let document = JobDispatchResponse {
         dispatched_job_id: done.id.to_string(),

@@ -28,8 +28,7 @@ use super::{
     Connection, ConnectionSlots, HttpSettings, Limits, OperatorAccess, Peer, operator_router,
     router,
 };
-use crate::fake::FakeAgent;
-use crate::fake::FakeSealer;
+use crate::fake::{FakeAgent, FakeSealer};
 use crate::services::Services;
 use crate::volumes::{VolumeLimits, VolumePorts};
 use nomad_csi_claims::state::samples::jobs::{job, job_key};

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::StateLimits;
 use crate::error::{JobError, ServerError};
-use crate::fake::AppendFault;
-use crate::fake::FakeAgent;
+use crate::fake::{AppendFault, FakeAgent};
 use crate::jobs::LocalControlPlane;
 use crate::jobs::forgetting::forgotten;
 use crate::journal::JournalErrorKind;
@@ -16,12 +15,11 @@ use crate::sealer::Sealer as _;
 use nomad_csi_claims::place::Decision;
 use nomad_csi_claims::state::samples::jobs::{alloc_placed, job, job_key, job_registered};
 use nomad_csi_claims::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
-use nomad_csi_model::SecretOwner;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
     EvaluationId, Job, JobKey, JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy,
-    TaskEnvironment, VolumeAlias,
+    SecretOwner, TaskEnvironment, VolumeAlias,
 };
 use nomad_csi_ports::{AssignedAlloc, Clock as _, ControlPlane as _};
 use nomad_csi_testing::PluginSettings;

@@ -7,8 +7,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::create_once::create_once;
-use nomad_csi_model::NodeId;
-use nomad_csi_model::private;
+use nomad_csi_model::{NodeId, private};
 
 /// The identity of the node cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -60,15 +60,15 @@ impl CreationPauses {
         self.0.lock()
     }
 
-    /// Returns the pending creations of the state that are desired.
+    /// Returns the pending creations of the state that are selected.
     pub(super) fn pending(
         &self,
         state: &State,
-        is_desired: impl Fn(&NamespacedId) -> bool,
+        is_selected: impl Fn(&NamespacedId) -> bool,
     ) -> Vec<PendingCreation> {
         let pauses = self.lock();
-        let desired = state.creating().filter(|record| is_desired(record.key()));
-        let pending = desired.map(|record| PendingCreation {
+        let selected = state.creating().filter(|record| is_selected(record.key()));
+        let pending = selected.map(|record| PendingCreation {
             record: record.clone(),
             provider_name: provider_name(state, record),
             attempts: pauses

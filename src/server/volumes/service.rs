@@ -206,13 +206,13 @@ impl VolumeService {
         self.pending.clone()
     }
 
-    /// Returns the desired creations that did not end, sorted by namespace and ID, with the index of the state.
+    /// Returns the selected creations that did not end, sorted by namespace and ID, with the index of the state.
     pub fn pending_creations(
         &self,
-        is_desired: impl Fn(&NamespacedId) -> bool,
+        is_selected: impl Fn(&NamespacedId) -> bool,
     ) -> (Vec<PendingCreation>, u64) {
         let store = &self.operations.creator.store;
-        store.read(|state| (self.pending.pending(state, is_desired), state.index()))
+        store.read(|state| (self.pending.pending(state, is_selected), state.index()))
     }
 
     /// Continues a creation that did not end.

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::defaults::Defaults;
-use crate::hcl1;
-use crate::mask;
 use crate::syntax::Syntax;
 use crate::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
+use crate::{hcl1, mask};
 use nomad_csi_model::Bytes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 
@@ -43,11 +42,11 @@ impl Reader<'_> {
         self.diagnostics.push(Diagnostic::error(code, message).label(span, ""));
     }
 
-    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, desired: &str) {
+    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, expected: &str) {
         let is = node.kind_name(self.document.syntax);
-        let message = format!("`{key}` is {is}, not {desired}");
+        let message = format!("`{key}` is {is}, not {expected}");
         let diagnostic = Diagnostic::error(Code::SpecWrongType, message)
-            .label(node.span, format!("expected {desired}"));
+            .label(node.span, format!("expected {expected}"));
         self.diagnostics.push(match &node.value {
             Value::Reference(_) => diagnostic.help("use references for values in `secrets` only"),
             Value::Unknown => diagnostic.help(
@@ -222,8 +221,8 @@ impl Reader<'_> {
             Value::Null | Value::Invalid => None,
             Value::List(items) if items.is_empty() => None,
             Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
-                let desired = self.document.syntax.object_name();
-                self.wrong_type(&entry.key.text, &entry.value, desired);
+                let expected = self.document.syntax.object_name();
+                self.wrong_type(&entry.key.text, &entry.value, expected);
                 None
             }
         }

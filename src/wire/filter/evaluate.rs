@@ -83,12 +83,12 @@ fn passes(test: &Test, value: Option<&Value>) -> Result<bool, &'static str> {
         return Ok(*test == Test::IsEmpty);
     };
     let passed = match (test, value) {
-        (Test::Equals(desired), value) => equals(value, desired),
+        (Test::Equals(expected), value) => equals(value, expected),
         (Test::Contains(part), Value::String(text)) => Some(text.contains(part)),
         (Test::Contains(key), Value::Object(map)) => Some(map.contains_key(key)),
-        (Test::Contains(desired), Value::Array(list)) => {
+        (Test::Contains(expected), Value::Array(list)) => {
             let mut elements = list.iter();
-            Some(elements.any(|element| equals(element, desired) == Some(true)))
+            Some(elements.any(|element| equals(element, expected) == Some(true)))
         }
         (Test::IsEmpty, Value::String(text)) => Some(text.is_empty()),
         (Test::IsEmpty, Value::Object(map)) => Some(map.is_empty()),
@@ -103,11 +103,11 @@ fn passes(test: &Test, value: Option<&Value>) -> Result<bool, &'static str> {
 fn equals(value: &Value, text: &str) -> Option<bool> {
     match value {
         Value::String(value) => Some(value == text),
-        Value::Bool(value) => parse_boolean(text).map(|desired| *value == desired),
+        Value::Bool(value) => parse_boolean(text).map(|expected| *value == expected),
         Value::Number(value) => {
             let whole = value.as_i64().map(i128::from);
             let whole = whole.or_else(|| value.as_u64().map(i128::from))?;
-            text.parse::<i128>().ok().map(|desired| whole == desired)
+            text.parse::<i128>().ok().map(|expected| whole == expected)
         }
         Value::Null => Some(false),
         Value::Array(_) | Value::Object(_) => None,

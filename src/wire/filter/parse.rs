@@ -275,8 +275,8 @@ impl<'a> FilterReader<'a> {
         first
     }
 
-    fn take_while(&mut self, is_desired: fn(char) -> bool) -> &'a str {
-        let end = self.rest.find(|character| !is_desired(character));
+    fn take_while(&mut self, is_selected: fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|character| !is_selected(character));
         let (taken, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         taken

@@ -6,10 +6,9 @@ use super::super::drain::is_drained;
 use super::super::samples::{SECOND, World, capability, node, web, with_volume};
 use super::*;
 use crate::claim::{ClaimEvent, ClaimKey, ClaimRequest, ClaimUsage, SealedFlags};
-use crate::state::EventKind;
-use crate::state::JobEvent;
 use crate::state::samples::jobs::{alloc_placed, job_key};
 use crate::state::samples::key;
+use crate::state::{EventKind, JobEvent};
 use nomad_csi_model::{
     AccessMode, CsiPluginConfig, CsiPluginType, Job, JobType, ReschedulePolicy, VolumeAlias,
 };

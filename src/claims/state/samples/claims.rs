@@ -1,8 +1,10 @@
 //! Claims in random histories: mostly what is due, sometimes what is not.
 
 use super::History;
-use crate::claim::{Claim, ClaimEvent, ClaimKey, ClaimUsage, Intent, Known, SealedFlags, Step};
-use crate::claim::{SetupInputs, StepAnswer, Tombstone};
+use crate::claim::{
+    Claim, ClaimEvent, ClaimKey, ClaimUsage, Intent, Known, SealedFlags, SetupInputs, Step,
+    StepAnswer, Tombstone,
+};
 use crate::state::event::EventKind;
 use crate::state::record::Phase;
 use nomad_csi_model::{

@@ -9,11 +9,10 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::ports::VolumeReader as _;
 use crate::ports::fake::{CallFault, FakeServer};
 use crate::ports::{
     ApiError, ProviderReader, ResolvedSecret, SecretProblem, SecretSource, SnapshotApi,
-    SnapshotRequest, VolumeQuery,
+    SnapshotRequest, VolumeQuery, VolumeReader as _,
 };
 use crate::reconcile::execution::ProgressObserver;
 use crate::reconcile::observe::{Observation, ObserveRequest, observe};

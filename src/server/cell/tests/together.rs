@@ -226,7 +226,7 @@ proptest! {
         seed: u64, wave in 1_usize..40, batch in 1_usize..30,
     ) {
         let attempts = attempts(seed, 80);
-        let (expected, desired) = one_after_another(&attempts);
+        let (expected, expected_results) = one_after_another(&attempts);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let journal = MemoryJournal::default();
         let options = CellOptions { batch, ..CellOptions::default() };
@@ -236,7 +236,7 @@ proptest! {
             cell.stop().await;
             (results, cell.read(State::clone))
         });
-        prop_assert_eq!(results, (desired, expected.clone()));
+        prop_assert_eq!(results, (expected_results, expected.clone()));
         prop_assert_eq!(violations(&expected), Vec::<String>::new());
         prop_assert_eq!(after_restart(&journal), expected);
     }

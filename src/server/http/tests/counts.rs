@@ -13,13 +13,13 @@ use nomad_csi_wire::InstanceDocument;
 
 /// The allocations with such a claim of the volume through its registration, from the table of claims.
 /// Claims of an external volume that had the same ID before are not its own.
-fn claimants(state: &State, volume: &VolumeRecord, is_desired: fn(&Claim) -> bool) -> usize {
+fn claimants(state: &State, volume: &VolumeRecord, is_selected: fn(&Claim) -> bool) -> usize {
     let external = volume.remote_volume();
     let records = state.all_claims();
     let own = records.filter(|record| Some(&record.volume) == external.as_ref());
     let claims = own.flat_map(|record| record.claims.through(volume.key()));
-    let desired = claims.filter(|(_, claim)| is_desired(claim));
-    let allocs: BTreeSet<AllocId> = desired.map(|(key, _)| key.alloc.clone()).collect();
+    let selected = claims.filter(|(_, claim)| is_selected(claim));
+    let allocs: BTreeSet<AllocId> = selected.map(|(key, _)| key.alloc.clone()).collect();
     allocs.len()
 }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::fake::AppendFault;
-use crate::fake::FakeAgent;
+use crate::fake::{AppendFault, FakeAgent};
 use crate::journal::{Journal as _, JournalErrorKind};
 use crate::volumes::VolumeLimits;
 use nomad_csi_claims::state::{replay, violations};

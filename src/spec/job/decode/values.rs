@@ -9,10 +9,10 @@ use nomad_csi_model::GoDuration;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
 
 impl<'t, 'a> FieldReader<'_> {
-    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, desired: &str) {
+    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, expected: &str) {
         let is = node.kind_name(self.syntax);
-        let message = format!("`{key}` is {is}, not {desired}");
-        let label = format!("expected {desired}");
+        let message = format!("`{key}` is {is}, not {expected}");
+        let label = format!("expected {expected}");
         self.error(Code::SpecWrongType, message, node.span, &label);
     }
 
