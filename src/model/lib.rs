@@ -15,6 +15,7 @@ mod display;
 mod duration;
 mod evaluation;
 mod external;
+mod field_ref;
 mod health;
 mod hex;
 mod hidden_field;
@@ -48,6 +49,7 @@ mod volume;
 mod volume_claim;
 mod volume_creation;
 mod volume_event;
+mod volume_summary;
 
 pub use alloc::{Alloc, ClientStatus, DesiredStatus, NodeContact};
 pub use alloc_writes::{AllocWrites, SeenNodes, alloc_writes};
@@ -62,6 +64,7 @@ pub use display::{
 pub use duration::{GoDuration, InvalidDuration};
 pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
+pub use field_ref::FieldRef;
 pub use health::{
     StorageStatus, StorageStatusKind, VolumeHealth, VolumeStatus, VolumeStatusKind, health_word,
 };
@@ -109,7 +112,8 @@ pub use topology::{Topology, TopologyRequest};
 pub use unstarted_alloc::UnstartedAlloc;
 pub use usage::{PublishContext, Usage};
 pub use variable::{PathProblem, VariableKey};
-pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeRequest, VolumeSummary};
+pub use volume::{KeptFiles, UnresolvedRequest, Volume, VolumeField, VolumeRequest};
 pub use volume_claim::{ClaimProblem, VolumeClaim};
 pub use volume_creation::VolumeCreation;
 pub use volume_event::VolumeEvent;
+pub use volume_summary::VolumeSummary;

@@ -40,6 +40,12 @@ impl MountOptions {
         self.fs_type == other.fs_type && sorted(&self.mount_flags) == sorted(&other.mount_flags)
     }
 
+    /// Returns the options without flags that a server hides: the placeholder is never sent back.
+    #[must_use]
+    pub fn without_redacted_flags(self) -> Self {
+        if self.are_redacted() { Self { mount_flags: vec![], ..self } } else { self }
+    }
+
     /// Returns a copy with all flags replaced by one `[REDACTED]`.
     #[must_use]
     pub fn redacted(&self) -> Self {

@@ -1,4 +1,4 @@
-//! The changes of an update, field by field, ready to be printed.
+//! The fields of volumes and requests ready to be printed, and the changes of an update, field by field.
 //!
 //! The diff compares the existing volume with the result of [`super::merge::merge`], so it shows only
 //! what the server would change. Sizes compare in bytes; capabilities, topologies and mount flags
@@ -8,7 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nomad_csi_model::{Bytes, Capability, MountOptions, Topology, Volume};
+use nomad_csi_model::{
+    Bytes, Capability, FieldRef, MountOptions, Topology, Volume, VolumeField, VolumeRequest,
+};
+
+/// The key of the mount flags.
+pub(super) const MOUNT_FLAGS: &str = VolumeField::MountFlags.key();
 
 /// The value of a field as a plan may print it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +34,34 @@ pub enum FieldValue {
     Hidden,
 }
 
+impl From<FieldRef<'_>> for FieldValue {
+    fn from(value: FieldRef<'_>) -> Self {
+        match value {
+            empty if empty.is_empty() => Self::Absent,
+            FieldRef::Text(text) => Self::Text(text.to_owned()),
+            FieldRef::Size(size) => Self::Size(size),
+            FieldRef::Capabilities(list) => Self::Capabilities(list.iter().copied().collect()),
+            FieldRef::MountFlags(_) => Self::Hidden,
+            FieldRef::Topologies(list) => Self::Topologies(list.iter().cloned().collect()),
+            FieldRef::Map(map) => Self::Map(map.clone()),
+        }
+    }
+}
+
+/// Returns every field that a server shows, including absent ones.
+pub(super) fn volume_fields(volume: &Volume) -> impl Iterator<Item = (&'static str, FieldValue)> {
+    let fields = VolumeField::ALL.into_iter();
+    fields.map(|field| (field.key(), volume.field(field).into()))
+}
+
+/// Returns the fields that a request specifies. Its secrets are not among them.
+pub(super) fn request_fields<S>(
+    request: &VolumeRequest<S>,
+) -> impl Iterator<Item = (&'static str, FieldValue)> {
+    let fields = VolumeField::ALL.into_iter();
+    fields.filter_map(|field| Some((field.key(), request.field(field)?.into())))
+}
+
 /// One field that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -42,89 +75,15 @@ pub struct Change {
 
 /// Returns the fields in which an update changes a volume.
 pub fn diff(existing: &Volume, merged: &Volume) -> Vec<Change> {
-    let fields = [
-        // Only a server that overwrites the volume with the update changes these three fields.
-        ("name", text(&existing.name), text(&merged.name)),
-        (
-            "clone_id",
-            optional_text(existing.clone_id.as_deref()),
-            optional_text(merged.clone_id.as_deref()),
-        ),
-        (
-            "snapshot_id",
-            optional_text(existing.snapshot_id.as_deref()),
-            optional_text(merged.snapshot_id.as_deref()),
-        ),
-        (
-            "capacity_min",
-            size(existing.requested_capacity.min),
-            size(merged.requested_capacity.min),
-        ),
-        (
-            "capacity_max",
-            size(existing.requested_capacity.max),
-            size(merged.requested_capacity.max),
-        ),
-        ("capability", capabilities(existing), capabilities(merged)),
-        ("mount_options.fs_type", fs_type(existing), fs_type(merged)),
-        ("topology_request.required", required(existing), required(merged)),
-        ("topology_request.preferred", preferred(existing), preferred(merged)),
-        ("parameters", map(&existing.parameters), map(&merged.parameters)),
-        ("context", map(&existing.context), map(&merged.context)),
-    ];
-    let mut changes: Vec<Change> = fields
-        .into_iter()
-        .filter(|(_, old, new)| old != new)
-        .map(|(field, old, new)| Change { field, old, new })
-        .collect();
+    let fields = VolumeField::ALL.into_iter().filter(|field| *field != VolumeField::MountFlags);
+    let changes = fields.map(|field| Change {
+        field: field.key(),
+        old: existing.field(field).into(),
+        new: merged.field(field).into(),
+    });
+    let mut changes: Vec<Change> = changes.filter(|change| change.old != change.new).collect();
     changes.extend(mount_flags(existing.mount_options.as_ref(), merged.mount_options.as_ref()));
     changes
-}
-
-fn text(text: &str) -> FieldValue {
-    optional_text(Some(text))
-}
-
-fn optional_text(text: Option<&str>) -> FieldValue {
-    match text {
-        Some(text) if !text.is_empty() => FieldValue::Text(text.to_owned()),
-        Some(_) | None => FieldValue::Absent,
-    }
-}
-
-pub(super) fn size(bytes: Bytes) -> FieldValue {
-    if bytes.is_zero() { FieldValue::Absent } else { FieldValue::Size(bytes) }
-}
-
-fn capabilities(volume: &Volume) -> FieldValue {
-    if volume.capabilities.is_empty() {
-        return FieldValue::Absent;
-    }
-    FieldValue::Capabilities(volume.capabilities.iter().copied().collect())
-}
-
-fn fs_type(volume: &Volume) -> FieldValue {
-    let options = volume.mount_options.as_ref();
-    optional_text(options.map(|options| options.fs_type.as_str()))
-}
-
-fn required(volume: &Volume) -> FieldValue {
-    topologies(volume.topology_request.as_ref().map(|request| request.required.as_slice()))
-}
-
-fn preferred(volume: &Volume) -> FieldValue {
-    topologies(volume.topology_request.as_ref().map(|request| request.preferred.as_slice()))
-}
-
-pub(super) fn topologies(list: Option<&[Topology]>) -> FieldValue {
-    match list {
-        Some(list) if !list.is_empty() => FieldValue::Topologies(list.iter().cloned().collect()),
-        Some(_) | None => FieldValue::Absent,
-    }
-}
-
-pub(super) fn map(map: &BTreeMap<String, String>) -> FieldValue {
-    if map.is_empty() { FieldValue::Absent } else { FieldValue::Map(map.clone()) }
 }
 
 fn mount_flags(old: Option<&MountOptions>, new: Option<&MountOptions>) -> Option<Change> {
@@ -141,9 +100,5 @@ fn mount_flags(old: Option<&MountOptions>, new: Option<&MountOptions>) -> Option
     let shown = |flags: &BTreeSet<String>| {
         if flags.is_empty() { FieldValue::Absent } else { FieldValue::Hidden }
     };
-    (!same).then(|| Change {
-        field: "mount_options.mount_flags",
-        old: shown(&before),
-        new: shown(&after),
-    })
+    (!same).then(|| Change { field: MOUNT_FLAGS, old: shown(&before), new: shown(&after) })
 }

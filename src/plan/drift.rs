@@ -11,8 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::FieldValue;
-use super::fields::{MOUNT_FLAGS, request_fields, volume_fields};
+use super::diff::{FieldValue, MOUNT_FLAGS, request_fields, volume_fields};
 use super::inputs::{OwnedSet, OwnedVolume};
 use super::ledger::{DataIdentity, FieldHashes, LedgerKey, LedgerSet, Ownership};
 use super::provider_list::{Evidence, ProviderList, evidence};
@@ -331,7 +330,7 @@ impl Comparison {
         let Some(file) = &self.file else {
             return vec![];
         };
-        let fields = request_fields(file).into_iter().map(|(field, _)| field);
+        let fields = request_fields(file).map(|(field, _)| field);
         fields
             .filter(|field| self.of_file.contains_key(*field) && !self.before.contains_key(*field))
             .collect()

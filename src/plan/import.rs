@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::DataIdentity;
 use nomad_csi_model::{
-    AllocId, ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, TopologyRequest,
-    UnresolvedRequest, Volume, VolumeSummary,
+    AllocId, ExternalId, HiddenField, MountOptions, NamespacedId, PluginId, UnresolvedRequest,
+    Volume, VolumeSummary,
 };
 use nomad_csi_spec::WritableSpec;
 
@@ -133,34 +133,20 @@ pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
     }
 }
 
+/// Returns what a file says of the volume. The data of a registered volume is not copied, so its sources are left out.
 fn request(volume: &Volume) -> UnresolvedRequest {
-    let options = volume.mount_options.clone().map(|options| MountOptions {
-        mount_flags: if options.are_redacted() { vec![] } else { options.mount_flags.clone() },
-        ..options
-    });
-    let redacted = volume.mount_options.as_ref();
-    let redacted = redacted.is_some_and(MountOptions::are_redacted);
-    let topology = volume.topology_request.as_ref();
-    let has_topologies =
-        |request: &&TopologyRequest| !request.required.is_empty() || !request.preferred.is_empty();
-    let pairs = |map: &BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
+    let shown = UnresolvedRequest::of_volume(volume);
     let registers = volume.external_id.is_some();
+    let topology_request = shown.topology_request.filter(|request| !request.is_empty());
+    let mount_options = shown.mount_options.filter(|options| !options.is_empty());
+    let mount_options = mount_options.map(MountOptions::without_redacted_flags);
     UnresolvedRequest {
-        namespace: volume.namespace.clone(),
-        id: volume.id.clone(),
-        name: (!volume.name.is_empty()).then(|| volume.name.clone()),
-        external_id: volume.external_id.clone(),
-        plugin_id: volume.plugin_id.clone(),
-        capabilities: volume.capabilities.clone(),
-        capacity: volume.requested_capacity,
-        topology_request: topology.filter(has_topologies).cloned(),
-        clone_id: volume.clone_id.clone().filter(|_| !registers),
-        snapshot_id: volume.snapshot_id.clone().filter(|_| !registers),
-        mount_options: options.filter(|options| redacted || !options.is_empty()),
-        secrets: None,
-        parameters: pairs(&volume.parameters),
-        context: pairs(&volume.context).filter(|_| registers),
-        share: false,
+        topology_request,
+        clone_id: shown.clone_id.filter(|_| !registers),
+        snapshot_id: shown.snapshot_id.filter(|_| !registers),
+        mount_options,
+        context: shown.context.filter(|_| registers),
+        ..shown
     }
 }
 

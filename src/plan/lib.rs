@@ -19,7 +19,6 @@ pub mod doctor;
 mod drift;
 #[cfg(test)]
 mod field_forms;
-mod fields;
 mod hidden_values;
 mod impact;
 mod import;

@@ -262,16 +262,34 @@ fn changed_identity(existing: &Volume, update: &UnresolvedRequest) -> Vec<Refusa
     let changed = |desired: Option<&str>, stored: &str| {
         desired.is_some_and(|desired| !desired.is_empty() && desired != stored)
     };
-    let external_id = existing.external_id.as_ref().map_or("", ExternalId::as_str);
-    let desired_external_id = update.external_id.as_ref().map(ExternalId::as_str);
+    let UnresolvedRequest {
+        namespace: _,
+        id: _,
+        name,
+        external_id,
+        plugin_id,
+        clone_id,
+        snapshot_id,
+        // These are merged, or compared each by its own rule.
+        capabilities: _,
+        capacity: _,
+        topology_request: _,
+        mount_options: _,
+        secrets: _,
+        parameters: _,
+        context: _,
+        share: _,
+    } = update;
+    let stored_external_id = existing.external_id.as_ref().map_or("", ExternalId::as_str);
+    let external_id = external_id.as_ref().map(ExternalId::as_str);
     let stored = |text: &Option<String>| text.clone().unwrap_or_default();
     let fields = [
-        (changed(update.name.as_deref(), &existing.name), "name", "name"),
-        (changed(desired_external_id, external_id), "external_id", "external ID"),
-        (update.plugin_id != existing.plugin_id, "plugin_id", "plugin ID"),
-        (changed(update.clone_id.as_deref(), &stored(&existing.clone_id)), "clone_id", "clone ID"),
+        (changed(name.as_deref(), &existing.name), "name", "name"),
+        (changed(external_id, stored_external_id), "external_id", "external ID"),
+        (*plugin_id != existing.plugin_id, "plugin_id", "plugin ID"),
+        (changed(clone_id.as_deref(), &stored(&existing.clone_id)), "clone_id", "clone ID"),
         (
-            changed(update.snapshot_id.as_deref(), &stored(&existing.snapshot_id)),
+            changed(snapshot_id.as_deref(), &stored(&existing.snapshot_id)),
             "snapshot_id",
             "snapshot ID",
         ),

@@ -18,12 +18,13 @@ use super::approval::Approvals;
 use super::cut_offs::CutOffs;
 use super::deny::DenyRule;
 use super::inputs::{ObservedState, PlanOptions, PluginState};
-use super::ledger::DataIdentity;
+use super::ledger::{CanonicalValue, DataIdentity};
 use super::risk::Risk;
 use super::volume_version::VolumeVersion;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{
-    Capability, ExternalId, HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest, hex,
+    Capability, ExternalId, HiddenField, NamespacedId, TopologyRequest, UnresolvedRequest,
+    VolumeField, hex,
 };
 
 /// The format that this program writes, and the newest that it reads.
@@ -402,7 +403,8 @@ fn hash(request: &UnresolvedRequest) -> String {
 }
 
 /// A request without the values of secrets and mount flags, in the form that is hashed. The hash covers the
-/// order of the fields.
+/// order of the fields. A field without a place in it follows the others if the request specifies it, so hashes of
+/// earlier programs stay valid and a new field is hashed.
 #[derive(Serialize)]
 pub(super) struct CanonicalRequest<'r> {
     namespace: &'r str,
@@ -421,6 +423,8 @@ pub(super) struct CanonicalRequest<'r> {
     secrets: Option<Vec<&'r str>>,
     parameters: Option<&'r BTreeMap<String, String>>,
     context: Option<&'r BTreeMap<String, String>>,
+    #[serde(flatten)]
+    others: BTreeMap<&'static str, CanonicalValue<'r>>,
 }
 
 impl<'r> CanonicalRequest<'r> {
@@ -444,8 +448,36 @@ impl<'r> CanonicalRequest<'r> {
             secrets: secrets.map(|secrets| secrets.iter().map(|(key, _)| key).collect()),
             parameters: request.parameters.as_ref(),
             context: request.context.as_ref(),
+            others: others(request, &PLACED),
         }
     }
+}
+
+/// The fields that have a place of their own in the form that is hashed.
+const PLACED: [VolumeField; 14] = [
+    VolumeField::Name,
+    VolumeField::ExternalId,
+    VolumeField::PluginId,
+    VolumeField::Capability,
+    VolumeField::CapacityMin,
+    VolumeField::CapacityMax,
+    VolumeField::Required,
+    VolumeField::Preferred,
+    VolumeField::CloneId,
+    VolumeField::SnapshotId,
+    VolumeField::FsType,
+    VolumeField::MountFlags,
+    VolumeField::Parameters,
+    VolumeField::Context,
+];
+
+/// Returns the fields without a place that a request specifies.
+fn others<'r>(
+    request: &'r UnresolvedRequest,
+    placed: &[VolumeField],
+) -> BTreeMap<&'static str, CanonicalValue<'r>> {
+    let others = VolumeField::ALL.into_iter().filter(|field| !placed.contains(field));
+    others.filter_map(|field| Some((field.key(), CanonicalValue(request.field(field)?)))).collect()
 }
 
 #[cfg(test)]

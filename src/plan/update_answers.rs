@@ -3,7 +3,7 @@
 use super::merge::{Expansion, merge};
 use super::rules::MergeRules;
 use nomad_csi_model::{
-    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HealthCount,
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId,
     MountOptions, Namespace, NamespacedId, PluginId, SecretRefs, ServerVersion, Topology,
     TopologyRequest, UnresolvedRequest, Volume, VolumeId,
 };
@@ -131,40 +131,12 @@ fn example_request() -> UnresolvedRequest {
 /// Returns a volume of 10 GiB that no allocation claims.
 fn example_volume() -> Volume {
     let request = example_request();
-    let none = HealthCount::default();
     Volume {
-        name: "db".to_owned(),
-        provider: String::new(),
-        provider_version: String::new(),
-        requested_capacity: request.capacity,
         capacity: request.capacity.min,
         topologies: vec![topology("a")],
-        parameters: [].into(),
-        context: [].into(),
         access_mode: Some(WRITER.access_mode),
         attachment_mode: Some(WRITER.attachment_mode),
-        read_allocs: [].into(),
-        write_allocs: [].into(),
-        allocs: vec![],
-        schedulable: true,
-        controller_required: true,
-        controllers: none,
-        nodes: none,
-        create_index: 1,
-        modify_index: 1,
-        spec_index: 1,
-        create_time: 0,
-        modify_time: 0,
-        kept_files: vec![],
-        namespace: request.namespace,
-        id: request.id,
-        external_id: request.external_id,
-        plugin_id: request.plugin_id,
-        capabilities: request.capabilities,
-        topology_request: request.topology_request,
-        clone_id: request.clone_id,
-        snapshot_id: request.snapshot_id,
-        mount_options: request.mount_options,
+        ..Volume::of_request(request)
     }
 }
 

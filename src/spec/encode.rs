@@ -17,11 +17,12 @@ use hcl::format::{Format as _, Formatter};
 use hcl::structure::{Attribute, Block, Body, Structure};
 use serde_json::{Map, Value, json};
 
+use super::schema::{self, Kind};
 use super::syntax::Syntax;
 use super::tree::UNKNOWN;
 use nomad_csi_model::{
-    Bytes, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest, escape_json,
-    escape_json_for_yaml, is_invisible,
+    FieldRef, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest,
+    VolumeField, escape_json, escape_json_for_yaml, is_invisible,
 };
 
 /// A volume to write, with the fields of a specification that are not part of the request.
@@ -128,23 +129,24 @@ pub(super) fn one_line(text: &str) -> String {
     text.replace(is_invisible, " ")
 }
 
-/// Returns the fields with one text each, in reading order.
-fn texts(request: &UnresolvedRequest) -> Vec<(&'static str, String)> {
-    let size = |size: Bytes| (!size.is_zero()).then(|| size.to_string());
-    let fields = [
-        ("id", Some(request.id.to_string())),
-        ("namespace", Some(request.namespace.to_string())),
-        ("name", request.name.clone()),
-        ("type", Some("csi".to_owned())),
-        ("plugin_id", Some(request.plugin_id.to_string())),
-        ("external_id", request.external_id.as_ref().map(ToString::to_string)),
-        ("snapshot_id", request.snapshot_id.clone()),
-        ("clone_id", request.clone_id.clone()),
-        ("capacity_min", size(request.capacity.min)),
-        ("capacity_max", size(request.capacity.max)),
-    ];
-    let given = |(key, text): (&'static str, Option<String>)| text.map(|text| (key, text));
-    fields.into_iter().filter_map(given).collect()
+/// Returns the fields with one text each, in the order of their documentation.
+fn texts(request: &UnresolvedRequest) -> impl Iterator<Item = (&'static str, String)> {
+    schema::VOLUME.iter().filter_map(|row| {
+        let text = match row.key {
+            "id" => request.id.to_string(),
+            "namespace" => request.namespace.to_string(),
+            "type" => "csi".to_owned(),
+            key => match request.field(VolumeField::of_key(key)?)? {
+                FieldRef::Text(text) => text.to_owned(),
+                FieldRef::Size(size) => size.to_string(),
+                FieldRef::Capabilities(_)
+                | FieldRef::MountFlags(_)
+                | FieldRef::Topologies(_)
+                | FieldRef::Map(_) => return None,
+            },
+        };
+        Some((row.key, text))
+    })
 }
 
 /// A value of a map.
@@ -191,17 +193,28 @@ impl MapValue<'_> {
 }
 
 /// Returns the fields that are maps of texts or of secret references.
-fn maps(request: &UnresolvedRequest) -> Vec<(&'static str, BTreeMap<&str, MapValue<'_>>)> {
-    let secrets = request.secrets.as_ref().map(|secrets| {
-        let pairs = secrets.iter().map(|(key, from)| (key, MapValue::from(from)));
-        pairs.collect()
-    });
-    let [parameters, context] = [&request.parameters, &request.context].map(|map| {
-        let pairs = map.as_ref()?.iter().map(|(key, value)| (key.as_str(), MapValue::Text(value)));
-        Some(pairs.collect())
-    });
-    let fields = [("secrets", secrets), ("parameters", parameters), ("context", context)];
-    fields.into_iter().filter_map(|(key, map)| map.map(|map| (key, map))).collect()
+fn maps(
+    request: &UnresolvedRequest,
+) -> impl Iterator<Item = (&'static str, BTreeMap<&str, MapValue<'_>>)> {
+    schema::VOLUME.iter().filter(|row| row.kind == Kind::TextMap).filter_map(|row| {
+        let map = match row.key {
+            "secrets" => {
+                let secrets = request.secrets.as_ref()?.iter();
+                secrets.map(|(key, reference)| (key, MapValue::from(reference))).collect()
+            }
+            key => match request.field(VolumeField::of_key(key)?)? {
+                FieldRef::Map(map) => {
+                    map.iter().map(|(key, value)| (key.as_str(), MapValue::Text(value))).collect()
+                }
+                FieldRef::Text(_)
+                | FieldRef::Size(_)
+                | FieldRef::Capabilities(_)
+                | FieldRef::MountFlags(_)
+                | FieldRef::Topologies(_) => return None,
+            },
+        };
+        Some((row.key, map))
+    })
 }
 
 fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) -> Value {
@@ -343,7 +356,6 @@ fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>>
     let request = &volume.request;
     let protect = volume.protect.map(|protect| ("protect", protect.into()));
     let single = texts(request)
-        .into_iter()
         .filter(|(key, text)| *key != "id" || Some(text.as_str()) != label)
         .map(|(key, text)| (key, string(&text)))
         .chain(protect);

@@ -33,6 +33,7 @@ mod terraform;
 mod tests;
 mod tree;
 mod validate;
+mod value_reader;
 mod volume_spec;
 mod yaml;
 

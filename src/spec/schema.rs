@@ -239,3 +239,20 @@ pub(super) fn by_api_name(fields: &'static [Field], key: &str) -> Option<&'stati
     };
     fields.iter().find(same).map(|field| field.key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nomad_csi_model::VolumeField;
+
+    #[test]
+    fn a_field_of_a_server_has_a_row_and_a_row_of_a_server_has_a_field() {
+        let blocks = ["mount_options", "topology_request"];
+        let rows: Vec<String> = drift_fields()
+            .filter(|key| !blocks.contains(&key.as_str()) && key != "secrets")
+            .collect();
+        let mut keys: Vec<&str> = VolumeField::ALL.iter().map(|field| field.key()).collect();
+        keys.sort_by_key(|key| rows.iter().position(|row| row == key));
+        assert_eq!(rows, keys);
+    }
+}

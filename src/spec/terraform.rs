@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hcl::expr::Variable;
 use hcl::structure::{Block, Body};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::encode::WritableSpec;
+use super::schema::{self, Kind};
 use nomad_csi_model::{
-    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HiddenField,
-    MountOptions, Namespace, PluginId, Topology, TopologyRequest, UnresolvedRequest, VolumeId,
+    AccessMode, AttachmentMode, Bytes, Capability, FieldRef, HiddenField, MountOptions, Namespace,
+    NamespacedId, PluginId, Topology, TopologyRequest, UnresolvedRequest, VolumeField, VolumeId,
     is_invisible,
 };
 
@@ -176,33 +177,84 @@ struct Instance {
 }
 
 /// The attributes of a volume. Resources of other types may have none of them.
-#[derive(Default, Deserialize)]
+#[derive(Default)]
 struct Attributes {
-    volume_id: Option<Text>,
-    namespace: Option<Text>,
-    name: Option<Text>,
-    #[serde(rename = "type")]
-    kind: Option<Text>,
-    plugin_id: Option<Text>,
-    external_id: Option<Text>,
-    snapshot_id: Option<Text>,
-    clone_id: Option<Text>,
-    capacity_min: Option<Text>,
-    capacity_max: Option<Text>,
-    access_mode: Option<Text>,
-    attachment_mode: Option<Text>,
-    #[serde(default, deserialize_with = "list")]
+    volume_id: Option<String>,
+    namespace: Option<String>,
+    kind: Option<String>,
+    single: CapabilityAttributes,
     capability: Vec<CapabilityAttributes>,
-    #[serde(default, deserialize_with = "list")]
     mount_options: Vec<MountAttributes>,
-    #[serde(default, deserialize_with = "list")]
     topology_request: Vec<TopologyAttributes>,
-    secrets: Option<Names>,
-    parameters: Option<Pairs>,
-    context: Option<Pairs>,
+    has_secrets: bool,
+    /// The texts that are named like a field of a specification.
+    texts: BTreeMap<VolumeField, String>,
+    /// The sizes that are named like a field of a specification.
+    sizes: BTreeMap<VolumeField, String>,
+    /// The maps that are named like a field of a specification.
+    maps: BTreeMap<VolumeField, BTreeMap<String, String>>,
 }
 
-#[derive(Deserialize)]
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for Attributes {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the attributes of a resource")
+    }
+
+    /// Decodes the attributes that a volume has, and skips all others without a copy.
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "volume_id" => self.volume_id = text(map.next_value()?),
+                "namespace" => self.namespace = text(map.next_value()?),
+                "type" => self.kind = text(map.next_value()?),
+                "access_mode" => self.single.access_mode = map.next_value()?,
+                "attachment_mode" => self.single.attachment_mode = map.next_value()?,
+                "capability" => self.capability = list(map.next_value()?),
+                "mount_options" => self.mount_options = list(map.next_value()?),
+                "topology_request" => self.topology_request = list(map.next_value()?),
+                "secrets" => {
+                    let secrets = map.next_value::<Option<Names>>()?;
+                    self.has_secrets =
+                        matches!(secrets, Some(Names::Value(names)) if !names.is_empty());
+                }
+                key => self.field(key, &mut map)?,
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl Attributes {
+    /// Decodes an attribute that is named like a field of a specification.
+    fn field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let row = schema::VOLUME.iter().find(|row| row.key == key);
+        match (VolumeField::of_key(key), row.map(|row| row.kind)) {
+            (Some(field), Some(Kind::Text)) => {
+                self.texts.extend(text(map.next_value()?).map(|text| (field, text)));
+            }
+            (Some(field), Some(Kind::Size)) => {
+                self.sizes.extend(text(map.next_value()?).map(|size| (field, size)));
+            }
+            (Some(field), Some(Kind::TextMap)) => {
+                self.maps.extend(pairs(map.next_value()?).map(|pairs| (field, pairs)));
+            }
+            (Some(_) | None, _) => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default, Deserialize)]
 struct CapabilityAttributes {
     access_mode: Option<Text>,
     attachment_mode: Option<Text>,
@@ -211,21 +263,21 @@ struct CapabilityAttributes {
 #[derive(Deserialize)]
 struct MountAttributes {
     fs_type: Option<Text>,
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "items")]
     mount_flags: Vec<Text>,
 }
 
 #[derive(Deserialize)]
 struct TopologyAttributes {
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "items")]
     required: Vec<TopologyBlock>,
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "items")]
     preferred: Vec<TopologyBlock>,
 }
 
 #[derive(Deserialize)]
 struct TopologyBlock {
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "items")]
     topology: Vec<Segments>,
 }
 
@@ -257,22 +309,26 @@ enum Pairs {
     Other(IgnoredAny),
 }
 
-/// Decodes a list; any other value is an empty list.
-fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either<T> {
-        List(Vec<T>),
-        Other(IgnoredAny),
+/// A list; any other value is an empty list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum List<T> {
+    Items(Vec<T>),
+    Other(IgnoredAny),
+}
+
+fn list<T>(list: List<T>) -> Vec<T> {
+    match list {
+        List::Items(items) => items,
+        List::Other(_) => vec![],
     }
-    Ok(match Either::deserialize(deserializer)? {
-        Either::List(list) => list,
-        Either::Other(_) => vec![],
-    })
+}
+
+/// Decodes a list of a block.
+fn items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    List::deserialize(deserializer).map(list)
 }
 
 fn text(text: Option<Text>) -> Option<String> {
@@ -291,54 +347,44 @@ fn pairs(pairs: Option<Pairs>) -> Option<BTreeMap<String, String>> {
 
 impl Attributes {
     fn is_csi(&self) -> bool {
-        match &self.kind {
-            Some(Text::Value(kind)) => kind.eq_ignore_ascii_case("csi"),
-            Some(Text::Other(_)) | None => true,
-        }
+        self.kind.as_ref().is_none_or(|kind| kind.eq_ignore_ascii_case("csi"))
     }
 
     fn into_spec(self, address: &str, creates: bool) -> Result<WritableSpec, String> {
-        let id = text(self.volume_id).ok_or("`volume_id` is missing")?;
-        let plugin_id = text(self.plugin_id).ok_or("`plugin_id` is missing")?;
-        let single = CapabilityAttributes {
-            access_mode: self.access_mode,
-            attachment_mode: self.attachment_mode,
-        };
+        let id = self.volume_id.ok_or("`volume_id` is missing")?;
+        if !self.texts.contains_key(&VolumeField::PluginId) {
+            return Err("`plugin_id` is missing".to_owned());
+        }
         let mut capabilities = capabilities(self.capability)?;
         if capabilities.is_empty() {
-            capabilities = capabilities_of_one(single)?;
+            capabilities = capabilities_of_one(self.single)?;
         }
         let mut unknown = BTreeSet::new();
-        let had_secrets = matches!(self.secrets, Some(Names::Value(names)) if !names.is_empty());
-        if had_secrets {
+        if self.has_secrets {
             unknown.insert(HiddenField::Secrets);
         }
         let (mount_options, hidden_flags) = mount_options(self.mount_options);
         if hidden_flags {
             unknown.insert(HiddenField::MountFlags);
         }
-        let external_id = text(self.external_id).map(ExternalId::new);
-        let registers = external_id.is_some();
-        let request = UnresolvedRequest {
-            namespace: text(self.namespace).map_or_else(Namespace::default, Namespace::new),
-            id: VolumeId::new(id),
-            name: text(self.name),
-            external_id,
-            plugin_id: PluginId::new(plugin_id),
-            capabilities,
-            capacity: CapacityRange {
-                min: size(self.capacity_min)?,
-                max: size(self.capacity_max)?,
-            },
-            topology_request: topology_request(self.topology_request),
-            clone_id: text(self.clone_id).filter(|_| !registers),
-            snapshot_id: text(self.snapshot_id).filter(|_| !registers),
-            mount_options,
-            secrets: None,
-            parameters: pairs(self.parameters),
-            context: pairs(self.context),
-            share: false,
-        };
+        let namespace = self.namespace.map_or_else(Namespace::default, Namespace::new);
+        let key = NamespacedId::new(namespace, VolumeId::new(id));
+        let mut request = UnresolvedRequest::new(key, PluginId::new(""), capabilities);
+        request.mount_options = mount_options;
+        request.topology_request = topology_request(self.topology_request);
+        for (field, text) in &self.texts {
+            request.set_field(*field, FieldRef::Text(text));
+        }
+        for (field, text) in &self.sizes {
+            request.set_field(*field, FieldRef::Size(size(text)?));
+        }
+        for (field, map) in &self.maps {
+            request.set_field(*field, FieldRef::Map(map));
+        }
+        let registers = request.external_id.is_some();
+        if registers {
+            (request.clone_id, request.snapshot_id) = (None, None);
+        }
         let request = if registers && !creates { request } else { request.for_create() };
         Ok(WritableSpec {
             request,
@@ -359,10 +405,7 @@ fn comments(address: &str, unknown: &BTreeSet<HiddenField>) -> Vec<String> {
     std::iter::once(format!("from {address}")).chain(dropped).collect()
 }
 
-fn size(size: Option<Text>) -> Result<Bytes, String> {
-    let Some(size) = text(size) else {
-        return Ok(Bytes::default());
-    };
+fn size(size: &str) -> Result<Bytes, String> {
     let plain = size.replace(' ', "");
     Bytes::parse(&plain).map_err(|_| format!("invalid size `{size}`"))
 }

@@ -41,6 +41,7 @@ mod task_state;
 mod time;
 mod variable;
 mod volume;
+mod volume_stub;
 
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
@@ -108,7 +109,7 @@ pub use placement::{
 pub use plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,
 };
-pub use request::{SecretsDocument, VolumeWrite, WriteRequest, WriteResponse};
+pub use request::{WriteRequest, WriteResponse};
 pub use snapshot::{SnapshotDocument, SnapshotsRequest, SnapshotsResponse};
 pub use stats::{ConditionDocument, NodeStatsDocument, PublishedStatsDocument, QuantityDocument};
 pub use task_state::{TaskEventDocument, TaskStateDocument};
@@ -117,6 +118,7 @@ pub use variable::{
     BorrowedItems, ItemsDocument, LockDocument, VariableDocument, VariableRequest, WrittenVariable,
 };
 pub use volume::{
-    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, TopologyDocument,
-    TopologyRequestDocument, VolumeDocument, VolumeStub,
+    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, SecretsDocument,
+    TopologyDocument, TopologyRequestDocument, VolumeDocument, VolumeWrite,
 };
+pub use volume_stub::VolumeStub;

@@ -1,4 +1,4 @@
-//! A volume, and a volume in a list, in the responses of Nomad's volume APIs.
+//! A volume in the requests and responses of Nomad's volume APIs.
 //!
 //! Fields are in the order of their keys, because Nomad sorts keys. Integers are signed where Go's
 //! are; `convert` handles negative values.
@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::allocation::AllocationStub;
+use nomad_csi_model::Secrets;
 
 /// A value that is always written as `null`. Reading ignores the server's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -68,6 +70,82 @@ pub struct TopologyRequestDocument {
     pub preferred: Option<Vec<Option<TopologyDocument>>>,
     /// The volume must be accessible from one of these.
     pub required: Option<Vec<Option<TopologyDocument>>>,
+}
+
+/// Secrets in a request body. Serialisation reveals them; `Debug` hides them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretsDocument(pub Secrets);
+
+impl Serialize for SecretsDocument {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.expose())
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretsDocument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let hidden = |_| D::Error::custom("secrets must be strings");
+        let pairs = BTreeMap::<String, String>::deserialize(deserializer).map_err(hidden)?;
+        Ok(Self(pairs.into_iter().collect()))
+    }
+}
+
+/// The user fields of a volume in a write request. Server fields are never sent, and are ignored if a Go client sends them
+/// (W22: Nomad stores them). Missing and empty differ where Nomad stores the difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct VolumeWrite {
+    /// The provider's ID of a volume to clone.
+    #[serde(rename = "CloneID", skip_serializing_if = "String::is_empty")]
+    pub clone_id: String,
+    /// The provider's volume context, opaque; for registration only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<BTreeMap<String, String>>,
+    /// The provider's ID; for registration only.
+    #[serde(rename = "ExternalID", skip_serializing_if = "String::is_empty")]
+    pub external_id: String,
+    /// The volume's ID.
+    #[serde(rename = "ID")]
+    pub id: String,
+    /// The file system type and mount flags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_options: Option<MountOptionsDocument>,
+    /// The name; empty keeps the stored name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The namespace; empty means that of the request.
+    pub namespace: String,
+    /// The provider's parameters, opaque.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<BTreeMap<String, String>>,
+    /// The plugin.
+    #[serde(rename = "PluginID")]
+    pub plugin_id: String,
+    /// The supported access and attachment modes.
+    pub requested_capabilities: Vec<CapabilityDocument>,
+    /// The maximum size in bytes; 0 means "not given".
+    #[serde(skip_serializing_if = "is_zero")]
+    pub requested_capacity_max: i64,
+    /// The minimum size in bytes; 0 means "not given".
+    #[serde(skip_serializing_if = "is_zero")]
+    pub requested_capacity_min: i64,
+    /// The requested topologies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_topologies: Option<TopologyRequestDocument>,
+    /// The secrets for the provider. On an existing volume, a missing field erases the stored ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretsDocument>,
+    /// The provider's ID of a snapshot to restore.
+    #[serde(rename = "SnapshotID", skip_serializing_if = "String::is_empty")]
+    pub snapshot_id: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires this signature for skip_serializing_if"
+)]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// A directory of files that were written beside a volume.
@@ -185,61 +263,4 @@ pub struct VolumeDocument {
     pub topologies: Vec<Option<TopologyDocument>>,
     /// IDs of allocations with a write claim; the values are ignored.
     pub write_allocs: BTreeMap<String, Null>,
-}
-
-/// A volume in the response of `GET /v1/volumes?type=csi`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-pub struct VolumeStub {
-    /// The access mode of current claims; empty without claims.
-    pub access_mode: String,
-    /// The attachment mode of current claims; empty without claims.
-    pub attachment_mode: String,
-    /// True if the plugin needs a controller; missing before 1.2.13, 1.3.6 and 1.4.0.
-    pub controller_required: bool,
-    /// The number of expected controllers.
-    pub controllers_expected: i64,
-    /// The number of healthy controllers.
-    pub controllers_healthy: i64,
-    /// The index of the creation.
-    pub create_index: u64,
-    /// Nanoseconds since the epoch; missing before 1.10.
-    pub create_time: i64,
-    /// The number of read claims, including those of stopped allocations.
-    pub current_readers: i64,
-    /// The number of write claims, including those of stopped allocations.
-    pub current_writers: i64,
-    /// The provider's ID.
-    #[serde(rename = "ExternalID")]
-    pub external_id: String,
-    /// The volume's ID.
-    #[serde(rename = "ID")]
-    pub id: String,
-    /// The index of the last change.
-    pub modify_index: u64,
-    /// Nanoseconds since the epoch; missing before 1.10.
-    pub modify_time: i64,
-    /// The volume's name.
-    pub name: String,
-    /// The namespace.
-    pub namespace: String,
-    /// The number of expected node plugins.
-    pub nodes_expected: i64,
-    /// The number of healthy node plugins.
-    pub nodes_healthy: i64,
-    /// The plugin.
-    #[serde(rename = "PluginID")]
-    pub plugin_id: String,
-    /// The plugin's name from GetPluginInfo.
-    pub provider: String,
-    /// Since when a node has had no room for the volume, or `null`. Nomad never sets it.
-    pub resource_exhausted: Option<String>,
-    /// True if an allocation that uses the volume can be placed.
-    pub schedulable: bool,
-    /// Embedded agent only: the index of the last change of the specification, which steps of claims
-    /// do not move.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spec_index: Option<u64>,
-    /// Where the volume is accessible; elements may be `null`.
-    pub topologies: Vec<Option<TopologyDocument>>,
 }

@@ -12,7 +12,7 @@ use super::recorded_options::RecordedMountOptions;
 use super::shared::{Shared, TextMap};
 use nomad_csi_model::{
     Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, RemoteVolume,
-    SealedSecrets, Text, Topology, TopologyRequest, Volume, VolumeRequest,
+    SealedSecrets, Text, Topology, TopologyRequest, UnresolvedRequest, Volume, VolumeRequest,
 };
 
 /// The user's part of a volume.
@@ -43,7 +43,7 @@ pub struct VolumeDefinition {
 
 impl VolumeDefinition {
     /// Creates the definition of a new volume. Missing fields are empty.
-    pub fn new(request: &VolumeRequest, mount_options: Option<RecordedMountOptions>) -> Self {
+    pub fn new<S>(request: &VolumeRequest<S>, mount_options: Option<RecordedMountOptions>) -> Self {
         Self {
             key: request.key(),
             name: request.name.clone().unwrap_or_default(),
@@ -60,18 +60,33 @@ impl VolumeDefinition {
 
     /// Returns the user's part of a merged volume.
     pub fn of(volume: &Volume, mount_options: Option<RecordedMountOptions>) -> Self {
-        Self {
-            key: volume.key(),
-            name: volume.name.clone(),
-            plugin_id: volume.plugin_id.clone(),
-            capabilities: volume.capabilities.clone().into(),
-            capacity: volume.requested_capacity,
-            topology_request: volume.topology_request.clone().map(Shared::from),
-            clone_id: volume.clone_id.clone(),
-            snapshot_id: volume.snapshot_id.clone(),
+        Self::new(&UnresolvedRequest::of_volume(volume), mount_options)
+    }
+
+    /// Returns a volume with these fields, with hidden mount flags, and without anything that only a server sets.
+    pub(super) fn volume(&self) -> Volume {
+        let Self {
+            key,
+            name,
+            plugin_id,
+            capabilities,
+            capacity,
+            topology_request,
+            clone_id,
+            snapshot_id,
             mount_options,
-            parameters: volume.parameters.clone().into(),
-        }
+            parameters,
+        } = self;
+        Volume::of_request(UnresolvedRequest {
+            name: Some(name.clone()),
+            capacity: *capacity,
+            topology_request: topology_request.as_deref().cloned(),
+            clone_id: clone_id.clone(),
+            snapshot_id: snapshot_id.clone(),
+            mount_options: mount_options.as_ref().map(RecordedMountOptions::redacted),
+            parameters: Some(parameters.to_map()),
+            ..UnresolvedRequest::new(key.clone(), plugin_id.clone(), capabilities.to_vec())
+        })
     }
 }
 

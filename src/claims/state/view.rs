@@ -9,7 +9,6 @@ use super::claims_record::ClaimsRecord;
 use super::plugin_jobs::ExpectedInstances;
 use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
-use super::recorded_options::RecordedMountOptions;
 use crate::claim::{Claim, ClaimKey, Intent};
 use nomad_csi_model::{
     Alloc, AllocId, Capability, ClientStatus, DesiredStatus, HealthCount, Plugin, PluginId,
@@ -89,22 +88,11 @@ impl VolumeView {
         let VolumeRecord { definition, provided, .. } = &*self.record;
         let (provider, provider_version) = self.provider();
         Volume {
-            namespace: definition.key.namespace.clone(),
-            id: definition.key.id.clone(),
-            name: definition.name.clone(),
             external_id: provided.external_id.clone(),
-            plugin_id: definition.plugin_id.clone(),
             provider: provider.to_owned(),
             provider_version: provider_version.to_owned(),
-            capabilities: definition.capabilities.to_vec(),
-            requested_capacity: definition.capacity,
             capacity: provided.capacity,
-            topology_request: definition.topology_request.as_deref().cloned(),
             topologies: provided.topologies.to_vec(),
-            clone_id: definition.clone_id.clone(),
-            snapshot_id: definition.snapshot_id.clone(),
-            mount_options: definition.mount_options.as_ref().map(RecordedMountOptions::redacted),
-            parameters: definition.parameters.to_map(),
             context: provided.context.to_shown_map(),
             access_mode: self.modes().map(|modes| modes.access_mode),
             attachment_mode: self.modes().map(|modes| modes.attachment_mode),
@@ -120,7 +108,7 @@ impl VolumeView {
             spec_index: self.record.modify_index,
             create_time: self.record.create_time,
             modify_time: self.record.visible_time(),
-            kept_files: vec![],
+            ..definition.volume()
         }
     }
 

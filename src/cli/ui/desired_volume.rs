@@ -1,95 +1,102 @@
-//! What a plan makes: the request of a volume as text and as JSON.
+//! The volume that a plan makes: its request as text and as JSON.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use nomad_csi_model::{Bytes, ExternalId, Topology, UnresolvedRequest};
+use nomad_csi_model::{Bytes, FieldRef, Topology, UnresolvedRequest, VolumeField};
 
-/// Returns what a request asks for, one line each. Secrets and mount flags never appear.
+/// Fields that a line of text names by other words than their key.
+const PHRASES: [(VolumeField, &str); 8] = [
+    (VolumeField::PluginId, "plugin"),
+    (VolumeField::ExternalId, "external ID"),
+    (VolumeField::SnapshotId, "copied from snapshot"),
+    (VolumeField::CloneId, "copied from volume"),
+    (VolumeField::FsType, "file system"),
+    (VolumeField::MountFlags, "mount flags"),
+    (VolumeField::Required, "one of the topologies"),
+    (VolumeField::Preferred, "preferably in"),
+];
+
+/// Returns the contents of a request, one line each. Secrets and mount flags never appear. The name is the volume's ID in
+/// most requests, and the line above has it.
 pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
-    let mut details = vec![format!("plugin {}", request.plugin_id)];
-    if let Some(external_id) = &request.external_id {
-        details.push(format!("external ID {external_id}"));
-    }
+    let lines = |field: VolumeField| -> Vec<String> {
+        let phrase = PHRASES.iter().find(|(of, _)| *of == field);
+        let phrase = phrase.map_or(field.key(), |(_, phrase)| *phrase);
+        match request.field(field) {
+            None => vec![],
+            Some(value) if value.is_empty() => vec![],
+            Some(FieldRef::Text(text)) => vec![format!("{phrase} {text}")],
+            Some(FieldRef::Size(bytes)) => size_line(request, field, bytes).into_iter().collect(),
+            Some(FieldRef::Capabilities(list)) => list.iter().map(ToString::to_string).collect(),
+            Some(FieldRef::MountFlags(_)) => vec![format!("{phrase} (not shown)")],
+            Some(FieldRef::Topologies(list)) => {
+                let list: Vec<String> = list.iter().map(|one| format!("({one})")).collect();
+                vec![format!("{phrase} {}", list.join(" "))]
+            }
+            Some(FieldRef::Map(map)) => vec![format!("{phrase} {{{}}}", pairs(map))],
+        }
+    };
+    let fields = VolumeField::ALL.into_iter().filter(|field| *field != VolumeField::Name);
+    fields.flat_map(lines).collect()
+}
+
+/// Returns the line of a size. A minimum and a maximum have one line.
+fn size_line(request: &UnresolvedRequest, field: VolumeField, bytes: Bytes) -> Option<String> {
     let (min, max) = (request.capacity.min, request.capacity.max);
-    match (min.is_zero(), max.is_zero()) {
-        (true, true) => {}
-        (false, true) => details.push(format!("at least {}", size(min))),
-        (true, false) => details.push(format!("at most {}", size(max))),
-        (false, false) => details.push(format!("from {} to {}", size(min), size(max))),
-    }
-    for (source, what) in [(&request.snapshot_id, "snapshot"), (&request.clone_id, "volume")] {
-        if let Some(source) = source {
-            details.push(format!("copied from {what} {source}"));
+    let is_range = !min.is_zero() && !max.is_zero();
+    match field {
+        VolumeField::CapacityMin if is_range => {
+            Some(format!("from {} to {}", size(min), size(max)))
         }
+        VolumeField::CapacityMin => Some(format!("at least {}", size(min))),
+        VolumeField::CapacityMax if is_range => None,
+        VolumeField::CapacityMax => Some(format!("at most {}", size(max))),
+        other => Some(format!("{} {}", other.key(), size(bytes))),
     }
-    details.extend(request.capabilities.iter().map(ToString::to_string));
-    details.extend(options(request));
-    details.extend(topologies(request));
-    for (what, map) in [("parameters", &request.parameters), ("context", &request.context)] {
-        if let Some(map) = map.as_ref().filter(|map| !map.is_empty()) {
-            details.push(format!("{what} {{{}}}", pairs(map)));
-        }
-    }
-    details
-}
-
-/// Returns the file system and whether there are mount flags, which are never shown.
-fn options(request: &UnresolvedRequest) -> Vec<String> {
-    let Some(options) = &request.mount_options else {
-        return vec![];
-    };
-    let file_system = match options.fs_type.as_str() {
-        "" => None,
-        fs_type => Some(format!("file system {fs_type}")),
-    };
-    let flags = (!options.mount_flags.is_empty()).then(|| "mount flags (not shown)".to_owned());
-    file_system.into_iter().chain(flags).collect()
-}
-
-fn topologies(request: &UnresolvedRequest) -> Vec<String> {
-    let Some(desired) = &request.topology_request else {
-        return vec![];
-    };
-    let kinds =
-        [("one of the topologies", &desired.required), ("preferably in", &desired.preferred)];
-    let kinds = kinds.iter().filter(|(_, places)| !places.is_empty());
-    let line = |(what, places): &(&str, &Vec<Topology>)| {
-        let places: Vec<String> = places.iter().map(|place| format!("({place})")).collect();
-        format!("{what} {}", places.join(" "))
-    };
-    kinds.map(line).collect()
 }
 
 /// Returns the same as JSON.
 pub(super) fn desired_json(request: &UnresolvedRequest) -> Value {
-    let bytes = |size: Bytes| (!size.is_zero()).then(|| size.get());
-    let options = request.mount_options.as_ref();
-    let places = |places: &[Topology]| -> Vec<Value> {
-        let segments = places.iter().map(|place| json!(place.segments));
-        segments.collect()
-    };
-    json!({
-        "name": request.name,
-        "plugin_id": request.plugin_id.as_str(),
-        "external_id": request.external_id.as_ref().map(ExternalId::as_str),
-        "capacity_min": bytes(request.capacity.min),
-        "capacity_max": bytes(request.capacity.max),
-        "snapshot_id": request.snapshot_id,
-        "clone_id": request.clone_id,
-        "capabilities": request.capabilities,
-        "fs_type": options.map(|options| &options.fs_type).filter(|text| !text.is_empty()),
-        "mount_flags": options
-            .filter(|options| !options.mount_flags.is_empty())
-            .map(|_| json!({"hidden": true})),
-        "topology_request": request.topology_request.as_ref().map(|desired| json!({
-            "required": places(&desired.required),
-            "preferred": places(&desired.preferred),
-        })),
-        "parameters": request.parameters.clone().unwrap_or_default(),
-        "context": request.context.clone().unwrap_or_default(),
-    })
+    let mut document = Map::new();
+    for field in VolumeField::ALL {
+        let value = request.field(field).map(json);
+        let (key, value) = match field {
+            VolumeField::Capability => ("capabilities", value),
+            VolumeField::FsType => ("fs_type", value),
+            VolumeField::MountFlags => ("mount_flags", value),
+            VolumeField::Required => ("topology_request", topologies(request)),
+            VolumeField::Preferred => continue,
+            VolumeField::Parameters | VolumeField::Context => {
+                (field.key(), Some(value.unwrap_or_else(|| json!({}))))
+            }
+            other => (other.key(), value),
+        };
+        document.insert(key.to_owned(), value.unwrap_or_default());
+    }
+    document.into()
+}
+
+/// Returns both lists of topologies; `None` without a request.
+fn topologies(request: &UnresolvedRequest) -> Option<Value> {
+    let required = request.field(VolumeField::Required).map(json)?;
+    let preferred = request.field(VolumeField::Preferred).map(json)?;
+    Some(json!({"required": required, "preferred": preferred}))
+}
+
+fn json(value: FieldRef<'_>) -> Value {
+    let segments = |topology: &Topology| json!(topology.segments);
+    match value {
+        FieldRef::Text("") => Value::Null,
+        FieldRef::Text(text) => json!(text),
+        FieldRef::Size(size) => json!(size.get()),
+        FieldRef::Capabilities(list) => json!(list),
+        FieldRef::MountFlags([]) => Value::Null,
+        FieldRef::MountFlags(_) => json!({"hidden": true}),
+        FieldRef::Topologies(list) => list.iter().map(segments).collect(),
+        FieldRef::Map(map) => json!(map),
+    }
 }
 
 /// Returns a size with its exact bytes.

@@ -2,11 +2,11 @@
 
 use super::entry::StoredValue;
 use super::hash::{FieldHash, FieldHashes, LedgerKey};
-use nomad_csi_model::{NamespacedId, Secrets};
+use nomad_csi_model::{NamespacedId, Secrets, VolumeField};
 
 /// The names of the hashes of hidden fields.
 pub(super) const SECRETS: &str = "secrets";
-pub(super) const MOUNT_FLAGS: &str = "mount_options.mount_flags";
+pub(super) const MOUNT_FLAGS: &str = VolumeField::MountFlags.key();
 
 /// The hidden values that a volume was last given.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
 use nomad_csi_model::{
-    Bytes, CapacityRange, MountOptions, NamespacedId, PluginId, Secrets, Topology,
-    UnresolvedRequest, Volume, VolumeRequest, hex,
+    FieldRef, MountOptions, NamespacedId, Secrets, UnresolvedRequest, Volume, VolumeField,
+    VolumeRequest, hex,
 };
 
 /// The key of a set's hashes.
@@ -58,8 +58,8 @@ impl LedgerKey {
 
     /// Returns the hash of mount flags, as a set.
     pub fn of_mount_flags(&self, volume: &NamespacedId, flags: &[String]) -> FieldHash {
-        let flags: BTreeSet<&String> = flags.iter().collect();
-        self.hash(volume, "mount_options.mount_flags", &flags)
+        let flags = FieldRef::MountFlags(flags);
+        self.hash(volume, VolumeField::MountFlags.key(), &CanonicalValue(flags))
     }
 
     /// Returns the hashes of every field that a request specifies, including hidden ones.
@@ -80,34 +80,29 @@ impl LedgerKey {
 
     fn without_secrets<S>(&self, request: &VolumeRequest<S>) -> FieldHashes {
         let key = request.key();
-        let mut hashes: FieldHashes = VisibleFields::of_request(request)
-            .0
-            .iter()
-            .map(|(field, value)| ((*field).to_owned(), self.hash(&key, field, value)))
-            .collect();
-        if let Some(options) = &request.mount_options {
-            let hash = self.of_mount_flags(&key, &options.mount_flags);
-            hashes.insert("mount_options.mount_flags".to_owned(), hash);
-        }
-        hashes
+        let given = |field: VolumeField| Some(self.field(&key, field, request.field(field)?));
+        VolumeField::ALL.into_iter().filter_map(given).collect()
     }
 
     /// Returns the hashes of every field that a server shows: never `secrets`, and mount flags only
     /// if they are not redacted.
     pub fn of_volume(&self, volume: &Volume) -> FieldHashes {
         let key = volume.key();
-        let mut hashes: FieldHashes = VisibleFields::of_volume(volume)
-            .0
-            .iter()
-            .map(|(field, value)| ((*field).to_owned(), self.hash(&key, field, value)))
-            .collect();
         let options = volume.mount_options.as_ref();
-        if !options.is_some_and(MountOptions::are_redacted) {
-            let flags = options.map_or(&[][..], |options| &options.mount_flags);
-            let hash = self.of_mount_flags(&key, flags);
-            hashes.insert("mount_options.mount_flags".to_owned(), hash);
-        }
-        hashes
+        let are_redacted = options.is_some_and(MountOptions::are_redacted);
+        let is_shown = |field: &VolumeField| *field != VolumeField::MountFlags || !are_redacted;
+        let shown = VolumeField::ALL.into_iter().filter(is_shown);
+        shown.map(|field| self.field(&key, field, volume.field(field))).collect()
+    }
+
+    /// Returns the key and the hash of a field. The hash of an absent field is that of an empty one.
+    fn field(
+        &self,
+        volume: &NamespacedId,
+        field: VolumeField,
+        value: FieldRef<'_>,
+    ) -> (String, FieldHash) {
+        (field.key().to_owned(), self.hash(volume, field.key(), &CanonicalValue(value)))
     }
 }
 
@@ -128,20 +123,9 @@ impl LedgerKey {
 
     /// Returns the hashes of every field that a server shows, for a volume in which all are empty.
     pub fn of_empty(&self, volume: &Volume) -> FieldHashes {
-        self.of_volume(&Volume {
-            name: String::new(),
-            plugin_id: PluginId::new(""),
-            external_id: None,
-            snapshot_id: None,
-            clone_id: None,
-            requested_capacity: CapacityRange::default(),
-            capabilities: vec![],
-            mount_options: None,
-            topology_request: None,
-            parameters: BTreeMap::new(),
-            context: BTreeMap::new(),
-            ..volume.clone()
-        })
+        let key = volume.key();
+        let empty = |field| self.field(&key, field, volume.field(field).emptied());
+        VolumeField::ALL.into_iter().map(empty).collect()
     }
 }
 
@@ -215,73 +199,51 @@ impl<const N: usize> Visitor<'_> for HexVisitor<N> {
     }
 }
 
-/// The fields that are not hidden, in their canonical form.
-struct VisibleFields(Vec<(&'static str, serde_json::Value)>);
+/// The value of a field in the form that is hashed. Mount flags are in it.
+pub(crate) struct CanonicalValue<'v>(pub(crate) FieldRef<'v>);
 
-impl VisibleFields {
-    /// The fields that a request specifies; omitted fields are not included.
-    fn of_request<S>(request: &VolumeRequest<S>) -> Self {
-        let size = |bytes: Bytes| (!bytes.is_zero()).then(|| value(&bytes.to_wire()));
-        let topology = request.topology_request.as_ref();
-        let capabilities: BTreeSet<_> = request.capabilities.iter().collect();
-        let fields = [
-            ("name", request.name.as_ref().map(value)),
-            ("plugin_id", Some(value(&request.plugin_id))),
-            ("external_id", request.external_id.as_ref().map(value)),
-            ("snapshot_id", request.snapshot_id.as_ref().map(value)),
-            ("clone_id", request.clone_id.as_ref().map(value)),
-            ("capacity_min", size(request.capacity.min)),
-            ("capacity_max", size(request.capacity.max)),
-            ("capability", Some(value(&capabilities))),
-            ("mount_options.fs_type", request.mount_options.as_ref().map(|o| value(&o.fs_type))),
-            ("topology_request.required", topology.map(|topology| topologies(&topology.required))),
-            (
-                "topology_request.preferred",
-                topology.map(|topology| topologies(&topology.preferred)),
-            ),
-            ("parameters", request.parameters.as_ref().map(value)),
-            ("context", request.context.as_ref().map(value)),
+impl Serialize for CanonicalValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        fn set<T: Ord>(list: &[T]) -> BTreeSet<&T> {
+            list.iter().collect()
+        }
+        match self.0 {
+            FieldRef::Text(text) => text.serialize(serializer),
+            FieldRef::Size(size) => size.to_wire().serialize(serializer),
+            FieldRef::Capabilities(list) => set(list).serialize(serializer),
+            FieldRef::MountFlags(flags) => set(flags).serialize(serializer),
+            FieldRef::Topologies(list) => set(list).serialize(serializer),
+            FieldRef::Map(map) => map.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::existing;
+
+    /// A ledger of an earlier program stays comparable.
+    #[test]
+    fn stored_hashes_never_change() {
+        let hashes = LedgerKey::new([7; 32]).of_volume(&existing());
+        let lines: Vec<_> = hashes.iter().map(|(key, hash)| format!("{key} {hash:?}")).collect();
+        let stored = [
+            "capability ae21b84ecfce459ff4a61b92dcf97b2f",
+            "capacity_max 5eb690e53aaf8bb797bcfb35882fc183",
+            "capacity_min 66fb0296a8e3ca1632bc649e10e8a0ad",
+            "clone_id 2e4f4c86fc166628085dba2eb28cc62d",
+            "context 0a3987d9ae9399e9027d05a87172efd0",
+            "external_id af609895e24072f28411abb72c64c0d0",
+            "mount_options.fs_type b83c6577a5514d7f397cc8b433839b77",
+            "mount_options.mount_flags 3c47eb59f849a20acc421ac2fb0fba1f",
+            "name 0e50772360fd61ea14adaf9b53c68090",
+            "parameters 7de598201ca04e0958deba2754fd6f5e",
+            "plugin_id 2f77b81f28e6385ab7cc05fd61b3068c",
+            "snapshot_id 24ecb26fa3e1ef1ac8fe7c98f560ba7e",
+            "topology_request.preferred 61cf5645820eb06b89acdaaeb025cba0",
+            "topology_request.required f93b84a79726397a0d0d61315b5967e2",
         ];
-        let specified = |(field, value): (_, Option<_>)| value.map(|value| (field, value));
-        Self(fields.into_iter().filter_map(specified).collect())
+        assert_eq!(lines, stored);
     }
-
-    /// The fields that a server shows, with absent fields as empty ones.
-    fn of_volume(volume: &Volume) -> Self {
-        let options = volume.mount_options.as_ref();
-        let topology = volume.topology_request.as_ref();
-        let capabilities: BTreeSet<_> = volume.capabilities.iter().collect();
-        let text = |text: Option<&String>| value(&text.map_or("", String::as_str));
-        let external = volume.external_id.as_ref().map_or("", |id| id.as_str());
-        Self(vec![
-            ("name", value(&volume.name)),
-            ("plugin_id", value(&volume.plugin_id)),
-            ("external_id", value(&external)),
-            ("snapshot_id", text(volume.snapshot_id.as_ref())),
-            ("clone_id", text(volume.clone_id.as_ref())),
-            ("capacity_min", value(&volume.requested_capacity.min.to_wire())),
-            ("capacity_max", value(&volume.requested_capacity.max.to_wire())),
-            ("capability", value(&capabilities)),
-            ("mount_options.fs_type", text(options.map(|options| &options.fs_type))),
-            (
-                "topology_request.required",
-                topologies(topology.map_or(&[], |topology| &topology.required)),
-            ),
-            (
-                "topology_request.preferred",
-                topologies(topology.map_or(&[], |topology| &topology.preferred)),
-            ),
-            ("parameters", value(&volume.parameters)),
-            ("context", value(&volume.context)),
-        ])
-    }
-}
-
-fn topologies(list: &[Topology]) -> serde_json::Value {
-    value(&list.iter().collect::<BTreeSet<_>>())
-}
-
-/// Returns a value as JSON; every value in this file can be converted.
-fn value(of: &impl Serialize) -> serde_json::Value {
-    serde_json::to_value(of).unwrap_or_default()
 }

@@ -27,6 +27,7 @@ pub use applied_values::AppliedValues;
 pub(crate) use data_identity::changed_data;
 pub use data_identity::{DataIdentity, RecordedData};
 pub use entry::{LastVerified, Ownership, StoredValue};
+pub(crate) use hash::CanonicalValue;
 pub use hash::{FieldHash, FieldHashes, LedgerKey};
 pub use intent::{Actor, Intent, IntentStep};
 pub use layout::SetLayout;

@@ -176,3 +176,31 @@ fn the_hash_covers_every_visible_field() {
         assert_ne!(hash(&other), hash(&larger()), "{other:?}");
     }
 }
+
+/// The hash of a saved plan is that of these bytes, in every version.
+#[test]
+fn the_hashed_form_of_a_request_never_changes() {
+    let capability =
+        |mode: &str| format!(r#"{{"access_mode":"{mode}","attachment_mode":"file-system"}}"#);
+    let (writer, readers) =
+        (capability("single-node-writer"), capability("multi-node-reader-only"));
+    let stored = [
+        r#"{"namespace":"default","id":"db","name":"database","external_id":null,"#.to_owned(),
+        format!(r#""plugin_id":"hostpath","capabilities":[{writer},{readers}],"#),
+        r#""capacity_min":1000,"capacity_max":3000,"topology_request":{"required":["#.to_owned(),
+        r#"{"segments":{"zone":"a"}},{"segments":{"zone":"b"}}],"preferred":[]},"#.to_owned(),
+        r#""clone_id":null,"snapshot_id":null,"fs_type":null,"mount_flags":null,"#.to_owned(),
+        r#""secrets":null,"parameters":null,"context":null}"#.to_owned(),
+    ];
+    let text = serde_json::to_string(&CanonicalRequest::of(&larger())).unwrap();
+    assert_eq!(text, stored.concat());
+}
+
+#[test]
+fn a_field_without_a_place_is_hashed_if_it_is_given() {
+    let placed: Vec<_> = PLACED.into_iter().filter(|field| *field != VolumeField::Name).collect();
+    let given = larger();
+    let omitted = UnresolvedRequest { name: None, ..larger() };
+    let text = |request| serde_json::to_string(&others(request, &placed)).unwrap();
+    assert_eq!([text(&given), text(&omitted)], [r#"{"name":"database"}"#, "{}"]);
+}

@@ -280,37 +280,10 @@ fn registered_volume(request: &VolumeRequest, plugin: &VolumePlugin) -> Volume {
     let (provider, provider_version) = plugin.provider();
     let topologies = request.topology_request.as_ref();
     Volume {
-        namespace: request.namespace.clone(),
-        id: request.id.clone(),
-        name: request.name.clone().unwrap_or_default(),
-        external_id: request.external_id.clone(),
-        plugin_id: request.plugin_id.clone(),
         provider: provider.to_owned(),
         provider_version: provider_version.to_owned(),
-        capabilities: request.capabilities.clone(),
-        requested_capacity: request.capacity,
-        capacity: Default::default(),
         topologies: topologies.map(|request| request.required.clone()).unwrap_or_default(),
-        topology_request: request.topology_request.clone(),
-        clone_id: request.clone_id.clone(),
-        snapshot_id: request.snapshot_id.clone(),
-        mount_options: request.mount_options.clone(),
-        parameters: request.parameters.clone().unwrap_or_default(),
-        context: request.context.clone().unwrap_or_default(),
-        access_mode: None,
-        attachment_mode: None,
-        read_allocs: Default::default(),
-        write_allocs: Default::default(),
-        allocs: vec![],
-        schedulable: false,
         controller_required: plugin.needs_controller(),
-        controllers: Default::default(),
-        nodes: Default::default(),
-        create_index: 0,
-        modify_index: 0,
-        spec_index: 0,
-        create_time: 0,
-        modify_time: 0,
-        kept_files: vec![],
+        ..Volume::of_request(request.clone())
     }
 }

@@ -3,6 +3,7 @@
 use super::reader::{Reader, ScalarConversion};
 use crate::schema;
 use crate::tree::{Entry, Node, Object, Value};
+use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
 use nomad_csi_model::{AccessMode, AttachmentMode, Capability, MountOptions};
 
@@ -39,7 +40,7 @@ impl Reader<'_> {
         let mut read = vec![];
         for (at, entry) in entries.iter().enumerate() {
             self.refuse_labels(entry);
-            if let Some(object) = self.block(entry) {
+            if let Some(object) = self.object_of(entry) {
                 match self.capability(entry, object) {
                     Some(capability) => {
                         let in_list = is_of_list(entries, at);
@@ -112,40 +113,17 @@ impl Reader<'_> {
     ) {
         let kind =
             if code == Code::SpecUnknownAccessMode { "access mode" } else { "attachment mode" };
-        let diagnostic = Diagnostic::error(code, format!("unknown {kind} `{text}`"));
         let begun = || all.iter().find(|mode| mode.starts_with(text)).copied();
         let near = meant
             .or_else(begun)
-            .or_else(|| closest_match(&text.replace('_', "-"), all.iter().copied()))
-            .filter(|_| !text.is_empty());
-        self.diagnostics.push(match near {
-            Some(near) => {
-                let quoted = self.quoted_like(node.span, near);
-                diagnostic.label(node.span, format!("did you mean `{near}`?")).replace(
-                    node.span,
-                    quoted,
-                    format!("a similar {kind} exists"),
-                )
-            }
-            None => {
-                let known = all.iter().map(|mode| format!("`{mode}`")).collect::<Vec<_>>();
-                diagnostic.label(node.span, format!("expected one of {}", known.join(", ")))
-            }
-        });
-    }
-
-    /// Quotes a word like the text at `span`.
-    pub(super) fn quoted_like(&self, span: Span, word: &str) -> String {
-        match self.source_text(span).chars().next() {
-            Some(quote @ ('"' | '\'')) => format!("{quote}{word}{quote}"),
-            _ => word.to_owned(),
-        }
+            .or_else(|| closest_match(&text.replace('_', "-"), all.iter().copied()));
+        self.unknown_word(code, kind, (node, text), near, all);
     }
 
     /// Decodes mount options, and whether their flags are `unknown`. Nomad would ignore a second
     /// block.
     pub(super) fn mount_options(&mut self, entries: &[&Entry<'_>]) -> (Option<MountOptions>, bool) {
-        let object = self.single(entries).and_then(|entry| self.block(entry));
+        let object = self.single(entries).and_then(|entry| self.object_of(entry));
         let Some(object) = object else {
             return (None, false);
         };

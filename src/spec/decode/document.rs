@@ -7,6 +7,7 @@ use super::volume::VolumeForm;
 use crate::schema;
 use crate::syntax::Syntax;
 use crate::tree::{Entry, Object, SpannedText, Value};
+use crate::value_reader::ValueReader as _;
 use crate::volume_spec::VolumeSpec;
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
@@ -119,7 +120,7 @@ impl Reader<'_> {
         aliases: &mut BTreeMap<&'t str, Span>,
         specs: &mut Vec<VolumeSpec>,
     ) {
-        let Some(object) = self.block(entry) else {
+        let Some(object) = self.object_of(entry) else {
             return;
         };
         match &entry.labels[..] {

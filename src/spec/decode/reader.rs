@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::defaults::Defaults;
 use crate::syntax::Syntax;
-use crate::tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
+use crate::tree::{Entry, Node, Scalar, ScalarKind, Value};
+use crate::value_reader::ValueReader;
 use crate::{hcl1, mask};
 use nomad_csi_model::Bytes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
@@ -37,48 +38,41 @@ pub(super) struct Reader<'d> {
     pub(super) possible_secrets: Vec<Span>,
 }
 
+impl ValueReader for Reader<'_> {
+    fn document_text(&self) -> &str {
+        self.document.text
+    }
+
+    fn syntax(&self) -> Syntax {
+        self.document.syntax
+    }
+
+    fn diagnostics(&mut self) -> &mut Diagnostics {
+        self.diagnostics
+    }
+
+    fn wrong_type(&mut self, key: &str, node: &Node<'_>, expected: &str) {
+        let problem = self.type_problem(key, node, expected);
+        self.diagnostics.push(match &node.value {
+            Value::Reference(_) => problem.help("use references for values in `secrets` only"),
+            Value::Unknown => problem.help(
+                "use `unknown` for `secrets` and `mount_flags` only: servers return all other fields",
+            ),
+            Value::Null | Value::Invalid | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
+                problem
+            }
+        });
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) {
         self.diagnostics.push(Diagnostic::error(code, message).label(span, ""));
     }
 
-    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, expected: &str) {
-        let is = node.kind_name(self.document.syntax);
-        let message = format!("`{key}` is {is}, not {expected}");
-        let diagnostic = Diagnostic::error(Code::SpecWrongType, message)
-            .label(node.span, format!("expected {expected}"));
-        self.diagnostics.push(match &node.value {
-            Value::Reference(_) => diagnostic.help("use references for values in `secrets` only"),
-            Value::Unknown => diagnostic.help(
-                "use `unknown` for `secrets` and `mount_flags` only: servers return all other fields",
-            ),
-            Value::Null | Value::Invalid | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
-                diagnostic
-            }
-        });
-    }
-
-    /// Returns the source text of a span.
-    pub(super) fn source_text(&self, span: Span) -> &str {
-        self.document.text.get(span.range()).unwrap_or_default()
-    }
-
-    /// Returns whether an entry is a comment, which JSON writes as a key `//`.
-    pub(super) fn is_comment(&self, entry: &Entry<'_>) -> bool {
-        self.document.syntax == Syntax::Json && entry.key.text == "//"
-    }
-
     /// Returns the entry of a key that must be unique; any other entry is an error.
     pub(super) fn single<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
-        let (first, others) = entries.split_first()?;
-        for other in others {
-            let key = &first.key.text;
-            self.diagnostics.push(
-                Diagnostic::error(Code::SpecDuplicateField, format!("duplicate field `{key}`"))
-                    .label(other.key.span, "repeated here")
-                    .label(first.key.span, "first here"),
-            );
-        }
+        let first = self.first_of(entries)?;
         self.refuse_labels(first);
         Some(first)
     }
@@ -214,20 +208,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the object of a block; `None` if it is missing (`null` or an empty list).
-    pub(super) fn block<'t, 'a>(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
-        match &entry.value.value {
-            Value::Object(object) => Some(object),
-            Value::Null | Value::Invalid => None,
-            Value::List(items) if items.is_empty() => None,
-            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
-                let expected = self.document.syntax.object_name();
-                self.wrong_type(&entry.key.text, &entry.value, expected);
-                None
-            }
-        }
-    }
-
     /// Decodes the texts of all blocks of a key; `None` without a block.
     pub(super) fn text_map(&mut self, entries: &[&Entry<'_>]) -> Option<BTreeMap<String, String>> {
         self.map_of(entries, Self::map_value)
@@ -247,7 +227,7 @@ impl Reader<'_> {
             if matches!(&entry.value.value, Value::List(items) if items.is_empty()) {
                 map.get_or_insert_default();
             }
-            let Some(object) = self.block(entry) else {
+            let Some(object) = self.object_of(entry) else {
                 continue;
             };
             let map = map.get_or_insert_default();

@@ -6,6 +6,7 @@
 use super::reader::{Reader, ScalarConversion};
 use crate::schema;
 use crate::tree::{Entry, Node, Value};
+use crate::value_reader::ValueReader as _;
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
 
@@ -54,11 +55,7 @@ impl Reader<'_> {
         let message = format!("`{text}` is not a field that drift can check");
         let diagnostic = Diagnostic::error(Code::SpecUnknownField, message);
         self.diagnostics.push(match closest_match(&text, fields.iter().map(String::as_str)) {
-            Some(near) => diagnostic.label(item.span, format!("did you mean `{near}`?")).replace(
-                item.span,
-                self.quoted_like(item.span, near),
-                "a similar field exists",
-            ),
+            Some(near) => self.suggested(diagnostic, item.span, near, "field"),
             None => diagnostic.label(item.span, format!("expected one of {}", fields.join(", "))),
         });
         None

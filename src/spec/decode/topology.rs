@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::reader::{Reader, ScalarConversion};
 use crate::schema;
 use crate::tree::{Entry, Object, Value};
+use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
 use nomad_csi_model::{Topology, TopologyRequest};
 
@@ -18,7 +19,7 @@ impl Reader<'_> {
         let mut request: Option<TopologyRequest> = None;
         for entry in entries {
             self.refuse_labels(entry);
-            let Some(object) = self.block(entry) else {
+            let Some(object) = self.object_of(entry) else {
                 continue;
             };
             let request = request.get_or_insert_default();
@@ -34,14 +35,14 @@ impl Reader<'_> {
     fn topologies(&mut self, entries: &[&Entry<'_>], topologies: &mut Vec<Topology>) {
         for entry in entries {
             self.refuse_labels(entry);
-            let Some(object) = self.block(entry) else {
+            let Some(object) = self.object_of(entry) else {
                 continue;
             };
             for inner in object.entries.iter() {
                 match &*inner.key.text {
                     "topology" => {
                         self.refuse_labels(inner);
-                        if let Some(object) = self.block(inner) {
+                        if let Some(object) = self.object_of(inner) {
                             self.topology(inner.key.span, object, topologies);
                         }
                     }
@@ -80,7 +81,7 @@ impl Reader<'_> {
 
     fn segments(&mut self, entry: &Entry<'_>, topologies: &mut Vec<Topology>) {
         self.refuse_labels(entry);
-        let Some(object) = self.block(entry) else {
+        let Some(object) = self.object_of(entry) else {
             if !matches!(entry.value.value, Value::Invalid) {
                 self.empty_topology(entry.key.span);
             }

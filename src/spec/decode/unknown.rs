@@ -6,6 +6,7 @@ use crate::mask;
 use crate::schema::{self, Field};
 use crate::syntax::Syntax;
 use crate::tree::{Entry, Value};
+use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 
 /// Returns what to write instead of a key that users of Terraform or Kubernetes expect.
@@ -161,14 +162,7 @@ impl Reader<'_> {
         let diagnostic =
             Diagnostic::error(Code::SpecUnknownField, format!("`{key}` is not a field of {place}"));
         self.diagnostics.push(match near {
-            Some(near) => {
-                let quoted = self.quoted_like(span, near);
-                diagnostic.label(span, format!("did you mean `{near}`?")).replace(
-                    span,
-                    quoted,
-                    "a similar field exists",
-                )
-            }
+            Some(near) => self.suggested(diagnostic, span, near, "field"),
             None => diagnostic.label(span, no_hint),
         });
     }

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reader::{Reader, ScalarConversion};
-use crate::schema::{self, FieldPlacement};
+use crate::schema::{self, FieldPlacement, Kind};
 use crate::tree::{Entry, SpannedText, Value};
+use crate::value_reader::field_span;
 use crate::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
 use nomad_csi_model::{
-    CapacityRange, ExternalId, HiddenField, Namespace, PluginId, UnresolvedRequest, VolumeId,
+    Bytes, FieldRef, HiddenField, Namespace, NamespacedId, PluginId, UnresolvedRequest,
+    VolumeField, VolumeId,
 };
 
 /// The form of a volume in a file.
@@ -50,16 +52,6 @@ impl<'t, 'a> Fields<'t, 'a> {
     }
 }
 
-/// Returns the position of a field: of its value, or of its key if the value has several lines.
-fn field_span(entry: &Entry<'_>) -> Span {
-    match &entry.value.value {
-        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => {
-            entry.value.span
-        }
-        Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
-    }
-}
-
 fn is_empty(entry: &Entry<'_>) -> bool {
     match &entry.value.value {
         Value::Null => true,
@@ -94,44 +86,31 @@ impl<'t, 'a> Reader<'_> {
         if self.is_too_many(span) {
             return None;
         }
-        let id = self.id(&mut fields, form, span);
-        let plugin_id = self.text_field(&fields, "plugin_id");
-        if plugin_id.is_none() && !fields.spans.contains_key("plugin_id") {
-            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
-            self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
-        }
+        let id = VolumeId::new(self.id(&mut fields, form, span));
         let namespace = self.text_field(&fields, "namespace");
         let namespace_given = namespace.is_some();
         let default = || self.document.defaults.namespace.clone();
         let namespace = namespace.map_or_else(default, Namespace::new);
         let (capabilities, capability_spans) = self.capabilities(&fields.all("capability"));
+        let key = NamespacedId::new(namespace, id);
+        let mut request = UnresolvedRequest::new(key, PluginId::new(""), capabilities);
+        for row in schema::VOLUME {
+            self.set_field(row, &fields, &mut request);
+        }
+        if request.plugin_id.as_str().is_empty() && !fields.spans.contains_key("plugin_id") {
+            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
+            self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
+        }
         let secrets = fields.all("secrets");
         let unknown_secrets = self.is_unknown(&secrets);
         let (secrets, secret_spans) =
             if unknown_secrets { (None, BTreeMap::new()) } else { self.secrets(&secrets) };
+        request.secrets = secrets;
         let (mount_options, unknown_flags) = self.mount_options(&fields.all("mount_options"));
+        request.mount_options = mount_options;
+        request.topology_request = self.topology_request(&fields.all("topology_request"));
         let unknown =
             [(HiddenField::Secrets, unknown_secrets), (HiddenField::MountFlags, unknown_flags)];
-        let request = UnresolvedRequest {
-            namespace,
-            id: VolumeId::new(id),
-            name: self.text_field(&fields, "name"),
-            external_id: self.text_field(&fields, "external_id").map(ExternalId::new),
-            plugin_id: PluginId::new(plugin_id.unwrap_or_default()),
-            capabilities,
-            capacity: CapacityRange {
-                min: self.size_field(&fields, "capacity_min").unwrap_or_default(),
-                max: self.size_field(&fields, "capacity_max").unwrap_or_default(),
-            },
-            topology_request: self.topology_request(&fields.all("topology_request")),
-            clone_id: self.text_field(&fields, "clone_id"),
-            snapshot_id: self.text_field(&fields, "snapshot_id"),
-            mount_options,
-            secrets,
-            parameters: self.text_map(&fields.all("parameters")),
-            context: self.text_map(&fields.all("context")),
-            share: false,
-        };
         let read_only = self.boolean_field(&fields, "read_only");
         let protect = self.boolean_field(&fields, "protect");
         let ignore = self.ignore(&fields.all("ignore"));
@@ -151,6 +130,36 @@ impl<'t, 'a> Reader<'_> {
             capability_spans,
             secret_spans,
         })
+    }
+
+    /// Decodes a field whose value has no form of its own: a text, a size or a map.
+    fn set_field(
+        &mut self,
+        row: &schema::Field,
+        fields: &Fields<'t, 'a>,
+        request: &mut UnresolvedRequest,
+    ) {
+        let Some(field) = VolumeField::of_key(row.key) else {
+            return;
+        };
+        match row.kind {
+            Kind::Text => {
+                if let Some(text) = self.text_field(fields, row.key) {
+                    request.set_field(field, FieldRef::Text(&text));
+                }
+            }
+            Kind::Size => {
+                if let Some(size) = self.size_field(fields, row.key) {
+                    request.set_field(field, FieldRef::Size(size));
+                }
+            }
+            Kind::TextMap => {
+                if let Some(map) = self.text_map(&fields.all(row.key)) {
+                    request.set_field(field, FieldRef::Map(&map));
+                }
+            }
+            Kind::Boolean | Kind::TextList | Kind::Block | Kind::Blocks => {}
+        }
     }
 
     /// Counts a volume. Reports the first one beyond the limit.
@@ -227,7 +236,7 @@ impl<'t, 'a> Reader<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<nomad_csi_model::Bytes> {
+    fn size_field(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<Bytes> {
         let entry = self.single(&fields.all(key))?;
         self.size(key, &entry.value)
     }

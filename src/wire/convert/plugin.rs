@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::volume::{
-    allocation_from_wire, allocation_to_wire, count, health, topology_from_wire, topology_to_wire,
-};
+use super::allocation::{allocation_from_wire, allocation_to_wire};
+use super::volume::{count, health, topology_from_wire, topology_to_wire};
 use crate::node::{DriverDocument, NodeStub};
 use crate::plugin::{
     ControllerInfoDocument, InstanceDocument, NodeInfoDocument, PluginDocument, PluginStub,

@@ -247,7 +247,9 @@ fn keys_are_sorted_everywhere() {
 fn allocation_from_sample() -> nomad_csi_model::Alloc {
     let stub = json!({"ID": "a1", "NodeID": "n1", "DesiredStatus": "stop", "ClientStatus": "odd",
         "TaskStates": null, "JobVersion": 3, "CreateTime": 5});
-    super::volume::allocation_from_wire(&decode_value(&stub).expect("cannot decode the allocation"))
+    super::allocation::allocation_from_wire(
+        &decode_value(&stub).expect("cannot decode the allocation"),
+    )
 }
 
 #[test]

@@ -1,71 +1,120 @@
-//! Conversion of volumes and allocations.
+//! Conversion of volumes and of write requests. Both take the document apart without `..`, so the compiler finds what must
+//! follow a new field.
 //!
 //! In responses, as in Nomad's, secrets are `null`, flags are redacted, `MountOptions`, `Parameters`
 //! and `Context` are objects, and `RequestedTopologies` is `null` without a request. From JSON,
 //! unknown modes and `null` topologies are omitted.
+//!
+//! A request contains user fields only. `MountOptions` is always an object, because Nomad treats
+//! `null` and `{}` as different on a volume in use. Values that a server redacted are never sent. A
+//! received request yields the same fields (W22: Nomad stores server fields from a request).
 
-use crate::allocation::AllocationStub;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::allocation::{allocation_from_wire, allocation_to_wire};
 use crate::volume::{
-    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, TopologyDocument,
-    TopologyRequestDocument, VolumeDocument, VolumeStub,
+    CapabilityDocument, KeptFilesDocument, MountOptionsDocument, Null, SecretsDocument,
+    TopologyDocument, TopologyRequestDocument, VolumeDocument, VolumeWrite,
 };
 use nomad_csi_model::{
-    AccessMode, Alloc, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ClientStatus,
-    DesiredStatus, ExternalId, HealthCount, KeptFiles, MountOptions, Namespace, NodeId, PluginId,
-    Topology, TopologyRequest, Volume, VolumeId, VolumeSummary,
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, HealthCount,
+    KeptFiles, MountOptions, Namespace, NodeId, PluginId, Topology, TopologyRequest, Volume,
+    VolumeId, VolumeRequest,
 };
 
 /// Converts a volume from JSON.
 pub fn volume_from_wire(document: &VolumeDocument) -> Volume {
-    let requested = document.requested_topologies.as_ref();
+    let VolumeDocument {
+        access_mode,
+        allocations,
+        attachment_mode,
+        capacity,
+        clone_id,
+        context,
+        controller_required,
+        controllers_expected,
+        controllers_healthy,
+        create_index,
+        create_time,
+        external_id,
+        id,
+        kept_files,
+        modify_index,
+        modify_time,
+        mount_options,
+        modify_pending: _,
+        mutable_parameters: _,
+        name,
+        namespace,
+        node_expansion_pending: _,
+        nodes_expected,
+        nodes_healthy,
+        parameters,
+        plugin_id,
+        provider,
+        provider_version,
+        read_allocs,
+        requested_capabilities,
+        requested_capacity_max,
+        requested_capacity_min,
+        requested_topologies,
+        resource_exhausted: _,
+        schedulable,
+        secrets: _,
+        snapshot_id,
+        reports_health: _,
+        reports_stats: _,
+        spec_index,
+        topologies,
+        write_allocs,
+    } = document;
     Volume {
-        namespace: Namespace::new(&document.namespace),
-        id: VolumeId::new(&document.id),
-        name: document.name.clone(),
-        external_id: non_empty(&document.external_id).map(ExternalId::new),
-        plugin_id: PluginId::new(&document.plugin_id),
-        provider: document.provider.clone(),
-        provider_version: document.provider_version.clone(),
-        capabilities: document.requested_capabilities.iter().filter_map(capability).collect(),
+        namespace: Namespace::new(namespace),
+        id: VolumeId::new(id),
+        name: name.clone(),
+        external_id: non_empty(external_id).map(ExternalId::new),
+        plugin_id: PluginId::new(plugin_id),
+        provider: provider.clone(),
+        provider_version: provider_version.clone(),
+        capabilities: requested_capabilities.iter().filter_map(capability).collect(),
         requested_capacity: CapacityRange {
-            min: Bytes::from_wire(document.requested_capacity_min),
-            max: Bytes::from_wire(document.requested_capacity_max),
+            min: Bytes::from_wire(*requested_capacity_min),
+            max: Bytes::from_wire(*requested_capacity_max),
         },
-        capacity: Bytes::from_wire(document.capacity),
-        topology_request: requested.map(topology_request_from_wire),
-        topologies: topologies_from_wire(&document.topologies),
-        clone_id: non_empty(&document.clone_id),
-        snapshot_id: non_empty(&document.snapshot_id),
-        mount_options: document.mount_options.as_ref().map(mount_options_from_wire),
-        parameters: document.parameters.clone(),
-        context: document.context.clone(),
-        access_mode: AccessMode::parse(&document.access_mode),
-        attachment_mode: AttachmentMode::parse(&document.attachment_mode),
-        read_allocs: document.read_allocs.keys().map(AllocId::new).collect(),
-        write_allocs: document.write_allocs.keys().map(AllocId::new).collect(),
-        allocs: document.allocations.iter().map(allocation_from_wire).collect(),
-        schedulable: document.schedulable,
-        controller_required: document.controller_required,
-        controllers: health(document.controllers_healthy, document.controllers_expected),
-        nodes: health(document.nodes_healthy, document.nodes_expected),
-        create_index: document.create_index,
-        modify_index: document.modify_index,
-        spec_index: document.spec_index.unwrap_or(document.modify_index),
-        create_time: document.create_time,
-        modify_time: document.modify_time,
-        kept_files: document.kept_files.iter().map(kept_files).collect(),
+        capacity: Bytes::from_wire(*capacity),
+        topology_request: requested_topologies.as_ref().map(topology_request_from_wire),
+        topologies: topologies_from_wire(topologies),
+        clone_id: non_empty(clone_id),
+        snapshot_id: non_empty(snapshot_id),
+        mount_options: mount_options.as_ref().map(mount_options_from_wire),
+        parameters: parameters.clone(),
+        context: context.clone(),
+        access_mode: AccessMode::parse(access_mode),
+        attachment_mode: AttachmentMode::parse(attachment_mode),
+        read_allocs: read_allocs.keys().map(AllocId::new).collect(),
+        write_allocs: write_allocs.keys().map(AllocId::new).collect(),
+        allocs: allocations.iter().map(allocation_from_wire).collect(),
+        schedulable: *schedulable,
+        controller_required: *controller_required,
+        controllers: health(*controllers_healthy, *controllers_expected),
+        nodes: health(*nodes_healthy, *nodes_expected),
+        create_index: *create_index,
+        modify_index: *modify_index,
+        spec_index: spec_index.unwrap_or(*modify_index),
+        create_time: *create_time,
+        modify_time: *modify_time,
+        kept_files: kept_files.iter().map(files_from_wire).collect(),
     }
 }
 
-fn kept_files(document: &KeptFilesDocument) -> KeptFiles {
+fn files_from_wire(document: &KeptFilesDocument) -> KeptFiles {
     KeptFiles { node: NodeId::new(&document.node_id), path: document.path.clone() }
 }
 
 /// Converts a volume to JSON.
 pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
-    let allocs = |ids: &std::collections::BTreeSet<AllocId>| {
-        ids.iter().map(|id| (id.as_str().to_owned(), Null)).collect()
-    };
+    let allocs =
+        |ids: &BTreeSet<AllocId>| ids.iter().map(|id| (id.as_str().to_owned(), Null)).collect();
     VolumeDocument {
         reports_health: false,
         reports_stats: false,
@@ -84,7 +133,7 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
         id: volume.id.to_string(),
         kept_files: vec![],
         modify_pending: None,
-        mutable_parameters: std::collections::BTreeMap::new(),
+        mutable_parameters: BTreeMap::new(),
         modify_index: volume.modify_index,
         modify_time: volume.modify_time,
         mount_options: Some(mount_options_to_wire(
@@ -114,107 +163,6 @@ pub fn volume_to_wire(volume: &Volume) -> VolumeDocument {
     }
 }
 
-/// Converts a volume to an entry in a list.
-pub fn stub_to_wire(volume: &Volume) -> VolumeStub {
-    let claims =
-        |ids: &std::collections::BTreeSet<AllocId>| i64::try_from(ids.len()).unwrap_or(i64::MAX);
-    VolumeStub {
-        access_mode: text_or_empty(volume.access_mode.map(AccessMode::as_str)),
-        attachment_mode: text_or_empty(volume.attachment_mode.map(AttachmentMode::as_str)),
-        controller_required: volume.controller_required,
-        controllers_expected: count(volume.controllers.expected),
-        controllers_healthy: count(volume.controllers.healthy),
-        create_index: volume.create_index,
-        create_time: volume.create_time,
-        current_readers: claims(&volume.read_allocs),
-        current_writers: claims(&volume.write_allocs),
-        external_id: text_or_empty(volume.external_id.as_ref().map(ExternalId::as_str)),
-        id: volume.id.to_string(),
-        modify_index: volume.modify_index,
-        modify_time: volume.modify_time,
-        name: volume.name.clone(),
-        namespace: volume.namespace.to_string(),
-        nodes_expected: count(volume.nodes.expected),
-        nodes_healthy: count(volume.nodes.healthy),
-        plugin_id: volume.plugin_id.to_string(),
-        provider: volume.provider.clone(),
-        resource_exhausted: None,
-        schedulable: volume.schedulable,
-        spec_index: None,
-        topologies: topologies_to_wire(&volume.topologies),
-    }
-}
-
-/// Converts a volume in a list from JSON.
-pub fn summary_from_wire(stub: &VolumeStub) -> VolumeSummary {
-    VolumeSummary {
-        namespace: Namespace::new(&stub.namespace),
-        id: VolumeId::new(&stub.id),
-        name: stub.name.clone(),
-        external_id: non_empty(&stub.external_id).map(ExternalId::new),
-        plugin_id: PluginId::new(&stub.plugin_id),
-        provider: stub.provider.clone(),
-        schedulable: stub.schedulable,
-        access_mode: AccessMode::parse(&stub.access_mode),
-        attachment_mode: AttachmentMode::parse(&stub.attachment_mode),
-        readers: u64::try_from(stub.current_readers).unwrap_or_default(),
-        writers: u64::try_from(stub.current_writers).unwrap_or_default(),
-        create_index: stub.create_index,
-        modify_index: stub.modify_index,
-        spec_index: stub.spec_index.unwrap_or(stub.modify_index),
-    }
-}
-
-/// Converts an allocation from JSON. An unknown status of a later Nomad is preserved.
-pub fn allocation_from_wire(stub: &AllocationStub) -> Alloc {
-    let desired = match stub.desired_status.as_str() {
-        "run" => DesiredStatus::Run,
-        "stop" => DesiredStatus::Stop,
-        "evict" => DesiredStatus::Evict,
-        other => DesiredStatus::Other(other.to_owned()),
-    };
-    let client = match stub.client_status.as_str() {
-        "pending" => ClientStatus::Pending,
-        "running" => ClientStatus::Running,
-        "complete" => ClientStatus::Complete,
-        "failed" => ClientStatus::Failed,
-        "lost" => ClientStatus::Lost,
-        "unknown" => ClientStatus::Unknown,
-        other => ClientStatus::Other(other.to_owned()),
-    };
-    Alloc {
-        id: AllocId::new(&stub.id),
-        node_id: NodeId::new(&stub.node_id),
-        node_name: stub.node_name.clone(),
-        evaluation_id: stub.eval_id.clone(),
-        job_id: stub.job_id.clone(),
-        task_group: stub.task_group.clone(),
-        job_version: stub.job_version,
-        desired,
-        client,
-        create_time: stub.create_time,
-        modify_time: stub.modify_time,
-    }
-}
-
-/// Converts an allocation to JSON.
-pub fn allocation_to_wire(alloc: &Alloc) -> AllocationStub {
-    AllocationStub {
-        client_status: alloc.client.as_str().to_owned(),
-        create_time: alloc.create_time,
-        desired_status: alloc.desired.as_str().to_owned(),
-        eval_id: alloc.evaluation_id.clone(),
-        id: alloc.id.to_string(),
-        job_id: alloc.job_id.clone(),
-        job_version: alloc.job_version,
-        modify_time: alloc.modify_time,
-        node_id: alloc.node_id.to_string(),
-        node_name: alloc.node_name.clone(),
-        task_group: alloc.task_group.clone(),
-        ..AllocationStub::default()
-    }
-}
-
 pub(super) fn health(healthy: i64, expected: i64) -> HealthCount {
     HealthCount {
         healthy: u64::try_from(healthy).unwrap_or_default(),
@@ -230,7 +178,7 @@ pub(super) fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn text_or_empty(word: Option<&str>) -> String {
+pub(super) fn text_or_empty(word: Option<&str>) -> String {
     word.unwrap_or_default().to_owned()
 }
 
@@ -273,7 +221,7 @@ fn topologies_from_wire(documents: &[Option<TopologyDocument>]) -> Vec<Topology>
     documents.iter().flatten().map(topology_from_wire).collect()
 }
 
-fn topologies_to_wire(topologies: &[Topology]) -> Vec<Option<TopologyDocument>> {
+pub(super) fn topologies_to_wire(topologies: &[Topology]) -> Vec<Option<TopologyDocument>> {
     topologies.iter().map(|topology| Some(topology_to_wire(topology))).collect()
 }
 
@@ -288,5 +236,173 @@ pub(super) fn topology_request_to_wire(request: &TopologyRequest) -> TopologyReq
     TopologyRequestDocument {
         preferred: list(&request.preferred),
         required: list(&request.required),
+    }
+}
+
+/// The kind of a write request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// The provider creates the volume and chooses its ID and context, so these are not sent.
+    Create,
+    /// The volume exists at the provider.
+    Register,
+}
+
+/// A request contains the text that a server shows instead of a hidden value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server hides the {0} (`[REDACTED]`), so they cannot be sent back")]
+pub struct RedactedValue(
+    /// The field.
+    pub &'static str,
+);
+
+/// Converts a request to JSON.
+///
+/// # Errors
+/// Fails if a mount flag or a secret is `[REDACTED]`, because the server would store this text.
+pub fn request_to_wire(
+    request: &VolumeRequest,
+    kind: WriteKind,
+) -> Result<VolumeWrite, RedactedValue> {
+    let options = request.mount_options.clone().unwrap_or_default();
+    if options.are_redacted() {
+        return Err(RedactedValue("mount flags"));
+    }
+    let is_redacted = |(_, value): (&str, &str)| value == MountOptions::REDACTED;
+    let secrets = request.secrets.as_ref();
+    if secrets.is_some_and(|secrets| secrets.expose().any(is_redacted)) {
+        return Err(RedactedValue("secrets"));
+    }
+    let (external_id, context) = match kind {
+        WriteKind::Create => (None, None),
+        WriteKind::Register => (request.external_id.as_ref(), request.context.clone()),
+    };
+    Ok(VolumeWrite {
+        clone_id: request.clone_id.clone().unwrap_or_default(),
+        context,
+        external_id: external_id.map_or_else(String::new, ToString::to_string),
+        id: request.id.to_string(),
+        mount_options: Some(mount_options_to_wire(&options)),
+        name: request.name.clone().unwrap_or_default(),
+        namespace: request.namespace.to_string(),
+        parameters: request.parameters.clone(),
+        plugin_id: request.plugin_id.to_string(),
+        requested_capabilities: capabilities_to_wire(&request.capabilities),
+        requested_capacity_max: request.capacity.max.to_wire(),
+        requested_capacity_min: request.capacity.min.to_wire(),
+        requested_topologies: request.topology_request.as_ref().map(topology_request_to_wire),
+        secrets: request.secrets.clone().map(SecretsDocument),
+        snapshot_id: request.snapshot_id.clone().unwrap_or_default(),
+    })
+}
+
+/// An invalid value in a request, with Nomad's error text where Nomad has one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestProblem {
+    /// The access mode is unknown.
+    #[error("unknown volume access mode: {0}")]
+    AccessMode(String),
+    /// The attachment mode is unknown.
+    #[error("unknown volume attachment mode: {0}")]
+    AttachmentMode(String),
+    /// The size is negative. Nomad stores such a size.
+    #[error("{0} cannot be negative")]
+    NegativeCapacity(&'static str),
+    /// A topology in `required` or `preferred` has no segments.
+    #[error("{0} topology is missing segments field")]
+    TopologyWithoutSegments(&'static str),
+}
+
+/// Converts a request from JSON, and returns its invalid values.
+///
+/// The namespace in the JSON takes precedence over `fallback` from the query, as in Nomad's Register
+/// Volume API. A capability with an unknown mode is omitted, so a request with problems must not be
+/// performed. The caller checks required fields.
+pub fn request_from_wire(
+    document: &VolumeWrite,
+    fallback: &Namespace,
+) -> (VolumeRequest, Vec<RequestProblem>) {
+    let VolumeWrite {
+        clone_id,
+        context,
+        external_id,
+        id,
+        mount_options,
+        name,
+        namespace,
+        parameters,
+        plugin_id,
+        requested_capabilities,
+        requested_capacity_max,
+        requested_capacity_min,
+        requested_topologies,
+        secrets,
+        snapshot_id,
+    } = document;
+    let mut problems = vec![];
+    let capabilities = capabilities(requested_capabilities, &mut problems);
+    let capacity = capacity(*requested_capacity_min, *requested_capacity_max, &mut problems);
+    if let Some(topologies) = requested_topologies {
+        missing_segments(topologies, &mut problems);
+    }
+    let namespace = non_empty(namespace).map(Namespace::new);
+    let request = VolumeRequest {
+        namespace: namespace.unwrap_or_else(|| fallback.clone()),
+        id: VolumeId::new(id),
+        name: non_empty(name),
+        external_id: non_empty(external_id).map(ExternalId::new),
+        plugin_id: PluginId::new(plugin_id),
+        capabilities,
+        capacity,
+        topology_request: requested_topologies.as_ref().map(topology_request_from_wire),
+        clone_id: non_empty(clone_id),
+        snapshot_id: non_empty(snapshot_id),
+        mount_options: mount_options.as_ref().map(mount_options_from_wire),
+        secrets: secrets.as_ref().map(|secrets| secrets.0.clone()),
+        parameters: parameters.clone(),
+        context: context.clone(),
+        share: false,
+    };
+    (request, problems)
+}
+
+fn capabilities(
+    documents: &[CapabilityDocument],
+    problems: &mut Vec<RequestProblem>,
+) -> Vec<Capability> {
+    let mut known = vec![];
+    for capability in documents {
+        let access_mode = AccessMode::parse(&capability.access_mode);
+        let attachment_mode = AttachmentMode::parse(&capability.attachment_mode);
+        if access_mode.is_none() {
+            problems.push(RequestProblem::AccessMode(capability.access_mode.clone()));
+        }
+        if attachment_mode.is_none() {
+            let word = capability.attachment_mode.clone();
+            problems.push(RequestProblem::AttachmentMode(word));
+        }
+        if let (Some(access_mode), Some(attachment_mode)) = (access_mode, attachment_mode) {
+            known.push(Capability { access_mode, attachment_mode });
+        }
+    }
+    known
+}
+
+fn capacity(min: i64, max: i64, problems: &mut Vec<RequestProblem>) -> CapacityRange {
+    for (bytes, field) in [(min, "requested capacity min"), (max, "requested capacity max")] {
+        if bytes < 0 {
+            problems.push(RequestProblem::NegativeCapacity(field));
+        }
+    }
+    CapacityRange { min: Bytes::from_wire(min), max: Bytes::from_wire(max) }
+}
+
+/// Adds one problem per topology, as Nomad does.
+fn missing_segments(request: &TopologyRequestDocument, problems: &mut Vec<RequestProblem>) {
+    let has_no_segments =
+        |topology: &&TopologyDocument| topology.segments.as_ref().is_none_or(BTreeMap::is_empty);
+    for (list, name) in [(&request.required, "required"), (&request.preferred, "preferred")] {
+        let invalid = list.iter().flatten().flatten().filter(has_no_segments);
+        problems.extend(invalid.map(|_| RequestProblem::TopologyWithoutSegments(name)));
     }
 }

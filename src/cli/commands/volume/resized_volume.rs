@@ -56,30 +56,12 @@ fn request(existing: &Volume, size: Bytes, max_size: Bytes) -> UnresolvedRequest
         Bytes::ZERO if kept >= size => kept,
         max_size => max_size,
     };
-    let options = existing.mount_options.clone();
-    let options = options.and_then(|options| match options.are_redacted() {
-        false => Some(options),
-        true if options.fs_type.is_empty() => None,
-        true => Some(MountOptions { mount_flags: vec![], ..options }),
-    });
-    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let map =
-        |map: &std::collections::BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
+    let shown = UnresolvedRequest::of_volume(existing);
+    let redacted = shown.mount_options.as_ref().is_some_and(MountOptions::are_redacted);
+    let options = shown.mount_options.map(MountOptions::without_redacted_flags);
     UnresolvedRequest {
-        namespace: existing.namespace.clone(),
-        id: existing.id.clone(),
-        name: given(&existing.name),
-        external_id: existing.external_id.clone(),
-        plugin_id: existing.plugin_id.clone(),
-        capabilities: existing.capabilities.clone(),
         capacity: CapacityRange { min: size, max },
-        topology_request: existing.topology_request.clone(),
-        clone_id: existing.clone_id.clone(),
-        snapshot_id: existing.snapshot_id.clone(),
-        mount_options: options,
-        secrets: None,
-        parameters: map(&existing.parameters),
-        context: map(&existing.context),
-        share: false,
+        mount_options: options.filter(|options| !redacted || !options.is_empty()),
+        ..shown
     }
 }

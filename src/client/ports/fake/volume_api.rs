@@ -264,28 +264,12 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
     };
     let required = request.topology_request.iter().flat_map(|desired| desired.required.clone());
     Volume {
-        namespace: request.namespace.clone(),
-        id: request.id.clone(),
-        name: request.name.clone().unwrap_or_default(),
         external_id,
-        plugin_id: request.plugin_id.clone(),
         provider: "csi.example".into(),
         provider_version: "1".into(),
-        capabilities: request.capabilities.clone(),
-        requested_capacity: request.capacity,
         capacity: if created { request.capacity.min } else { Bytes::ZERO },
-        topology_request: request.topology_request.clone(),
         topologies: required.collect(),
-        clone_id: request.clone_id.clone(),
-        snapshot_id: request.snapshot_id.clone(),
         mount_options: Some(request.mount_options.clone().unwrap_or_default()),
-        parameters: request.parameters.clone().unwrap_or_default(),
-        context: request.context.clone().unwrap_or_default(),
-        access_mode: None,
-        attachment_mode: None,
-        read_allocs: [].into(),
-        write_allocs: [].into(),
-        allocs: vec![],
         schedulable: true,
         controller_required: true,
         controllers: one,
@@ -293,9 +277,7 @@ fn new_volume(request: &VolumeRequest, index: u64, created: bool) -> Volume {
         create_index: index,
         modify_index: index,
         spec_index: index,
-        create_time: 0,
-        modify_time: 0,
-        kept_files: vec![],
+        ..Volume::of_request(request.clone())
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::job::place::{JobPlace, JobPlaces};
 use crate::job::schema::{self, Form, Handling, Key};
+use crate::value_reader::{ValueReader, field_span};
 use crate::{Entry, Object, Syntax, Value};
 use nomad_csi_model::PartEffect;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
@@ -43,6 +44,20 @@ impl<'t, 'a> Fields<'t, 'a> {
     }
 }
 
+impl ValueReader for FieldReader<'_> {
+    fn document_text(&self) -> &str {
+        self.text
+    }
+
+    fn syntax(&self) -> Syntax {
+        self.syntax
+    }
+
+    fn diagnostics(&mut self) -> &mut Diagnostics {
+        self.diagnostics
+    }
+}
+
 impl<'t, 'a> FieldReader<'_> {
     pub(super) fn error(
         &mut self,
@@ -68,9 +83,8 @@ impl<'t, 'a> FieldReader<'_> {
         let mut misspelt = vec![];
         for entry in &object.entries {
             let key = &*entry.key.text;
-            let is_comment = self.syntax == Syntax::Json && key == "//";
             match keys.iter().find(|known| known.name == key) {
-                _ if is_comment => {}
+                _ if self.is_comment(entry) => {}
                 Some(known) => match known.handling {
                     Handling::Read => {
                         self.check_form(entry, known);
@@ -177,37 +191,15 @@ impl<'t, 'a> FieldReader<'_> {
         let message = format!("`{key}` is not a field of {what}");
         let problem = Diagnostic::error(Code::SpecUnknownField, message);
         self.diagnostics.push(match near {
-            Some(near) => problem.label(span, format!("did you mean `{near}`?")).replace(
-                span,
-                self.quoted_like(span, near),
-                "a similar field exists",
-            ),
+            Some(near) => self.suggested(problem, span, near, "field"),
             None => problem.label(span, "Nomad refuses this"),
         });
         near
     }
 
-    /// Quotes a word like the text at `span`.
-    pub(super) fn quoted_like(&self, span: Span, word: &str) -> String {
-        let written = self.text.get(span.range()).unwrap_or_default();
-        match written.chars().next() {
-            Some(quote @ ('"' | '\'')) => format!("{quote}{word}{quote}"),
-            _ => word.to_owned(),
-        }
-    }
-
     /// Returns the entry of a key that must be unique. A repetition is an error.
     pub(super) fn single(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<&'t Entry<'a>> {
-        let entries = fields.all(key);
-        let (first, others) = entries.split_first()?;
-        for other in others {
-            self.diagnostics.push(
-                Diagnostic::error(Code::SpecDuplicateField, format!("duplicate field `{key}`"))
-                    .label(other.key.span, "repeated here")
-                    .label(first.key.span, "first here"),
-            );
-        }
-        Some(first)
+        self.first_of(&fields.all(key))
     }
 
     /// Returns the object of a block without a label; `None` if it is missing or no object.
@@ -216,7 +208,7 @@ impl<'t, 'a> FieldReader<'_> {
             let message = format!("`{}` cannot have a label", entry.key.text);
             self.error(Code::SpecUnexpectedLabel, message, label.span, "remove this");
         }
-        self.object(entry)
+        self.object_of(entry)
     }
 
     /// Returns the object of the only block of a key.
@@ -229,19 +221,6 @@ impl<'t, 'a> FieldReader<'_> {
         self.block(entry)
     }
 
-    fn object(&mut self, entry: &'t Entry<'a>) -> Option<&'t Object<'a>> {
-        match &entry.value.value {
-            Value::Object(object) => Some(object),
-            Value::Null | Value::Invalid => None,
-            Value::List(items) if items.is_empty() => None,
-            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
-                let key = &*entry.key.text;
-                self.wrong_type(key, &entry.value, self.syntax.object_name());
-                None
-            }
-        }
-    }
-
     /// Returns the blocks of a key with their names: `group "a" { … }`, or in YAML and JSON the
     /// entries of an object, `group: {a: {…}}`.
     pub(super) fn named(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Vec<Named<'t, 'a>> {
@@ -249,7 +228,7 @@ impl<'t, 'a> FieldReader<'_> {
         for entry in fields.all(key) {
             match &entry.labels[..] {
                 [label] => {
-                    found.extend(self.object(entry).map(|object| Named {
+                    found.extend(self.object_of(entry).map(|object| Named {
                         name: label.text.to_string(),
                         header: entry.key.span.to(label.span),
                         object,
@@ -271,25 +250,15 @@ impl<'t, 'a> FieldReader<'_> {
     }
 
     fn named_in(&mut self, entry: &'t Entry<'a>, found: &mut Vec<Named<'t, 'a>>) {
-        let Some(object) = self.object(entry) else {
+        let Some(object) = self.object_of(entry) else {
             return;
         };
         for inner in &object.entries {
-            found.extend(self.object(inner).map(|object| Named {
+            found.extend(self.object_of(inner).map(|object| Named {
                 name: inner.key.text.to_string(),
                 header: inner.key.span,
                 object,
             }));
         }
-    }
-}
-
-/// Returns the position of a field: of its value, or of its key if the value has several lines.
-fn field_span(entry: &Entry<'_>) -> Span {
-    match &entry.value.value {
-        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => {
-            entry.value.span
-        }
-        Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
     }
 }

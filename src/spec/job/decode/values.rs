@@ -4,18 +4,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::fields::{FieldReader, Fields};
+use crate::value_reader::ValueReader as _;
 use crate::{Entry, Node, Scalar, ScalarKind, Syntax, TextProblem, Value, runtime_text};
 use nomad_csi_model::GoDuration;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
 
 impl<'t, 'a> FieldReader<'_> {
-    pub(super) fn wrong_type(&mut self, key: &str, node: &Node<'_>, expected: &str) {
-        let is = node.kind_name(self.syntax);
-        let message = format!("`{key}` is {is}, not {expected}");
-        let label = format!("expected {expected}");
-        self.error(Code::SpecWrongType, message, node.span, &label);
-    }
-
     /// Decodes the value of a key with `read`. If there is one that it cannot read, marks the place.
     fn value<T>(
         &mut self,
@@ -93,7 +87,7 @@ impl<'t, 'a> FieldReader<'_> {
     /// Returns the place of a part of a text. The span of the text includes its quotes; an escape sequence moves
     /// what follows.
     fn part_span(&self, node: &Node<'_>, part: &str) -> Span {
-        let source = self.text.get(node.span.range()).unwrap_or_default();
+        let source = self.source_text(node.span);
         let at = source.find(part).filter(|_| !part.is_empty());
         at.map_or(node.span, |at| {
             let start = node.span.range().start + at;
@@ -212,28 +206,12 @@ impl<'t, 'a> FieldReader<'_> {
             if let Some((_, value)) = found {
                 return Some(*value);
             }
-            reader.unknown_word(node, &text, set);
+            let words: Vec<_> = set.words.iter().map(|(word, _)| *word).collect();
+            let plain = text.to_lowercase().replace('_', "-");
+            let near = closest_match(&plain, words.iter().copied());
+            reader.unknown_word(set.code, set.kind, (node, &text), near, &words);
             None
         })
-    }
-
-    fn unknown_word<T>(&mut self, node: &Node<'_>, text: &str, set: &WordSet<T>) {
-        let words = || set.words.iter().map(|(word, _)| *word);
-        let kind = set.kind;
-        let problem = Diagnostic::error(set.code, format!("unknown {kind} `{text}`"));
-        let plain = text.to_lowercase().replace('_', "-");
-        let near = closest_match(&plain, words()).filter(|_| !text.is_empty());
-        self.diagnostics.push(match near {
-            Some(near) => problem.label(node.span, format!("did you mean `{near}`?")).replace(
-                node.span,
-                self.quoted_like(node.span, near),
-                format!("a similar {kind} exists"),
-            ),
-            None => {
-                let known: Vec<_> = words().map(|word| format!("`{word}`")).collect();
-                problem.label(node.span, format!("expected one of {}", known.join(", ")))
-            }
-        });
     }
 }
 
