@@ -44,17 +44,35 @@ pub struct VolumeDefinition {
 impl VolumeDefinition {
     /// Creates the definition of a new volume. Missing fields are empty.
     pub fn new<S>(request: &VolumeRequest<S>, mount_options: Option<RecordedMountOptions>) -> Self {
+        let VolumeRequest {
+            namespace: _,
+            id: _,
+            name,
+            plugin_id,
+            capabilities,
+            capacity,
+            topology_request,
+            clone_id,
+            snapshot_id,
+            parameters,
+            // Sealed by the caller, or part of the provider's facts.
+            mount_options: _,
+            secrets: _,
+            external_id: _,
+            context: _,
+            share: _,
+        } = request;
         Self {
             key: request.key(),
-            name: request.name.clone().unwrap_or_default(),
-            plugin_id: request.plugin_id.clone(),
-            capabilities: request.capabilities.clone().into(),
-            capacity: request.capacity,
-            topology_request: request.topology_request.clone().map(Shared::from),
-            clone_id: request.clone_id.clone(),
-            snapshot_id: request.snapshot_id.clone(),
+            name: name.clone().unwrap_or_default(),
+            plugin_id: plugin_id.clone(),
+            capabilities: capabilities.clone().into(),
+            capacity: *capacity,
+            topology_request: topology_request.clone().map(Shared::from),
+            clone_id: clone_id.clone(),
+            snapshot_id: snapshot_id.clone(),
             mount_options,
-            parameters: request.parameters.clone().unwrap_or_default().into(),
+            parameters: parameters.clone().unwrap_or_default().into(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::field_forms::{Field, Form, SHOWN, WRITTEN, bare, fields, least, rules
 use crate::inputs::{PlanInputs, PlanOptions};
 use crate::ledger::FieldHash;
 use crate::samples::{observed, plugin, spec};
-use nomad_csi_model::{ExternalId, SetName};
+use nomad_csi_model::{ExternalId, SetName, VolumeField};
 
 /// Returns the set after an apply of the file, with one hash in another form.
 fn ledger(field: &Field, file: &UnresolvedRequest, hash: Form) -> LedgerSet {
@@ -76,6 +76,16 @@ fn is_same(one: Form, other: Form) -> bool {
         Form::Given | Form::Other => form,
     };
     value(one) == value(other)
+}
+
+/// The plugin has no other form: a volume never changes it.
+#[test]
+fn every_field_has_forms() {
+    let mut keys: Vec<_> = fields().iter().map(|field| field.key).collect();
+    keys.push(VolumeField::PluginId.key());
+    for field in VolumeField::ALL {
+        assert!(keys.contains(&field.key()), "{} has no forms", field.key());
+    }
 }
 
 #[test]

@@ -87,6 +87,10 @@ impl<'t, 'a> Reader<'_> {
             return None;
         }
         let id = VolumeId::new(self.id(&mut fields, form, span));
+        if !fields.spans.contains_key("plugin_id") {
+            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
+            self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
+        }
         let namespace = self.text_field(&fields, "namespace");
         let namespace_given = namespace.is_some();
         let default = || self.document.defaults.namespace.clone();
@@ -96,10 +100,6 @@ impl<'t, 'a> Reader<'_> {
         let mut request = UnresolvedRequest::new(key, PluginId::new(""), capabilities);
         for row in schema::VOLUME {
             self.set_field(row, &fields, &mut request);
-        }
-        if request.plugin_id.as_str().is_empty() && !fields.spans.contains_key("plugin_id") {
-            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
-            self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
         }
         let secrets = fields.all("secrets");
         let unknown_secrets = self.is_unknown(&secrets);
