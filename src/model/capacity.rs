@@ -17,7 +17,7 @@ pub struct ReportedCapacity {
     pub minimum: Option<i64>,
 }
 
-/// What a provider can still provide, in one place or everywhere.
+/// The capacity that a provider still has, in one place or everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// The bytes that are left for new volumes.

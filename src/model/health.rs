@@ -1,4 +1,4 @@
-//! What a plugin reports about the health of volumes and of its storage (CSI 1.13).
+//! The health of volumes and of storage, as plugins report it (CSI 1.13).
 //!
 //! No status means that no adverse condition is known, not that there is none. A status of a later
 //! version of CSI is shown, and no decision depends on it.

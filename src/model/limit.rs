@@ -9,7 +9,7 @@ use crate::diagnostic::closest_match;
 pub struct LimitField<L> {
     /// The name on the command line.
     pub name: &'static str,
-    /// What it limits.
+    /// The limited quantity.
     pub what: &'static str,
     /// True if the value is a size in bytes.
     pub is_size: bool,

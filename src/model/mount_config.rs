@@ -1,8 +1,8 @@
-//! What a task driver can mount.
+//! The mounts that a task driver can make.
 
 use serde::{Deserialize, Serialize};
 
-/// What a driver can mount for its tasks. A driver without an answer counts as [`MountConfig::All`] (B77).
+/// The mounts that a driver can make for its tasks. A driver without an answer counts as [`MountConfig::All`] (B77).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MountConfig {

@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-/// What all tasks of an allocation share, in a task with a root of its own.
+/// The directory that all tasks of an allocation share, in a task with a root of its own.
 pub const SHARED_DIRECTORY: &str = "/alloc";
-/// What only the task itself reaches.
+/// The directories that only the task itself reaches.
 const OWN_DIRECTORIES: [&str; 2] = ["/local", "/secrets"];
 
 /// Returns the mount that contains this destination and that other tasks can change, if there is one.

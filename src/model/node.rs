@@ -44,7 +44,7 @@ pub struct Node {
     /// The directories that jobs can mount by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub host_volumes: BTreeMap<String, HostVolume>,
-    /// What else constraints can compare, such as `kernel.name`.
+    /// Other attributes that constraints can compare, such as `kernel.name`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }

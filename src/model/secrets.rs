@@ -227,7 +227,7 @@ impl SealedSecrets {
         self.0.is_empty()
     }
 
-    /// What the text of a sealed value begins with. No plugin and no client can record such a text: a value that
+    /// The prefix of the text of a sealed value. No plugin and no client can record such a text: a value that
     /// begins with it is sealed, too.
     const TEXT_PREFIX: &'static str = "nomad-csi-sealed:";
 

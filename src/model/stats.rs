@@ -7,7 +7,7 @@
 use super::external::Condition;
 use super::id::NodeId;
 
-/// What is counted.
+/// The unit that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StatsUnit {
     /// Bytes.
@@ -29,13 +29,13 @@ impl StatsUnit {
 /// Numbers as a plugin sends them: CSI's `VolumeUsage`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportedQuantity {
-    /// What is counted.
+    /// The unit that is counted.
     pub unit: StatsUnit,
     /// All.
     pub total: i64,
-    /// What is in use; 0 if it is not known.
+    /// The used amount; 0 if it is not known.
     pub used: i64,
-    /// What is left for the users of the volume; 0 if it is not known.
+    /// The amount left for the users of the volume; 0 if it is not known.
     pub available: i64,
 }
 
@@ -44,9 +44,9 @@ pub struct ReportedQuantity {
 pub struct Quantity {
     /// All.
     pub total: Option<u64>,
-    /// What is in use.
+    /// The used amount.
     pub used: Option<u64>,
-    /// What is left for the users of the volume. A file system may keep a reserve, so it can be less than what
+    /// The amount left for the users of the volume. A file system may keep a reserve, so it can be less than what
     /// is not in use.
     pub available: Option<u64>,
 }
@@ -89,7 +89,7 @@ impl Quantity {
     }
 }
 
-/// What a plugin reports about a published volume on one node.
+/// The report of a plugin about a published volume on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
     /// The bytes.
@@ -137,7 +137,7 @@ impl VolumeStats {
 /// The statistics of a volume on the nodes where it is published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishedStats {
-    /// What the plugin reports, with the node.
+    /// The reports of the plugin, each with its node.
     pub nodes: Vec<(NodeId, VolumeStats)>,
     /// Why a node did not answer.
     pub unknown: Vec<String>,

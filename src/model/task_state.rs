@@ -1,4 +1,4 @@
-//! What a node reports about an allocation and its tasks, in Nomad's words.
+//! The state of an allocation and its tasks as a node reports it, in Nomad's words.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub struct TaskEvent {
     pub at: i64,
     /// The kind in Nomad's words, such as `Started` or `Setup Failure`.
     pub kind: String,
-    /// What happened, for people.
+    /// A description of the event, for people.
     pub message: String,
     /// The details that programs read, such as `exit_code`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -7,7 +7,7 @@ use super::alloc::Alloc;
 pub struct UnstartedAlloc {
     /// The allocation, which has failed or is pending.
     pub alloc: Alloc,
-    /// What its node reported last: why it failed, or what it waits for.
+    /// The last report of its node: why it failed, or what it waits for.
     pub report: String,
     /// When it reported that, in nanoseconds since the epoch.
     pub reported_at: i64,

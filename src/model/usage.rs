@@ -1,4 +1,4 @@
-//! What a volume is used as on a node.
+//! The use of a volume on a node.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::capability::Capability;
 use super::mount_options::MountOptions;
 
-/// What a staging and an attachment are made for, compared by value. Read-only belongs to a target and
+/// The use that a staging and an attachment are made for, compared by value. Read-only belongs to a target and
 /// is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

@@ -7,6 +7,6 @@ pub struct VolumeEvent {
     pub index: u64,
     /// When it was recorded, in nanoseconds since the epoch.
     pub time: i64,
-    /// What happened, in the agent's words.
+    /// The event in the agent's words.
     pub text: String,
 }

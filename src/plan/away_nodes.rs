@@ -25,7 +25,7 @@ const STOPPING: i64 = 11 * MINUTE;
 /// The number of events that Nomad keeps of a node.
 const MOST_EVENTS: usize = 10;
 
-/// What happened to a node.
+/// The fate of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChange {
     /// The server lost contact.
@@ -43,7 +43,7 @@ pub struct NodeEvent {
     pub index: u64,
     /// The server's time, in nanoseconds since the epoch; `None` if unknown.
     pub time: Option<i64>,
-    /// What happened.
+    /// The event.
     pub change: NodeChange,
 }
 
@@ -53,7 +53,7 @@ impl NodeEvent {
     }
 }
 
-/// What a server recorded of a node's presence.
+/// The record of a server about a node's presence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeHistory {
     /// The newest events, oldest first.
@@ -201,7 +201,7 @@ impl AwayNode {
     }
 }
 
-/// What only a person knows.
+/// Facts that only a person knows.
 const LOOK: &str =
     "if tasks there have a `kill_timeout` of minutes, look for their processes first";
 

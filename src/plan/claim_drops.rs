@@ -15,7 +15,7 @@ use nomad_csi_model::{AllocId, AllocWrites, NodeSight, SeenNodes, Volume, one_li
 /// The name of the approval that cuts off an allocation: `--approve cuts-off:ALLOC`.
 pub const CUTS_OFF: &str = "cuts-off";
 
-/// What decides whether claims may be dropped. The default allows none.
+/// The facts that decide if claims may be dropped. The default allows none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimDrops {
     /// The nodes of the server.
@@ -169,7 +169,7 @@ impl ClaimDrops {
     }
 }
 
-/// What helps if a node never returns.
+/// The remedy if a node never returns.
 const AFTER_A_PURGE: &str = "if the machine is off for good, remove its node from the server (`PUT /v1/node/ID/purge` of Nomad, `nomad-csi node fence ID` with the agent), then approve the claim with `--approve cuts-off:ALLOC`";
 
 #[cfg(test)]

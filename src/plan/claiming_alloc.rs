@@ -26,7 +26,7 @@ impl ClaimingAlloc {
     }
 }
 
-/// What helps against the claim of an allocation that the server does not have.
+/// The remedy for the claim of an allocation that the server does not have.
 pub const UNKNOWN_CLAIM_HELP: &str = "no job can release the claim of an unknown allocation; run `nomad-csi volume doctor` to see what may still write and what helps";
 
 impl std::fmt::Display for ClaimingAlloc {

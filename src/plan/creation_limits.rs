@@ -1,4 +1,4 @@
-//! What a plugin is known to refuse when it creates a volume: a source that it cannot copy, and a topology
+//! The known refusals of a plugin that creates a volume: a source that it cannot copy, and a topology
 //! that none of its nodes has.
 //!
 //! Pure checks of a plugin's record. What the record does not tell blocks nothing.

@@ -1,4 +1,4 @@
-//! What a person approved to cut off.
+//! The nodes that a person approved to cut off.
 
 use std::collections::BTreeSet;
 

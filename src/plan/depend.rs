@@ -50,7 +50,7 @@ fn edges(volumes: &[PlannedVolume], observed: &ObservedState) -> Vec<(usize, usi
         .collect()
 }
 
-/// Whether the plan removes a source.
+/// The removal of a source by the plan.
 #[derive(Clone, Copy)]
 enum Role {
     /// The source is removed, after the copy.

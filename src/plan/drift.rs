@@ -35,7 +35,7 @@ pub struct DriftInputs<'a> {
     pub volumes: &'a BTreeMap<NamespacedId, Volume>,
     /// How the server merges updates, and which fields it does not show.
     pub rules: MergeRules,
-    /// What the providers list, as far as they were asked.
+    /// The lists of the providers, as far as they were asked.
     pub provided: &'a BTreeMap<PluginId, ProviderList>,
     /// Fields to ignore, in every volume.
     pub ignore: &'a BTreeSet<String>,

@@ -21,7 +21,7 @@ use nomad_csi_spec::{Purpose, VolumeSpec};
 pub struct PlanInputs<'a> {
     /// The specifications, in the order of the files.
     pub desired: Vec<VolumeSpec>,
-    /// Whether the specifications are created, registered or both.
+    /// The purpose of the specifications: to be created, registered or both.
     pub purpose: Purpose,
     /// The state of the server.
     pub observed: &'a ObservedState,
@@ -49,7 +49,7 @@ pub struct ObservedState {
     /// All volumes in all visible namespaces, to find volumes with the same external ID. Filled only
     /// if the plan deletes data, or may register data that the server knows.
     pub registered: Vec<VolumeSummary>,
-    /// What the providers list, for the plugins whose provider was asked.
+    /// The lists of the providers, for the plugins whose provider was asked.
     pub provided: BTreeMap<PluginId, ProviderList>,
     /// The snapshots that providers list, by their IDs, for the plugins from whose snapshots the plan
     /// restores volumes. A list that could not be read is not included.

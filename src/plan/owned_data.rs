@@ -121,7 +121,7 @@ fn registered_by_file(
     }
 }
 
-/// Whether the recorded data exists.
+/// The existence of the recorded data.
 enum Confirmation<'a> {
     Confirmed(&'a DataIdentity, Option<&'a ExternalVolume>),
     Unconfirmed(UnconfirmedReason),

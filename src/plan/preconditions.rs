@@ -271,7 +271,7 @@ fn would_return(text: &str) -> String {
     format!("the server would return: {text}")
 }
 
-/// What a plugin lacks for an operation, as the parts of a diagnostic.
+/// The missing ability of a plugin for an operation, as the parts of a diagnostic.
 struct MissingAbility {
     code: Code,
     /// The verb before "volume".

@@ -1,4 +1,4 @@
-//! What a provider lists: the evidence that the data of a volume still exists.
+//! The list of a provider: the evidence that the data of a volume still exists.
 //!
 //! A list proves that data exists. A list that could not be read proves nothing, and says why.
 
@@ -27,7 +27,7 @@ pub enum UnlistedReason {
     Failed(String),
 }
 
-/// What a provider says about the data of a volume.
+/// The statement of a provider about the data of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence<'a> {
     /// The provider lists the data.

@@ -1,4 +1,4 @@
-//! What releases a claim that a server keeps after its allocation has ended.
+//! The release of a claim that a server keeps after its allocation has ended.
 //!
 //! A request to detach a volume names a node and no allocation. Since 1.2.13, 1.3.6 and 1.4, Nomad first looks up
 //! the allocation, fails with `Unknown allocation`, and changes nothing: it is the same answer for a volume with
@@ -6,7 +6,7 @@
 
 use nomad_csi_model::ServerVersion;
 
-/// What a request to detach a volume from a node does.
+/// The effect of a request to detach a volume from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetachRule {
     /// The server releases what ended allocations left on the node.

@@ -46,13 +46,13 @@ impl std::fmt::Display for Risk {
 pub struct Impact {
     /// The risk.
     pub risk: Risk,
-    /// What is lost; `None` if nothing is.
+    /// The loss; `None` if there is none.
     pub loss: Option<DataLoss>,
     /// How to recover.
     pub recovery: Recovery,
 }
 
-/// What a removal loses.
+/// The loss of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataLoss {
     /// True if the data is destroyed, or out of reach; otherwise only the registration is removed.

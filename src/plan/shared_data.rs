@@ -86,7 +86,7 @@ impl<'a> Registered<'a> {
 enum NewData {
     /// That of this external ID.
     Known(ExternalId),
-    /// What the plugin makes under this name, or has.
+    /// The data that the plugin makes under this name, or has.
     Named(String),
 }
 

@@ -93,7 +93,7 @@ impl CachedMergeRules {
     }
 }
 
-/// What the plan of a volume depends on, besides the volume, its data and the values of its secrets. The
+/// The inputs of the plan of a volume besides the volume, its data and the values of its secrets. The
 /// rules may have changed with the program. The hash covers the order of the fields.
 #[derive(Serialize)]
 struct PlanDependencies<'a> {

@@ -1,4 +1,4 @@
-//! What servers answer to the change of one field: the merge rules, applied to an example.
+//! The answers of servers to the change of one field: the merge rules, applied to an example.
 
 use super::merge::{Expansion, merge};
 use super::rules::MergeRules;
@@ -8,7 +8,7 @@ use nomad_csi_model::{
     TopologyRequest, UnresolvedRequest, Volume, VolumeId,
 };
 
-/// What servers answer to a change of a field of a volume that exists.
+/// The answers of servers to a change of a field of a volume that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateAnswers {
     /// The change: `another value`.

@@ -12,7 +12,7 @@ pub struct VolumeDrift {
     pub key: NamespacedId,
     /// The source location of its specification, if there is one.
     pub span: Option<Span>,
-    /// What the server was compared with.
+    /// The baseline of the comparison.
     pub baseline: Baseline,
     /// The result of the comparison.
     pub state: DriftState,
@@ -40,7 +40,7 @@ impl VolumeDrift {
     }
 }
 
-/// What the server was compared with.
+/// The baseline of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     /// The last applied values, from the ledger.

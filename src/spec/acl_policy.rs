@@ -9,7 +9,7 @@ use super::tree::{Entry, Node, Object, Value};
 use super::{hcl, json};
 use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 
-/// What one or more policies grant.
+/// The grants of one or more policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AclPolicy {
     /// Rules by namespace, or by a pattern of namespaces with `*`.
@@ -22,7 +22,7 @@ pub struct AclPolicy {
     pub node: Option<AclLevel>,
 }
 
-/// What a policy grants in a namespace.
+/// The grants of a policy in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceRules {
     /// Capabilities, including those of a coarse policy: `csi-write-volume`, `deny`.

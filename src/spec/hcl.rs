@@ -24,7 +24,7 @@ use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
 };
 
-/// What the expressions of a file may be.
+/// The kinds of expressions that a file may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     /// References to secrets, and `unknown`.

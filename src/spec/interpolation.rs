@@ -17,7 +17,7 @@ use hcl_edit::template::Element;
 pub(crate) enum TextProblem {
     /// A part has to be evaluated.
     NeedsEvaluation {
-        /// What it is: "a function call".
+        /// Its kind: "a function call".
         what: &'static str,
         /// Its position in the text.
         range: Range<usize>,

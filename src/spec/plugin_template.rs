@@ -36,7 +36,7 @@ pub fn plugin_template(plugin: &Plugin, syntax: Syntax, file: &str) -> String {
     annotated(&sections, syntax)
 }
 
-/// What the server reports of a plugin.
+/// The report of a server about a plugin.
 struct PluginReport<'p> {
     plugin: &'p Plugin,
     syntax: Syntax,

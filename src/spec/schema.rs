@@ -21,7 +21,7 @@ pub enum Kind {
     TextMap,
 }
 
-/// Whether a field of an existing volume can change.
+/// When a field of an existing volume can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutability {
     /// It identifies the volume: another value means another volume.
@@ -56,9 +56,9 @@ pub struct Field {
     pub api: &'static str,
     /// The kind of its value.
     pub kind: Kind,
-    /// Whether it can change.
+    /// When it can change.
     pub mutability: Mutability,
-    /// What applies without it.
+    /// The value that applies without it.
     pub default: &'static str,
     /// Where it is allowed.
     pub place: FieldPlacement,

@@ -1,4 +1,4 @@
-//! What the decoders of volumes and of jobs have in common: finding the value of a key, and the errors about keys and values.
+//! The common part of the decoders of volumes and of jobs: finding the value of a key, and the errors about keys and values.
 //!
 //! The two differ in how numbers become text and in what may be repeated, as Nomad's readers do. Their errors do not.
 

@@ -22,7 +22,7 @@ pub struct AllocationStub {
     pub desired_description: String,
     /// The status that the server wants.
     pub desired_status: String,
-    /// What the server wants to happen to it.
+    /// Its desired status on the server.
     pub desired_transition: DesiredTransitionDocument,
     /// The evaluation.
     #[serde(rename = "EvalID")]
@@ -56,10 +56,10 @@ pub struct AllocationStub {
     pub task_states: Option<BTreeMap<String, TaskStateDocument>>,
 }
 
-/// What the server wants to happen to an allocation.
+/// The desired transition of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct DesiredTransitionDocument {
-    /// Whether it moves to another node, because its node drains or it was stopped.
+    /// True if it moves to another node, because its node drains or it was stopped.
     pub migrate: Option<bool>,
 }

@@ -30,7 +30,7 @@ pub struct AllocationDocument {
     pub desired_description: String,
     /// The status that the server wants.
     pub desired_status: String,
-    /// What the server wants to happen to it.
+    /// Its desired status on the server.
     pub desired_transition: DesiredTransitionDocument,
     /// The evaluation.
     #[serde(rename = "EvalID")]
@@ -43,7 +43,7 @@ pub struct AllocationDocument {
     /// The job's ID.
     #[serde(rename = "JobID")]
     pub job_id: String,
-    /// What the scheduler saw.
+    /// The observations of the scheduler.
     pub metrics: PlacementMetricsDocument,
     /// The index of the last change.
     pub modify_index: u64,

@@ -13,9 +13,9 @@ pub struct ErrorBody {
     pub code: String,
     /// The headline without a full stop: what happened to which object.
     pub message: String,
-    /// What the reader needs to judge, one sentence each.
+    /// Facts that the reader needs to judge, one sentence each.
     pub notes: Vec<String>,
-    /// What to do, one sentence each.
+    /// Remedies, one sentence each.
     pub help: Vec<String>,
     /// The plain text for other clients: Nomad's error text where Nomad has one.
     pub text: String,

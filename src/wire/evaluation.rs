@@ -33,7 +33,7 @@ pub struct EvaluationDocument {
     pub job_id: String,
     /// The index of the job's specification.
     pub job_modify_index: u64,
-    /// What the job waits for besides nodes, such as `csi-volume:default:db`.
+    /// The resource that the job waits for besides nodes, such as `csi-volume:default:db`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_non_node_resources: Option<Vec<String>>,
     /// The index of the last change.
@@ -67,7 +67,7 @@ pub struct EvaluationDocument {
     /// Why it has this status.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub status_description: String,
-    /// What made it, such as `job-register`.
+    /// Its cause, such as `job-register`.
     pub triggered_by: String,
     /// `service`, `batch`, `system` or `sysbatch`.
     #[serde(rename = "Type")]
@@ -95,7 +95,7 @@ pub struct EvaluationStub {
     pub status: String,
     /// Why it has this status.
     pub status_description: String,
-    /// What made it.
+    /// Its cause.
     pub triggered_by: String,
     /// `service`, `batch`, `system` or `sysbatch`.
     #[serde(rename = "Type")]

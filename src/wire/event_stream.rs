@@ -39,7 +39,7 @@ pub struct EventDocument {
     pub payload: Value,
     /// The kind of object.
     pub topic: String,
-    /// What happened.
+    /// The event.
     #[serde(rename = "Type")]
     pub event_type: String,
 }

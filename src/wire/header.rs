@@ -10,7 +10,7 @@ pub const SECRETS: &str = "X-Nomad-CSI-Secrets";
 pub const INDEX: &str = "X-Nomad-Index";
 /// Time since the last contact with the leader in milliseconds.
 pub const LAST_CONTACT: &str = "X-Nomad-LastContact";
-/// Whether the server has a leader.
+/// The header that says if the server has a leader.
 pub const KNOWN_LEADER: &str = "X-Nomad-KnownLeader";
 /// The token of the next page; missing on the last page.
 pub const NEXT_TOKEN: &str = "X-Nomad-NextToken";

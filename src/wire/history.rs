@@ -10,7 +10,7 @@ pub struct VolumeEventDocument {
     pub event: String,
     /// The index of the event in the journal.
     pub index: u64,
-    /// What happened, for people.
+    /// A description of the event, for people.
     pub text: String,
     /// When it was recorded, in nanoseconds since the epoch.
     pub time: i64,

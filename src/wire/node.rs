@@ -55,7 +55,7 @@ pub struct NodeStub {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct NodeDocument {
-    /// What the node is, such as `kernel.name` and `nomad.version`.
+    /// The attributes of the node, such as `kernel.name` and `nomad.version`.
     pub attributes: BTreeMap<String, String>,
     /// The plugins with the controller service, by ID.
     #[serde(rename = "CSIControllerPlugins")]
@@ -85,7 +85,7 @@ pub struct NodeDocument {
     pub id: String,
     /// The last drain, if it was ever drained.
     pub last_drain: Option<LastDrainDocument>,
-    /// What an operator recorded.
+    /// The record of an operator.
     pub meta: BTreeMap<String, String>,
     /// The index of the last change.
     pub modify_index: u64,
@@ -97,7 +97,7 @@ pub struct NodeDocument {
     pub node_pool: String,
     /// The resources of the node. Nomad's CLI fails without the object.
     pub node_resources: NodeResourcesDocument,
-    /// What jobs cannot use. Nomad's CLI fails without the object.
+    /// The resources that jobs cannot use. Nomad's CLI fails without the object.
     pub reserved_resources: NodeReservedDocument,
     /// `eligible` or `ineligible`.
     pub scheduling_eligibility: String,
@@ -116,7 +116,7 @@ pub struct NodeDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct DriverDocument {
-    /// What the driver can do.
+    /// The abilities of the driver.
     pub attributes: BTreeMap<String, String>,
     /// True if the node has the driver.
     pub detected: bool,
@@ -136,7 +136,7 @@ pub struct NodeEventDocument {
     pub create_index: u64,
     /// The details that programs read, such as `volume_id`.
     pub details: Option<BTreeMap<String, String>>,
-    /// What happened, for people.
+    /// A description of the event, for people.
     pub message: String,
     /// `Cluster`, `Drain`, `Storage` or `CSI`.
     pub subsystem: String,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the agent's scheduler decides about a job, and why.
+/// The decisions of the agent's scheduler about a job, with their reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PlacementDocument {
@@ -56,7 +56,7 @@ pub struct NodeRefusalDocument {
     pub reasons: Vec<String>,
 }
 
-/// What the scheduler saw while it placed a task group.
+/// The observations of the scheduler while it placed a task group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PlacementMetricsDocument {

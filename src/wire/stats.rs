@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PublishedStatsDocument {
-    /// What the plugin reports on each node where the volume is published.
+    /// The reports of the plugin on each node where the volume is published.
     pub stats: Vec<NodeStatsDocument>,
     /// Why a node did not answer.
     pub unknown: Vec<String>,
@@ -40,10 +40,10 @@ pub struct QuantityDocument {
     /// All.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// What is in use.
+    /// The used amount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
-    /// What is left for the users of the volume.
+    /// The amount left for the users of the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<u64>,
 }

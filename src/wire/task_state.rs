@@ -30,7 +30,7 @@ pub struct TaskStateDocument {
 pub struct TaskEventDocument {
     /// The details that programs read, such as `exit_code`.
     pub details: BTreeMap<String, String>,
-    /// What happened, for people.
+    /// A description of the event, for people.
     pub display_message: String,
     /// Nanoseconds since the epoch.
     pub time: i64,

@@ -70,7 +70,7 @@ pub struct NodeVolumes {
     pub limit: Option<u64>,
 }
 
-/// What an admission needs to know besides the record.
+/// The facts for an admission besides the record.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionFacts<'a> {
     /// The capabilities of the registration.

@@ -42,7 +42,7 @@ pub enum ClaimEvent {
         step: Step,
         /// The plugin's allocation that gets the call (rule 4 of the claims machine).
         instance: AllocId,
-        /// What the call sends that was not on record before; events before version 8 do not say it.
+        /// The part of the call that was not on record before; events before version 8 do not say it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inputs: Option<Box<SetupInputs>>,
     },
@@ -77,7 +77,7 @@ pub enum ClaimEvent {
         /// True if the allocation only reads.
         read_only: bool,
     },
-    /// What a lost node has of the volume is given up.
+    /// The effects of the volume on a lost node are given up.
     NodeAssumedGone {
         /// The node.
         node: NodeId,
@@ -97,7 +97,7 @@ pub enum ClaimEvent {
         /// True if the staging is gone.
         #[serde(default)]
         staging: bool,
-        /// What is there instead, for people.
+        /// The finding instead, for people.
         reason: String,
     },
     /// Nothing is left of a claim, and it is removed.
@@ -112,7 +112,7 @@ pub enum ClaimEvent {
     },
     /// A registration was removed by force, and its claims are released.
     Orphaned {
-        /// What the undo needs.
+        /// The facts for the undo.
         tombstone: Box<Tombstone>,
         /// The registration whose claims are released. An event before version 8 names none, and releases
         /// the claims of all registrations.
@@ -121,7 +121,7 @@ pub enum ClaimEvent {
     },
 }
 
-/// What a call that makes an effect sends besides its claim. It stays on record while the effect is
+/// The content of a call that makes an effect, besides its claim. It stays on record while the effect is
 /// possible, so that a repeated call sends the same (rule 13 of the claims machine).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -635,7 +635,7 @@ mod tests {
         [record.staged(&"n1".into()), claim("a1"), claim("a2")]
     }
 
-    /// What vanished is in doubt, and nothing else; the claim says what was found until it is published again.
+    /// Only the vanished effect is in doubt; the claim says what was found until it is published again.
     #[test]
     fn lost_mounts_are_in_doubt_and_their_claims_say_why() {
         use Known::{Maybe, Yes};

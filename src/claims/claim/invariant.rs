@@ -1,4 +1,4 @@
-//! What holds in every reachable record.
+//! The invariants of every reachable record.
 
 use super::record::{Claim, Claims, Known};
 

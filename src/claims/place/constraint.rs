@@ -1,4 +1,4 @@
-//! Whether a node fulfils a constraint.
+//! The test of a node against a constraint.
 //!
 //! A node without the attribute fulfils a constraint only if that is what it asks for (`is_not_set`, `!=`).
 

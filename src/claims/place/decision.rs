@@ -16,7 +16,7 @@ pub struct Placed {
     pub node: NodeId,
 }
 
-/// What happens to a slot of a group.
+/// The change of a slot of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOutcome {
     /// An allocation runs, and stays.
@@ -43,13 +43,13 @@ pub struct SlotDecision {
     pub group: String,
     /// The index in the group.
     pub index: u32,
-    /// What happens to it.
+    /// Its change.
     pub outcome: SlotOutcome,
     /// The nodes that cannot take an allocation that is desired now, with every reason.
     pub refusals: BTreeMap<NodeId, Vec<String>>,
 }
 
-/// What a job needs.
+/// The needs of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The allocations to place.

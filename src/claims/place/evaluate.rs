@@ -24,7 +24,7 @@ const NODE_DRAINED: &str = "its node is drained";
 /// The allocations of one slot, oldest first.
 type Slot<'a> = Vec<(&'a AllocId, &'a AllocRecord, &'a Placement)>;
 
-/// What a slot needs.
+/// The needs of a slot.
 enum Need {
     /// Nothing: this allocation runs.
     Kept(AllocId, NodeId),

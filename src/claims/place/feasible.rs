@@ -30,7 +30,7 @@ pub struct Candidate<'a> {
     pub index: u32,
 }
 
-/// What the same evaluation has promised so far, and what it counts as given back.
+/// The promises of the same evaluation so far, and the resources that it counts as given back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingReservations {
     claims: BTreeMap<RemoteVolume, Vec<ClaimRequest>>,

@@ -1,4 +1,4 @@
-//! What decisions about claims need to know of the state.
+//! The facts of the state for decisions about claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

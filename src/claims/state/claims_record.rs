@@ -31,7 +31,7 @@ pub struct AllocRecord {
     pub node: NodeId,
     /// True if its tasks have ended for good. A task that is shutting down may still write.
     pub has_ended: bool,
-    /// What it was placed for; `None` if a client made it with a claim.
+    /// The job that it was placed for; `None` if a client made it with a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Box<Placement>>,
     /// The index of the first event.

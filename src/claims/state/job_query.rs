@@ -1,4 +1,4 @@
-//! What readers and decisions need to know of jobs.
+//! The facts about jobs for readers and decisions.
 
 use std::sync::Arc;
 

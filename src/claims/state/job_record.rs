@@ -19,7 +19,7 @@ use nomad_csi_model::{
 pub struct JobVersion {
     /// The job without what may be secret.
     pub job: Job,
-    /// What may be secret of it, sealed.
+    /// Its possible secrets, sealed.
     pub settings: SealedSecrets,
     /// The number of the version, from 0.
     pub version: u64,
@@ -183,7 +183,7 @@ pub struct EvaluationRecord {
     pub modify_time: i64,
 }
 
-/// What an allocation was placed for.
+/// The job that an allocation was placed for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
@@ -200,7 +200,7 @@ pub struct Placement {
     /// The volumes from which an operator cut it off: its tasks are killed, and never use them again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub cut_off: BTreeSet<VolumeAlias>,
-    /// What its node reported last.
+    /// The last report of its node.
     pub report: Option<AllocReport>,
 }
 
@@ -225,7 +225,7 @@ pub enum JobEvent {
     Registered {
         /// The job without what may be secret.
         job: Box<Job>,
-        /// What may be secret, sealed.
+        /// The possible secrets, sealed.
         settings: SealedSecrets,
     },
     /// It was stopped, or purged after it was stopped.

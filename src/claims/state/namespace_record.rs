@@ -37,7 +37,7 @@ pub enum NamespaceEvent {
     Deleted,
 }
 
-/// What a namespace contains.
+/// The contents of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceContents {
     /// The volumes, in any phase.

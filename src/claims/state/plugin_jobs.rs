@@ -1,4 +1,4 @@
-//! What registered jobs expect of a plugin (W55).
+//! The expectations of registered jobs about a plugin (W55).
 //!
 //! The counts follow from the groups of the jobs and from the nodes, not from what was placed: two groups of one job add up,
 //! a system job counts as soon as it is registered, and a job that is stopped or purged counts no more. An instance

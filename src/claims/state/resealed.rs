@@ -1,4 +1,4 @@
-//! What is sealed in a state, sealed again with another key.
+//! The sealed data of a state, sealed again with another key.
 //!
 //! Equal sealed data stays equal, because a job and its allocations share it.
 
@@ -68,7 +68,7 @@ impl ResealedState {
 /// Seals the objects of a state again.
 struct Objects<'a, R> {
     reseal: &'a R,
-    /// What the sealed data of each owner became.
+    /// The new sealed data of each owner.
     done: HashMap<(String, Vec<u8>), SealedSecrets>,
     /// How many mount flags of claims and stagings were sealed.
     flags: usize,

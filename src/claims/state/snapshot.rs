@@ -62,7 +62,7 @@ pub struct StateSnapshot {
     pub records: Vec<StoredRecord>,
 }
 
-/// What changes the last snapshot into the state at one index.
+/// The changes from the last snapshot to the state at one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotChanges {
     /// Everything except the objects.

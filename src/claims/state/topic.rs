@@ -1,4 +1,4 @@
-//! What a reader can wait for: one object, or the objects of a list.
+//! The subjects that a reader can wait for: one object, or the objects of a list.
 
 use serde::{Deserialize, Serialize};
 

@@ -78,7 +78,7 @@ pub struct VolumeView {
     pub claims: Option<Arc<ClaimsRecord>>,
     /// The status of the plugin.
     pub plugin: Arc<PluginStatus>,
-    /// What the claiming allocations were placed for, by allocation. Only a volume that is read alone has them.
+    /// The jobs and groups that the claiming allocations were placed for, by allocation. Only a volume that is read alone has them.
     pub placed: BTreeMap<AllocId, Alloc>,
 }
 

@@ -37,17 +37,17 @@ pub struct Replacement {
 pub struct Diagnostic {
     /// The stable code of this kind of problem.
     pub code: Code,
-    /// Whether this is an error or a warning.
+    /// Error or warning.
     pub severity: Severity,
     /// The headline without a full stop: what happened to which object.
     pub message: String,
     /// Marked places; the first is the cause.
     pub labels: Vec<Label>,
-    /// What to do, one sentence each.
+    /// Remedies, one sentence each.
     pub help: Vec<String>,
     /// Reasons and facts, one sentence each, and a server's error text verbatim.
     pub notes: Vec<String>,
-    /// What to do, with a text of several lines to copy.
+    /// Remedies with a text of several lines to copy.
     pub block: Option<String>,
     /// A suggested correction.
     pub replacement: Option<Replacement>,

@@ -38,7 +38,7 @@ pub struct Job {
     /// When it starts by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub periodic: Option<Periodic>,
-    /// What each request to run it has to give.
+    /// The values that each request to run it has to give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameterized: Option<Parameterized>,
     /// The job that it was made from.

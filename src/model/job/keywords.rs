@@ -46,7 +46,7 @@ keywords! {
         Sysbatch = "sysbatch",
     }
 
-    /// What happens when a task has failed as often as its policy allows.
+    /// The consequence when a task has failed as often as its policy allows.
     RestartMode {
         /// The task fails.
         Fail = "fail",
@@ -74,7 +74,7 @@ keywords! {
         Poststop = "poststop",
     }
 
-    /// Whether mounts made below a volume are visible on the other side.
+    /// The visibility of mounts that are made below a volume on the other side.
     PropagationMode {
         /// On no side.
         Private = "private",
@@ -106,7 +106,7 @@ keywords! {
         SingleNodeMultiWriter = "single-node-multi-writer",
     }
 
-    /// Whether a volume gets another SELinux label.
+    /// The SELinux relabelling of a volume.
     SelinuxLabel {
         /// One that all containers share.
         Shared = "z",
@@ -150,7 +150,7 @@ keywords! {
         DistinctProperty = "distinct_property",
     }
 
-    /// Whether a request to dispatch a job has a payload.
+    /// The rule for the payload of a request to dispatch a job.
     PayloadRule {
         /// It may have one.
         Optional = "optional",

@@ -47,11 +47,11 @@ impl Periodic {
     }
 }
 
-/// What a request has to give to each job that is made from a job.
+/// The values that a request has to give to each job that is made from a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameterized {
-    /// Whether a request has a payload.
+    /// The rule for the payload of a request.
     pub payload: PayloadRule,
     /// The keys of `meta` that a request must have.
     pub meta_required: Vec<String>,
@@ -73,7 +73,7 @@ pub struct JobOrigin {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dispatch {
-    /// What makes a repeated request the same request; empty if nothing does.
+    /// The token that makes a repeated request the same request; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub idempotency_token: String,
     /// The payload of the request.

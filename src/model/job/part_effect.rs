@@ -1,13 +1,13 @@
 //! [`PartEffect`]: what a part of a job decides that this program refuses, because it does not carry it out.
 
-/// What a part of a job decides.
+/// The effect of a part of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartEffect {
-    /// Whether and when the job runs, as `periodic` does.
+    /// When the job runs, and if it does: `periodic`.
     Time,
     /// The clusters that run it, as `multiregion` does.
     Cluster,
-    /// What happens to tasks while their node is away, as `disconnect` does.
+    /// The fate of tasks while their node is away: `disconnect`.
     Disconnection,
     /// How long tasks run, as `max_run_duration` does.
     Duration,

@@ -16,7 +16,7 @@ pub struct RestartPolicy {
     pub interval: Duration,
     /// The pause before a restart.
     pub delay: Duration,
-    /// What happens after the last attempt.
+    /// The consequence of the last attempt.
     pub mode: RestartMode,
 }
 

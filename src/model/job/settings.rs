@@ -25,7 +25,7 @@ use crate::secrets::Secrets;
 /// The place of what may be secret of the job itself.
 const OF_JOB: &str = "job";
 
-/// What may be secret of the job itself.
+/// The possible secrets of the job itself.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OwnSettings {
@@ -35,7 +35,7 @@ struct OwnSettings {
     payload: Payload,
 }
 
-/// What may be secret of one task.
+/// The possible secrets of one task.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskSettings {
@@ -45,7 +45,7 @@ struct TaskSettings {
     config: TaskConfig,
 }
 
-/// What may be secret of one volume.
+/// The possible secrets of one volume.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VolumeSettings {

@@ -19,7 +19,7 @@ pub struct JobVolume {
     pub per_alloc: bool,
     /// True if an allocation stays with the volume that it had first; host volumes only.
     pub sticky: bool,
-    /// What depends on the type.
+    /// The settings that depend on the type.
     pub kind: JobVolumeKind,
 }
 

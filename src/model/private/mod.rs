@@ -1,6 +1,6 @@
 //! Directories, files and sockets that only this user can use.
 //!
-//! What this program creates has mode 0700 or 0600 whatever the umask. What exists already is used
+//! Files and directories that this program creates have mode 0700 or 0600 whatever the umask. What exists already is used
 //! only if it belongs to this user and no other user can write to it. A symbolic link inside a
 //! private directory is never followed. A parent directory may be open to others, such as `/tmp`: the
 //! directory itself and what is in it counts.

@@ -12,11 +12,11 @@ use crate::diagnostic::{Code, Diagnostic};
 pub struct NotPrivate {
     /// The path.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a path. Users are numbers, because names depend on the machine.
+/// The problem of a path. Users are numbers, because names depend on the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// Another user owns it.

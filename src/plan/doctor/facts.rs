@@ -17,11 +17,11 @@ pub struct VolumeFacts<'a> {
     pub plugin: &'a PluginState,
     /// All nodes, or why they could not be read.
     pub nodes: &'a SeenNodes,
-    /// What a request to detach the volume from a node does.
+    /// The effect of a request to detach the volume from a node.
     pub detach: DetachRule,
-    /// What the provider lists.
+    /// The list of the provider.
     pub provider: &'a ProviderList,
-    /// What the controller and the nodes that use the volume report of its health; `None` if it was not read.
+    /// The health of the volume as its controller and the nodes that use it report it; `None` if it was not read.
     pub health: Option<&'a VolumeHealth>,
     /// Evaluations that wait in the volume's namespace. Empty if they could not be read.
     pub evaluations: &'a [BlockedEvaluation],

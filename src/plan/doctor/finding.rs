@@ -197,7 +197,7 @@ pub enum FactSource {
     Evaluations,
     /// The provider's list of volumes.
     Provider,
-    /// What a plugin reports of the health of a volume or of its storage.
+    /// The health of a volume or of its storage, as a plugin reports it.
     Health,
 }
 
@@ -244,7 +244,7 @@ pub enum SafeFix {
 /// Something that helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// What to do: an imperative.
+    /// The remedy: an imperative.
     pub action: String,
     /// The command for it; `None` if it is no command.
     pub command: Option<String>,
@@ -268,13 +268,13 @@ impl std::fmt::Display for Remedy {
 pub struct Finding {
     /// The rule that found it.
     pub rule: Rule,
-    /// What is wrong, and why: a sentence without a full stop.
+    /// The problem and its reason: a sentence without a full stop.
     pub verdict: String,
     /// How sure that is.
     pub confidence: Confidence,
     /// The facts that prove it.
     pub evidence: Vec<Evidence>,
-    /// What helps; the first remedy changes least.
+    /// Remedies; the first one changes least.
     pub remedies: Vec<Remedy>,
 }
 

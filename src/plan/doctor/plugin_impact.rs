@@ -1,4 +1,4 @@
-//! What is lost when a plugin, or its instances on one node, end.
+//! The losses when a plugin, or its instances on one node, end.
 //!
 //! The instance on a node mounts and unmounts there. Without it, no allocation that needs the plugin can
 //! be placed on the node, and the volumes that are mounted there stay mounted. A controller attaches and
@@ -12,7 +12,7 @@ use nomad_csi_model::{
     VolumeClaim,
 };
 
-/// What is known of a plugin and of the volumes that need it.
+/// The facts about a plugin and the volumes that need it.
 #[derive(Clone, Copy, Debug)]
 pub struct PluginUse<'a> {
     /// The plugin.
@@ -72,11 +72,11 @@ pub struct VolumeUser {
     pub read_only: bool,
     /// True if it gives the volume back already.
     pub is_in_release: bool,
-    /// What it loses.
+    /// Its loss.
     pub losses: BTreeSet<Loss>,
 }
 
-/// What happens to a volume.
+/// The fate of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeImpact {
     /// The volume.
@@ -87,7 +87,7 @@ pub struct VolumeImpact {
     pub users: Vec<VolumeUser>,
 }
 
-/// What is lost.
+/// The loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginImpact {
     /// The plugin.

@@ -49,7 +49,7 @@ impl std::fmt::Display for DataIdentity {
     }
 }
 
-/// What a set recorded of the data of an owned volume.
+/// The record of a set about the data of an owned volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedData {

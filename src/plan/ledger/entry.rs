@@ -65,7 +65,7 @@ impl LastVerified {
     }
 }
 
-/// What the ledger records of a hidden value.
+/// The record of the ledger about a hidden value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredValue {
     /// Nothing: it was never applied, or its hash is lost.

@@ -69,7 +69,7 @@ pub enum LaunchTimesProblem {
     Expression {
         /// The expression.
         expression: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// There is no time zone of this name.

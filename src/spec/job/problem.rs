@@ -9,13 +9,13 @@ use nomad_csi_model::diagnostic::{Code, Severity};
 pub struct JobProblem {
     /// The kind of problem.
     pub code: Code,
-    /// Whether the job cannot run.
+    /// The severity: the job cannot run, or it can.
     pub severity: Severity,
     /// The place.
     pub place: JobPlace,
-    /// What is wrong; Nomad's text where Nomad refuses it.
+    /// The problem, in Nomad's text where Nomad refuses it.
     pub text: String,
-    /// What to change at the place.
+    /// The change to make at the place.
     pub label: String,
     /// The place of the first use, for a repetition.
     pub first: Option<JobPlace>,

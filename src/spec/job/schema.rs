@@ -17,7 +17,7 @@ pub(super) enum Form {
     Map,
 }
 
-/// What happens to a key.
+/// The handling of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handling {
     /// It is read.

@@ -49,7 +49,7 @@ fn quantity_from_wire(document: QuantityDocument) -> Quantity {
 mod tests {
     use super::*;
 
-    /// What is not known has no field, so that a reader does not take it for a zero.
+    /// An unknown value has no field, so that a reader does not take it for a zero.
     #[test]
     fn statistics_survive_the_conversion_and_say_nothing_of_what_is_not_known() {
         let stats = PublishedStats {

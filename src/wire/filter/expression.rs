@@ -35,7 +35,7 @@ pub(super) struct Condition {
     pub(super) is_negated: bool,
 }
 
-/// What is tested of a value.
+/// The test of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     /// The value is this text, number or boolean.

@@ -16,9 +16,9 @@ pub enum FilterProblem {
     Unexpected {
         /// The place.
         at: usize,
-        /// What can be there.
+        /// The possible tokens at the place.
         expected: &'static str,
-        /// What is there.
+        /// The token at the place.
         found: String,
     },
     /// Parentheses and `not` are nested too deeply.
@@ -63,7 +63,7 @@ pub enum FieldProblem {
     Kind {
         /// The value's place.
         selector: String,
-        /// What the value is: `a number`.
+        /// The kind of the value: `a number`.
         kind: &'static str,
         /// The condition.
         condition: String,

@@ -39,7 +39,7 @@ pub struct GroupDiffDocument {
     /// How the group differs.
     #[serde(rename = "Type")]
     pub diff_type: String,
-    /// What happens to how many allocations: `create`, `ignore` and others.
+    /// The number of allocations per change: `create`, `ignore` and others.
     pub updates: Option<BTreeMap<String, u64>>,
 }
 
@@ -47,7 +47,7 @@ pub struct GroupDiffDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct TaskDiffDocument {
-    /// What the change causes, such as `forces create`.
+    /// The effects of the change, such as `forces create`.
     pub annotations: Option<Vec<String>>,
     /// The fields that differ.
     pub fields: Option<Vec<FieldDiffDocument>>,
@@ -79,7 +79,7 @@ pub struct ObjectDiffDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct FieldDiffDocument {
-    /// What the change causes.
+    /// The effects of the change.
     pub annotations: Option<Vec<String>>,
     /// The field's name.
     pub name: String,

@@ -63,7 +63,7 @@ pub struct JobDocument {
     pub create_index: u64,
     /// The datacenters.
     pub datacenters: Vec<String>,
-    /// What makes a repeated request to dispatch it the same request; only a server sets it.
+    /// The token that makes a repeated request to dispatch it the same request; only a server sets it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub dispatch_idempotency_token: String,
     /// True if it was dispatched; only a server sets it.
@@ -88,7 +88,7 @@ pub struct JobDocument {
     pub namespace: String,
     /// The node pool.
     pub node_pool: String,
-    /// What each dispatch of it has to give.
+    /// The values that each dispatch of it has to give.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameterized_job: Option<ParameterizedDocument>,
     /// The job that it was made from; only a server sets it.
@@ -149,7 +149,7 @@ pub struct TaskGroupDocument {
     pub consul: Unsupported,
     /// The number of allocations.
     pub count: Option<i64>,
-    /// What happens while its node is away; refused.
+    /// The behaviour while its node is away; refused.
     #[serde(deserialize_with = "block", skip_serializing_if = "Unsupported::is_absent")]
     pub disconnect: Unsupported,
     /// The disk of its allocation, if that should outlive the allocation; ignored.
@@ -169,7 +169,7 @@ pub struct TaskGroupDocument {
     /// Its networks; ignored.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub networks: Unsupported,
-    /// Whether it stays with a lost node; refused.
+    /// True if it stays with a lost node; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub prevent_reschedule_on_lost: Unsupported,
     /// When a failed allocation is replaced.

@@ -25,7 +25,7 @@ use nomad_csi_model::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}{text}")]
 pub struct JobWordProblem {
-    /// What has it: `Task group g: `; empty for the job.
+    /// The owner of it: `Task group g: `; empty for the job.
     object: String,
     text: String,
 }

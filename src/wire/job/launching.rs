@@ -13,7 +13,7 @@ pub(super) const CRON: &str = "cron";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase", deny_unknown_fields)]
 pub struct PeriodicDocument {
-    /// Whether it does; `null` stands for `true`.
+    /// True if it does; `null` stands for `true`.
     pub enabled: Option<bool>,
     /// True if a launch is left out while a job of an earlier one runs.
     pub prohibit_overlap: bool,
@@ -27,7 +27,7 @@ pub struct PeriodicDocument {
     pub time_zone: String,
 }
 
-/// What each dispatch of a job has to give.
+/// The values that each dispatch of a job has to give.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase", deny_unknown_fields)]
 pub struct ParameterizedDocument {
@@ -51,7 +51,7 @@ pub struct DispatchPayloadDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase", deny_unknown_fields)]
 pub struct JobDispatchRequest {
-    /// What comes before the time in the ID of the new job.
+    /// The prefix of the time in the ID of the new job.
     pub id_prefix_template: String,
     /// The parameterized job.
     #[serde(rename = "JobID")]

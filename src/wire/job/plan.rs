@@ -13,7 +13,7 @@ use crate::placement::PlacementMetricsDocument;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct JobPlanResponse {
-    /// What happens to the allocations.
+    /// The changes of the allocations.
     pub annotations: Option<PlanAnnotationsDocument>,
     /// The evaluations that would be made, such as a blocked one.
     pub created_evals: Option<Vec<EvaluationDocument>>,
@@ -28,11 +28,11 @@ pub struct JobPlanResponse {
     pub job_modify_index: u64,
     /// When a periodic job starts next; `null` for a job that does not start by itself.
     pub next_periodic_launch: Option<String>,
-    /// What the server warns about, one per line.
+    /// The server's warnings, one per line.
     pub warnings: String,
 }
 
-/// What happens to the allocations of a job.
+/// The changes of the allocations of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PlanAnnotationsDocument {
@@ -43,7 +43,7 @@ pub struct PlanAnnotationsDocument {
     pub preempted_allocs: Option<Vec<AllocationStub>>,
 }
 
-/// What happens to how many allocations of a task group.
+/// The number of allocations of a task group per change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct DesiredUpdatesDocument {

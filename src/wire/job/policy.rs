@@ -45,6 +45,6 @@ pub struct ReschedulePolicyDocument {
     pub interval: Option<i64>,
     /// The longest pause.
     pub max_delay: Option<i64>,
-    /// Whether there is no limit of replacements.
+    /// True if there is no limit of replacements.
     pub unlimited: Option<bool>,
 }

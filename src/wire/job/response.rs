@@ -37,7 +37,7 @@ pub struct JobRegisterResponse {
     pub last_contact: i64,
     /// Always empty.
     pub next_token: String,
-    /// What the server warns about, one per line.
+    /// The server's warnings, one per line.
     pub warnings: String,
 }
 
@@ -77,7 +77,7 @@ pub struct JobValidateResponse {
     pub error: String,
     /// The errors one by one; `null` for a valid job.
     pub validation_errors: Option<Vec<String>>,
-    /// What the server warns about, one per line.
+    /// The server's warnings, one per line.
     pub warnings: String,
 }
 

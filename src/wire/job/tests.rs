@@ -324,7 +324,7 @@ fn what_only_a_server_sets_or_nobody_reads_is_a_problem() {
     }
 }
 
-/// What decides when a job runs, or what it reads, is never lost, in whatever form a client sends it.
+/// A part that decides when a job runs, or what it reads, is never lost, in whatever form a client sends it.
 #[test]
 fn parts_that_decide_what_happens_to_volumes_are_problems() {
     let problems = |job: serde_json::Value| -> Vec<String> {

@@ -1,6 +1,6 @@
 //! [`Unsupported`]: a part of a job that this program does not carry out, and that must not be lost without a word.
 //!
-//! What matters is only whether a document has it. Nomad's clients write `null`, `false`, `0` or something
+//! Only the presence of such a part matters. Nomad's clients write `null`, `false`, `0` or something
 //! empty for what a job does not have.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! What a job needs, after everything that can happen to its allocations.
+//! The needs of a job after everything that can happen to its allocations.
 
 use std::time::Duration;
 

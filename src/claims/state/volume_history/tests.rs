@@ -1,4 +1,4 @@
-//! What belongs to the history of a volume, also in long histories.
+//! The contents of the history of a volume, also of long histories.
 
 use proptest::prelude::*;
 

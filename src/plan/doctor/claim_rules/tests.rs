@@ -79,7 +79,7 @@ fn a_held_claim_that_fails_is_stuck_in_publishing() {
     assert!(gone.verdict.contains("because plugin `ebs`"), "{}", gone.verdict);
 }
 
-/// What an allocation left that an older state does not know is undone by a sweep.
+/// A sweep undoes the leftovers of an allocation that an older state does not know.
 #[test]
 fn a_use_that_no_claim_knows_can_be_swept() {
     let command = |error: &str| {

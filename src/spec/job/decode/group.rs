@@ -6,7 +6,7 @@ use crate::job::schema;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{JobType, ReschedulePolicy, RestartPolicy, TaskGroup, VolumeAlias};
 
-/// What a job sets for all its groups.
+/// The settings of a job for all its groups.
 #[derive(Default)]
 pub(super) struct OfJob {
     /// The number of canaries.

@@ -218,7 +218,7 @@ impl<'t, 'a> FieldReader<'_> {
 /// The words of a field, and what each means.
 pub(super) struct WordSet<T> {
     pub(super) code: Code,
-    /// What such a word is, in messages: "access mode".
+    /// The name of such a word in messages: "access mode".
     pub(super) kind: &'static str,
     pub(super) words: Vec<(&'static str, T)>,
 }
