@@ -55,11 +55,11 @@ impl<L> LimitField<L> {
             value.parse().ok()
         };
         let number = number.ok_or_else(|| format!("`{value}` is not a number"))?;
-        let (least, most) = self.range;
-        if (least..=most).contains(&number) {
+        let (min, max) = self.range;
+        if (min..=max).contains(&number) {
             Ok(number)
         } else {
-            Err(format!("`{value}` is not between {least} and {most}"))
+            Err(format!("`{value}` is not between {min} and {max}"))
         }
     }
 }

@@ -191,7 +191,7 @@ pub(super) fn fields() -> Vec<Field> {
 }
 
 /// A file with only its required fields.
-pub(super) fn least() -> UnresolvedRequest {
+pub(super) fn minimal() -> UnresolvedRequest {
     UnresolvedRequest {
         name: None,
         capacity: CapacityRange::default(),
@@ -200,7 +200,7 @@ pub(super) fn least() -> UnresolvedRequest {
     }
 }
 
-/// The volume that [`least`] makes.
+/// The volume that [`minimal`] makes.
 pub(super) fn bare() -> Volume {
     Volume {
         name: String::new(),
@@ -208,7 +208,7 @@ pub(super) fn bare() -> Volume {
         requested_capacity: CapacityRange::default(),
         topology_request: None,
         mount_options: None,
-        capabilities: least().capabilities,
+        capabilities: minimal().capabilities,
         ..existing()
     }
 }

@@ -83,7 +83,7 @@ fn knows_secrets(set: &LedgerSet, volume: &NamespacedId) -> bool {
 }
 
 /// Records in the ledger what a plan observed. `assumed_secrets` are those of the volumes for which
-/// [`takes_secrets`]. `noted_rules` are the rules of the server if the set notes
+/// [`takes_secrets`]. `cached_rules` are the rules of the server if the set notes
 /// which volumes a plan left unchanged.
 pub fn record_observations(
     set: &mut LedgerSet,
@@ -91,7 +91,7 @@ pub fn record_observations(
     observed: &ObservedState,
     assumed_secrets: &BTreeMap<NamespacedId, Secrets>,
     at: i64,
-    noted_rules: Option<&CachedMergeRules>,
+    cached_rules: Option<&CachedMergeRules>,
 ) {
     let created = interrupted_creates(set);
     for planned in plan.volumes.iter().filter(is_unchanged) {
@@ -107,7 +107,7 @@ pub fn record_observations(
                 let verified = LastVerified {
                     spec_index: volume.spec_index,
                     at,
-                    plan_inputs: noted_rules
+                    plan_inputs: cached_rules
                         .and_then(|rules| inputs_of_unchanged(set, spec, volume, rules)),
                 };
                 if let Some(owned) = set.ownership_mut(key) {

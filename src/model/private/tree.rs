@@ -129,10 +129,10 @@ impl Removal<'_> {
         if !mode.contains(Mode::RWXU) {
             rustix::fs::fchmod(&directory, Mode::RWXU)?;
         }
-        let most = MOST_PENDING.saturating_sub(pending.len()).max(1);
+        let max_remembered = MOST_PENDING.saturating_sub(pending.len()).max(1);
         let mut directories = vec![];
         for entry in Dir::read_from(&directory)? {
-            if directories.len() == most {
+            if directories.len() == max_remembered {
                 pending.push(Step::Again(path.to_owned(), self.progress()));
                 break;
             }

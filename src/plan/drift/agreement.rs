@@ -6,7 +6,7 @@
 use super::*;
 use crate::action::{Action, PlannedVolume};
 use crate::build::build_plan;
-use crate::field_forms::{Field, Form, SHOWN, WRITTEN, bare, fields, least, rules};
+use crate::field_forms::{Field, Form, SHOWN, WRITTEN, bare, fields, minimal, rules};
 use crate::inputs::{PlanInputs, PlanOptions};
 use crate::ledger::FieldHash;
 use crate::samples::{observed, plugin, spec};
@@ -17,7 +17,7 @@ fn ledger(field: &Field, file: &UnresolvedRequest, hash: Form) -> LedgerSet {
     let name = SetName::parse("web").unwrap();
     let mut set = LedgerSet::new(name, LedgerKey::new([7; 32]));
     let mut applied = set.key().of_desired(file);
-    let mut given = least();
+    let mut given = minimal();
     (field.write)(&mut given, Form::Given);
     let form: Option<FieldHash> = match hash {
         Form::Absent | Form::Other => None,
@@ -100,7 +100,7 @@ fn what_a_plan_of_unchanged_files_would_change_is_drift() {
             if !is_same(file_form, hash) || is_required && hash != Form::Given {
                 continue;
             }
-            let mut file = least();
+            let mut file = minimal();
             (field.write)(&mut file, file_form);
             let set = ledger(&field, &file, hash);
             for rules in rules() {
@@ -135,12 +135,12 @@ fn what_a_plan_of_unchanged_files_would_change_is_drift() {
 fn a_file_system_type_that_no_file_gave_is_drift() {
     for hash in [Form::Absent, Form::Empty] {
         let field = &fields()[6];
-        let set = ledger(field, &least(), hash);
+        let set = ledger(field, &minimal(), hash);
         let mut volume = bare();
         (field.show)(&mut volume, Form::Other);
-        let planned = plan(&least(), &volume, &set, MergeRules::NOMAD);
+        let planned = plan(&minimal(), &volume, &set, MergeRules::NOMAD);
         assert!(matches!(planned.action, Action::Update(_)));
-        let found = drift(&least(), &volume, &set, MergeRules::NOMAD);
+        let found = drift(&minimal(), &volume, &set, MergeRules::NOMAD);
         let DriftState::Changed(fields) = &found.state else {
             panic!("{found:?}");
         };
@@ -163,10 +163,10 @@ fn a_file_system_type_that_no_file_gave_is_drift() {
 #[test]
 fn a_block_that_the_file_no_longer_has_is_pending() {
     let field = &fields()[6];
-    let set = ledger(field, &least(), Form::Given);
+    let set = ledger(field, &minimal(), Form::Given);
     let mut volume = bare();
     (field.show)(&mut volume, Form::Given);
-    let found = drift(&least(), &volume, &set, MergeRules::NOMAD);
+    let found = drift(&minimal(), &volume, &set, MergeRules::NOMAD);
     assert_eq!(found.state, DriftState::Unchanged);
     assert_eq!(found.pending, ["mount_options.fs_type"]);
 }
@@ -177,18 +177,18 @@ fn flags_of_a_volume_that_was_applied_without_any_are_removed() {
     let field = &fields()[8];
     let mut volume = bare();
     (field.show)(&mut volume, Form::Given);
-    let known = ledger(field, &least(), Form::Empty);
-    let planned = plan(&least(), &volume, &known, MergeRules::NOMAD);
+    let known = ledger(field, &minimal(), Form::Empty);
+    let planned = plan(&minimal(), &volume, &known, MergeRules::NOMAD);
     let Action::Update(update) = &planned.action else {
         panic!("{planned:?}");
     };
     assert_eq!(update.changes[0].field, MOUNT_FLAGS);
     assert_eq!(update.cleared_fields, []);
-    assert!(drift(&least(), &volume, &known, MergeRules::NOMAD).has_drifted());
-    let unknown = ledger(field, &least(), Form::Absent);
-    let planned = plan(&least(), &volume, &unknown, MergeRules::NOMAD);
+    assert!(drift(&minimal(), &volume, &known, MergeRules::NOMAD).has_drifted());
+    let unknown = ledger(field, &minimal(), Form::Absent);
+    let planned = plan(&minimal(), &volume, &unknown, MergeRules::NOMAD);
     assert_eq!(planned.action, Action::Unchanged);
-    assert!(!drift(&least(), &volume, &unknown, MergeRules::NOMAD).has_drifted());
+    assert!(!drift(&minimal(), &volume, &unknown, MergeRules::NOMAD).has_drifted());
 }
 
 /// A volume whose registration names other data than the set recorded has drifted, whatever its fields
@@ -196,16 +196,16 @@ fn flags_of_a_volume_that_was_applied_without_any_are_removed() {
 #[test]
 fn other_data_under_the_name_is_drift_of_the_external_id() {
     let field = &fields()[0];
-    let mut set = ledger(field, &least(), Form::Absent);
+    let mut set = ledger(field, &minimal(), Form::Absent);
     let mut volume = bare();
-    set.fill_in_data(&least().key(), DataIdentity::of(&volume));
-    assert!(!drift(&least(), &volume, &set, MergeRules::NOMAD).has_drifted());
+    set.fill_in_data(&minimal().key(), DataIdentity::of(&volume));
+    assert!(!drift(&minimal(), &volume, &set, MergeRules::NOMAD).has_drifted());
     volume.external_id = Some(ExternalId::new("vol-2"));
-    let mut named = least();
+    let mut named = minimal();
     named.external_id = Some(ExternalId::new("db"));
     let hash = set.key().of_desired(&named)["external_id"];
     let with_hash = |mut set: LedgerSet| {
-        let owned = set.ownership_mut(&least().key()).unwrap();
+        let owned = set.ownership_mut(&minimal().key()).unwrap();
         owned.applied.insert("external_id".into(), hash);
         set
     };
@@ -216,7 +216,7 @@ fn other_data_under_the_name_is_drift_of_the_external_id() {
         file: FileState::Omitted,
     };
     for set in [set.clone(), with_hash(set)] {
-        let found = drift(&least(), &volume, &set, MergeRules::NOMAD);
+        let found = drift(&minimal(), &volume, &set, MergeRules::NOMAD);
         assert_eq!(found.state, DriftState::Changed(vec![expected.clone()]));
     }
 }

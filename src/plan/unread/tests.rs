@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::action::{Action, Plan};
 use crate::build::build_plan;
-use crate::field_forms::{Form, SHOWN, WRITTEN, bare, fields, least, rules};
+use crate::field_forms::{Form, SHOWN, WRITTEN, bare, fields, minimal, rules};
 use crate::inputs::{ObservedState, PlanInputs};
 use crate::ledger::{Actor, Intent, IntentStep, RecordedData};
 use crate::ownership_changes::record_observations;
@@ -105,7 +105,7 @@ enum Indexes {
 }
 
 fn file_of(at: usize, story: &Story) -> VolumeSpec {
-    let mut request = least();
+    let mut request = minimal();
     for (field, form) in fields().iter().zip(&story.file) {
         (field.write)(&mut request, *form);
     }

@@ -252,8 +252,8 @@ fn reindented(text: &str, indent: &str) -> String {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let (first, others) = text.split_once('\n').unwrap_or((text, ""));
     let others: Vec<_> = others.lines().filter(|line| !line.trim().is_empty()).collect();
-    let least = others.iter().map(|line| indentation(line)).min();
-    let others = others.iter().map(|line| line[least.unwrap_or_default()..].trim_end());
+    let smallest = others.iter().map(|line| indentation(line)).min();
+    let others = others.iter().map(|line| line[smallest.unwrap_or_default()..].trim_end());
     let all = std::iter::once(first.trim()).chain(others);
     let lines: Vec<_> = all.filter(|line| !line.is_empty()).collect();
     lines.join(&format!("\n{indent}"))

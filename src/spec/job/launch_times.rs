@@ -188,9 +188,11 @@ fn parse(text: &str) -> Result<Cron, String> {
         return Err(format!("`{item}` is not a value, a range or a step"));
     }
     let steps = fields.iter().zip(LARGEST_STEPS);
-    let mut items = steps.flat_map(|(field, most)| field.split(',').map(move |item| (item, most)));
-    if let Some((item, most)) = items.find(|(item, most)| has_larger_step(item, *most)) {
-        return Err(format!("the step of `{item}` is larger than {most}"));
+    let mut items =
+        steps.flat_map(|(field, max_step)| field.split(',').map(move |item| (item, max_step)));
+    if let Some((item, max_step)) = items.find(|(item, max_step)| has_larger_step(item, *max_step))
+    {
+        return Err(format!("the step of `{item}` is larger than {max_step}"));
     }
     // The parser reads more there than Nomad does.
     let mut weekdays = fields[5].split(',');
@@ -231,9 +233,9 @@ fn is_unknown_form(item: &str) -> bool {
 }
 
 /// Returns whether an item has a larger step than the field has values, which Nomad refuses.
-fn has_larger_step(item: &str, most: u32) -> bool {
+fn has_larger_step(item: &str, max_step: u32) -> bool {
     let step = item.split_once('/').map(|(_, step)| step);
-    step.and_then(|step| step.parse::<u32>().ok()).is_some_and(|step| step > most)
+    step.and_then(|step| step.parse::<u32>().ok()).is_some_and(|step| step > max_step)
 }
 
 /// Returns whether an item of the years names one that Nomad refuses.

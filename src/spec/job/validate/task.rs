@@ -31,9 +31,9 @@ impl<'j> Rules<'j> {
             self.error(Code::JobIncomplete, place, "Missing task driver", "add `driver`");
         }
         if task.kill_timeout > Task::MAX_KILL_TIMEOUT {
-            let most = shown_duration(Task::MAX_KILL_TIMEOUT);
+            let longest = shown_duration(Task::MAX_KILL_TIMEOUT);
             let text = format!(
-                "Task kill_timeout is longer than {most}, and nothing ends such a task sooner"
+                "Task kill_timeout is longer than {longest}, and nothing ends such a task sooner"
             );
             let label = "write a shorter time";
             self.error(Code::JobInvalidValue, place.field("kill_timeout"), text, label);
