@@ -1,13 +1,15 @@
 //! The requests that the client sends: request lines, headers and bodies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nomad_csi_client::nomad::{ClientSettings, NomadClient, ProxySettings, RedactedString};
 use nomad_csi_client::ports::{ApiError, VolumeApi as _, VolumeQuery, VolumeReader as _};
 use nomad_csi_model::{
-    AccessMode, AttachmentMode, Capability, CapacityRange, ExternalId, MountOptions, Namespace,
-    NamespacedId, PluginId, Secrets, VolumeId, VolumeRequest,
+    AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
+    Namespace, NamespacedId, PluginId, Secrets, Topology, TopologyRequest, VolumeId, VolumeRequest,
 };
+use nomad_csi_spec::schema;
+use nomad_csi_wire::{WriteKind, request_to_wire};
 
 use crate::support::http_server::{ReceivedRequest, Reply, Server, json, response, text};
 
@@ -16,30 +18,57 @@ pub(crate) fn key(namespace: &str, id: &str) -> NamespacedId {
 }
 
 pub(crate) fn request(id: &str) -> VolumeRequest {
+    let capability = Capability {
+        access_mode: AccessMode::SingleNodeWriter,
+        attachment_mode: AttachmentMode::FileSystem,
+    };
     VolumeRequest {
-        namespace: Namespace::new("prod"),
-        id: VolumeId::new(id),
         name: Some("database".into()),
         external_id: Some(ExternalId::new("vol-1")),
-        plugin_id: PluginId::new("ebs0"),
-        capabilities: vec![Capability {
-            access_mode: AccessMode::SingleNodeWriter,
-            attachment_mode: AttachmentMode::FileSystem,
-        }],
-        capacity: CapacityRange::default(),
-        topology_request: None,
-        clone_id: None,
-        snapshot_id: None,
-        mount_options: None,
         secrets: Some(Secrets::from_iter([("password", "hunter2")])),
-        parameters: None,
         context: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
-        share: false,
+        ..VolumeRequest::new(key("prod", id), PluginId::new("ebs0"), vec![capability])
     }
 }
 
 pub(crate) fn query(namespace: &str) -> VolumeQuery {
     VolumeQuery { namespace: Namespace::new(namespace), prefix: None, plugin: None, filter: None }
+}
+
+/// `explain`, suggestions and the decoder use the names of the schema; the client those of its JSON types.
+#[test]
+fn the_schema_names_every_field_of_a_request() {
+    let topology = Topology { segments: [("zone".to_owned(), "a".to_owned())].into() };
+    let one = Bytes::parse("1GiB").unwrap();
+    let complete = VolumeRequest {
+        capacity: CapacityRange { min: one, max: one },
+        topology_request: Some(TopologyRequest {
+            required: vec![topology.clone()],
+            preferred: vec![topology],
+        }),
+        clone_id: Some("vol-0".into()),
+        snapshot_id: Some("snap-0".into()),
+        mount_options: Some(MountOptions {
+            fs_type: "ext4".into(),
+            mount_flags: vec!["noatime".into()],
+        }),
+        parameters: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+        ..request("db")
+    };
+    let document = request_to_wire(&complete, WriteKind::Register).unwrap();
+    let document = serde_json::to_value(document).unwrap();
+    let tables = [
+        (&document, schema::VOLUME),
+        (&document["RequestedCapabilities"][0], schema::CAPABILITY),
+        (&document["MountOptions"], schema::MOUNT_OPTIONS),
+        (&document["RequestedTopologies"], schema::TOPOLOGY_REQUEST),
+    ];
+    for (document, table) in tables {
+        let sent: BTreeSet<&str> =
+            document.as_object().unwrap().keys().map(String::as_str).collect();
+        let named = table.iter().map(|field| field.api).filter(|name| !name.is_empty());
+        assert_eq!(sent, named.collect());
+    }
 }
 
 /// Responds as a Nomad in which every requested object exists.
