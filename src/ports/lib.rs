@@ -10,7 +10,6 @@ mod call_observer;
 mod capacity;
 mod clock;
 mod connector;
-mod contained;
 mod control_plane;
 mod controller_host;
 mod health;
@@ -38,7 +37,6 @@ pub use call_observer::{CallLoad, CallObserver};
 pub use capacity::GetCapacity;
 pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
-pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
     UnreadableAlloc,

@@ -1,5 +1,6 @@
 //! Durability, error messages, and recovery after failures. `tests/suite/crash.rs` tests power failures.
 
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -455,8 +456,13 @@ impl Storage for SmallDisk {
         Ok((!self.bytes().is_empty()).then(|| self.clone()))
     }
 
-    fn create(&self) -> io::Result<Self> {
+    fn unpublished(&self) -> io::Result<Self> {
         Ok(self.clone())
+    }
+
+    fn discard(&self) -> io::Result<()> {
+        self.bytes().clear();
+        Ok(())
     }
 
     fn publish(&self) -> io::Result<()> {
