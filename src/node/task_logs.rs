@@ -11,9 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::sleep;
 
-use super::alloc_directory::{AllocDirectory, TaskDirectory, blocking};
+use super::alloc_directory::{AllocDirectory, TaskDirectory};
 use crate::task_run::{LogSlice, RunDriver};
-use nomad_csi_ports::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
+use nomad_csi_ports::{
+    LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput, run_blocking,
+};
 
 /// How often an output is examined that someone follows.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -47,7 +49,7 @@ impl NodeTaskLogs {
         output: &TaskOutput,
     ) -> Result<Option<(&dyn RunDriver, Vec<u32>)>, TaskLogError> {
         let directory = self.directory(output);
-        let found = blocking(move || Ok((directory.read_record()?, directory.runs()?))).await;
+        let found = run_blocking(move || Ok((directory.read_record()?, directory.runs()?))).await;
         let (record, runs) = found.map_err(|error| failed(output, &error))?;
         let driver = record.and_then(|record| self.drivers.get(&record.driver));
         Ok(driver.map(|driver| (&**driver, runs)))
@@ -80,7 +82,7 @@ impl NodeTaskLogs {
 impl TaskLogs for NodeTaskLogs {
     async fn has_files(&self, output: &TaskOutput) -> Result<bool, TaskLogError> {
         let directory = AllocDirectory::new(&self.data_directory, &output.alloc);
-        let found = blocking(move || directory.path().try_exists()).await;
+        let found = run_blocking(move || directory.path().try_exists()).await;
         found.map_err(|error| failed(output, &error))
     }
 

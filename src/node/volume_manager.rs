@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use super::registry::{Registry, RunningInstance};
 use super::volume_call_locks::{CallLockKey, PluginProcess, VolumeCallLocks};
 use super::volume_files::{LeftoverMount, MountPoint, Scan, VolumeFile, kept_files};
-use super::volume_steps::{VolumeSteps, run_blocking};
+use super::volume_steps::{VolumeSteps, run_on_files};
 use nomad_csi_model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
     VolumeStats,
@@ -266,7 +266,7 @@ impl NodeHost for VolumeManager {
         // First: a call that ends after this look has left what the next one finds.
         let busy = self.call_locks().busy_on_node();
         let directories = self.directories.clone();
-        let found = run_blocking(move || scan_of_all_plugins(&directories).complete()).await;
+        let found = run_on_files(move || scan_of_all_plugins(&directories).complete()).await;
         let found = found.map_err(HostError::NotPrepared)?;
         self.check_identified(&found).await?;
         let found = found.iter().map(LeftoverMount::volume).cloned();
@@ -277,7 +277,7 @@ impl NodeHost for VolumeManager {
     async fn kept_files(&self, volume: &RemoteVolume) -> Result<Vec<PathBuf>, HostError> {
         let root = self.directories.root(&volume.plugin_id, None)?;
         let id = volume.external_id.clone();
-        let kept = run_blocking(move || kept_files(&root, &id)).await;
+        let kept = run_on_files(move || kept_files(&root, &id)).await;
         kept.map_err(HostError::NotPrepared)
     }
 

@@ -30,7 +30,7 @@ use nomad_csi_model::{
 use nomad_csi_ports::{
     HostError, HostFileError, MountAction, MountEntry, MountEvent, MountIdentity, MountObserver,
     Mounter, NodeExpandRequest, NodeExpandVolume, NodeService, PublishRequest, PublishVolume,
-    SourceIdentity, StageRequest, StageVolume, SweepOutcome,
+    SourceIdentity, StageRequest, StageVolume, SweepOutcome, run_blocking,
 };
 
 /// What the steps of one request work with.
@@ -447,7 +447,7 @@ impl VolumeSteps {
     /// Returns what is here of a volume.
     async fn found(&self, volume: &RemoteVolume) -> Result<Vec<LeftoverMount>, HostError> {
         let (root, id) = (self.root.clone(), volume.external_id.clone());
-        let found = run_blocking(move || find_volume(&root, &id)).await;
+        let found = run_on_files(move || find_volume(&root, &id)).await;
         let mut found = found.map_err(HostError::NotPrepared)?;
         found.retain(|each| each.volume() == volume);
         Ok(found)
@@ -598,16 +598,13 @@ async fn blocking<T: Send + 'static>(
     action: impl FnOnce(&MountPoint) -> Result<T, HostFileError> + Send + 'static,
 ) -> Result<T, HostFileError> {
     let place = place.clone();
-    run_blocking(move || action(&place)).await
+    run_on_files(move || action(&place)).await
 }
 
-/// Runs an action on a blocking thread.
-pub(super) async fn run_blocking<T: Send + 'static>(
+/// Runs an action on the files of volumes on a blocking thread.
+pub(super) async fn run_on_files<T: Send + 'static>(
     action: impl FnOnce() -> Result<T, HostFileError> + Send + 'static,
 ) -> Result<T, HostFileError> {
-    let done = tokio::task::spawn_blocking(action).await;
-    done.unwrap_or_else(|stopped| {
-        let error = std::io::Error::other(stopped);
-        Err(HostFileError::new("use", Path::new("/"), &error))
-    })
+    let done = run_blocking(move || Ok(action())).await;
+    done.unwrap_or_else(|error| Err(HostFileError::new("use", Path::new("/"), &error)))
 }

@@ -6,6 +6,7 @@
 
 mod attachment;
 mod block_storage;
+mod blocking;
 mod call_observer;
 mod capacity;
 mod clock;
@@ -33,6 +34,7 @@ pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
     FileContent, FileSystem, LoopDevice,
 };
+pub use blocking::run_blocking;
 pub use call_observer::{CallLoad, CallObserver};
 pub use capacity::GetCapacity;
 pub use clock::{Clock, SystemClock};

@@ -12,14 +12,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::plugin_host::PluginHost;
 use super::plugin_places::PluginPlaces;
 use super::serving_tasks::ServingStage;
-use crate::alloc_directory::{TaskDirectory, blocking};
+use crate::alloc_directory::TaskDirectory;
 use crate::fingerprint::{FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin};
 use crate::process_run::ProcessRun;
 use crate::registry::RunningInstance;
 use nomad_csi_model::private::{create_directory, create_subdirectory};
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, CsiPluginConfig};
-use nomad_csi_ports::PluginConnection;
+use nomad_csi_ports::{PluginConnection, run_blocking};
 
 /// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -87,7 +87,7 @@ impl PluginSupervision {
     pub(crate) async fn prepare(&self) -> io::Result<()> {
         let places = self.places.clone();
         let base = self.host.deps.volumes.clone();
-        blocking(move || {
+        run_blocking(move || {
             create_subdirectory(places.socket_directory())?;
             create_directory(&base)?;
             create_subdirectory(places.volumes())?;
