@@ -4,8 +4,6 @@
 //! prefix of a recorded run. `NOMAD_CSI_POWER_ROUNDS` multiplies the tries per moment (default 1).
 
 use std::collections::HashSet;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use nomad_csi_claims::state::samples::{History, definition, key, provided, started};
