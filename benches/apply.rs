@@ -258,7 +258,7 @@ fn client(agent: &Agent) -> Command {
     command
 }
 
-/// What a command used.
+/// The resources that a command used.
 #[derive(Default)]
 struct Used {
     time: Duration,

@@ -56,7 +56,7 @@ pub(super) fn nested_mount_problem(task: &Task, interpolation: &Interpolation) -
 /// Where the volumes of an allocation are mounted, or why one is not.
 pub(super) type MountTargets = BTreeMap<VolumeAlias, Result<PathBuf, String>>;
 
-/// What is mounted at the targets of the CSI volumes of a task.
+/// The identities of the mounts at the targets of the CSI volumes of a task.
 pub(super) type MountSources = BTreeMap<VolumeAlias, SourceIdentity>;
 
 /// The volumes of a task, as it starts with them.
@@ -64,7 +64,7 @@ pub(super) type MountSources = BTreeMap<VolumeAlias, SourceIdentity>;
 pub(super) struct MountedVolumes<'a> {
     /// Where they are.
     pub(super) targets: &'a MountTargets,
-    /// What must be there.
+    /// The identities that the sources must have.
     pub(super) sources: &'a MountSources,
 }
 

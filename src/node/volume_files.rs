@@ -50,7 +50,7 @@ pub(super) struct VolumeFile {
     /// The allocation and its name of the volume, for a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<(AllocId, VolumeAlias)>,
-    /// What was at the mount point after the last successful call; `None` from the start of a call.
+    /// The identity of the mount point after the last successful call; `None` from the start of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<SourceIdentity>,
 }
@@ -280,7 +280,7 @@ impl MountPoint {
     }
 }
 
-/// What a record outlives.
+/// The failures that a record outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     /// The end of the process, at any moment.
@@ -289,7 +289,7 @@ pub(super) enum Durability {
     PowerFailure,
 }
 
-/// What has a place.
+/// The user of a mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// Nothing: there is no record, and no mount point.
@@ -300,7 +300,7 @@ pub(super) enum Holder {
     Unknown,
 }
 
-/// What the agent's directories have.
+/// A staging or publication in the agent's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeftoverMount {
     /// A staging.
@@ -327,10 +327,10 @@ impl LeftoverMount {
     }
 }
 
-/// What the agent's directories have, as far as it can be read: one damaged record hides no other.
+/// The content of the agent's directories, as far as it can be read: one damaged record hides no other.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// What has a record.
+    /// The mounts that have a record.
     pub(super) found: Vec<LeftoverMount>,
     /// The directories and records that cannot be read.
     pub(super) unreadable: Vec<HostFileError>,

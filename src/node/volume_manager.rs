@@ -52,7 +52,7 @@ pub struct VolumeManager {
     directories: MountDirectories,
 }
 
-/// What a request does, for its call lock and its event.
+/// The call lock and the event of a request.
 struct Request {
     volume: RemoteVolume,
     operation: HostOperation,

@@ -33,12 +33,12 @@ use nomad_csi_ports::{
     SourceIdentity, StageRequest, StageVolume, SweepOutcome, run_blocking,
 };
 
-/// What the steps of one request work with.
+/// The ports and the plugin of one request.
 pub(super) struct VolumeSteps {
     pub(super) root: MountRoot,
     pub(super) node: Arc<dyn NodeService>,
     pub(super) capabilities: NodeCapabilities,
-    /// Whether the plugin attaches volumes; `None` if its controller is not the same process.
+    /// True if the plugin attaches volumes; `None` if its controller is not the same process.
     pub(super) attaches: Option<bool>,
     pub(super) mounter: Arc<dyn Mounter>,
     pub(super) observer: Arc<dyn MountObserver>,

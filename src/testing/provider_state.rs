@@ -68,7 +68,7 @@ pub(super) struct CreateArguments {
 /// The state of the plugin.
 #[derive(Debug, Default)]
 pub struct ProviderState {
-    /// What the plugin reports and requires.
+    /// The reports and requirements of the plugin.
     pub settings: PluginSettings,
     pub(super) volumes: BTreeMap<ExternalId, FakeVolume>,
     pub(super) snapshots: BTreeMap<SnapshotId, FakeSnapshot>,

@@ -7,10 +7,10 @@ use nomad_csi_model::{ExternalId, ExternalNodeId, StorageStatus, VolumeStatus};
 /// The adverse conditions that a test defines.
 #[derive(Debug, Default)]
 pub(super) struct ReportedHealth {
-    /// What the controller reports.
+    /// The reports of the controller.
     pub(super) volumes: BTreeMap<ExternalId, Vec<VolumeStatus>>,
-    /// What a node reports.
+    /// The reports of nodes.
     pub(super) on_nodes: BTreeMap<(ExternalNodeId, ExternalId), Vec<VolumeStatus>>,
-    /// What every node reports.
+    /// The report of every node.
     pub(super) storage: Vec<StorageStatus>,
 }

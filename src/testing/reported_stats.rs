@@ -2,7 +2,7 @@
 
 use nomad_csi_model::{Condition, ReportedQuantity};
 
-/// What a node reports about a volume, as it is sent: it may be nonsense.
+/// A node's report about a volume, as it is sent: it may be nonsense.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportedStats {
     /// The quantities.

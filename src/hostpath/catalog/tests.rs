@@ -260,11 +260,11 @@ fn totals_follow_the_states_of_volumes() {
     assert_eq!(catalog.volume("2").unwrap().unwrap().attachment, None);
     catalog.put_volume(&sized("1", RecordState::Ready, 100)).unwrap();
     assert_eq!(catalog.attached_count().unwrap(), 0);
-    let most_bytes =
-        |most| CatalogLimits { provisioned_bytes: Some(most), ..CatalogLimits::default() };
-    let put_within = |bytes, most| {
+    let with_limit =
+        |limit| CatalogLimits { provisioned_bytes: Some(limit), ..CatalogLimits::default() };
+    let put_within = |bytes, limit| {
         let volume = sized("2", RecordState::Ready, bytes);
-        catalog.put_volume_within(&volume, most_bytes(most)).unwrap()
+        catalog.put_volume_within(&volume, with_limit(limit)).unwrap()
     };
     assert!(!put_within(171, 270));
     assert!(put_within(170, 270));

@@ -29,7 +29,7 @@ const RETRY: RetryPolicy =
 /// A mount of a volume that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
-    /// What it was for.
+    /// The volume and the task of the mount.
     pub(super) lost: LostMount,
     /// The reason.
     pub(super) reason: String,

@@ -104,7 +104,7 @@ struct AllocRunner {
 }
 
 type Tasks = FuturesUnordered<BoxFuture<'static, ()>>;
-/// What an earlier agent recorded of a task, and whether its runs have directories.
+/// The record of a task by an earlier agent, and whether its runs have directories.
 type FoundTask = (Option<TaskRecord>, bool);
 
 impl AllocRunner {

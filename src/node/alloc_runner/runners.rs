@@ -41,9 +41,9 @@ pub struct AllocRunners {
     runners: BTreeMap<AllocId, Runner>,
     running: JoinSet<()>,
     crashes: Crashes,
-    /// What is being ended of allocations whose job cannot be opened.
+    /// The allocations whose job cannot be opened, and which are being ended.
     ending_unreadable: BTreeMap<AllocId, UnreadableAlloc>,
-    /// What the server listed last.
+    /// The last list of the server.
     listed: Option<Listed>,
     /// The runs of earlier agents that go on, and whose files are missing.
     without_files: BTreeSet<PathBuf>,

@@ -18,7 +18,7 @@ use nomad_csi_model::{
 use nomad_csi_ports::AssignedAlloc;
 use nomad_csi_spec::job::{ROOT_REFUSED, may_be_refused_as_root};
 
-/// What a task runs with.
+/// The program, mounts and environment of a task.
 #[derive(Clone)]
 pub(super) struct TaskPlan {
     alloc: AllocId,
@@ -29,13 +29,13 @@ pub(super) struct TaskPlan {
     kill_signal: i32,
     user: Option<TaskUser>,
     directory: TaskDirectory,
-    /// What the job was dispatched with.
+    /// The payload of the dispatch of the job.
     payload: Option<Payload>,
     /// The mounts of the plugin that it runs.
     plugin_mounts: Vec<TaskMount>,
 }
 
-/// What the plans of all tasks of an allocation need.
+/// The facts that the plans of all tasks of an allocation need.
 pub(super) struct PlanContext<'a> {
     /// The allocation.
     pub(super) alloc: &'a AssignedAlloc,

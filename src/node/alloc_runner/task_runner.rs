@@ -43,7 +43,7 @@ pub(super) struct TaskRunner {
     pub(super) group: Arc<TaskGroup>,
     /// True if it is done when it exits with status 0.
     pub(super) ends_by_itself: bool,
-    /// What it starts with, or why it cannot start.
+    /// The plan of its start, or why it cannot start.
     pub(super) plan: Result<TaskPlan, String>,
     /// Its directory.
     pub(super) directory: TaskDirectory,
@@ -67,7 +67,7 @@ pub(super) struct TaskRunner {
     pub(super) ids: Arc<dyn IdSource>,
 }
 
-/// What the runner carries from one run to the next.
+/// The state that the runner carries from one run to the next.
 pub(super) struct RunnerState {
     /// The record of the task.
     pub(super) record: TaskRecord,

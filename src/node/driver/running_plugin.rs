@@ -168,7 +168,7 @@ fn record(
     Ok((named, peer.into_descriptor()))
 }
 
-/// What a process file says.
+/// The content of a process file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessRecord {
     /// There is no file.

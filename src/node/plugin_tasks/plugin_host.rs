@@ -19,7 +19,7 @@ use nomad_csi_ports::{
 pub struct PluginHostDeps {
     /// Connects to sockets.
     pub connector: Arc<dyn Connector>,
-    /// What plugins got before.
+    /// The secrets that plugins got before.
     pub sent: Arc<dyn SentSecretsReader>,
     /// Publishes connections.
     pub registry: Arc<Registry>,

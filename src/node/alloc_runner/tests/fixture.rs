@@ -339,14 +339,14 @@ pub(super) const ID: &str = "alloc-1";
 pub(super) struct Node {
     pub(super) control: Arc<FakeControlPlane>,
     pub(super) driver: Arc<ScriptedDriver>,
-    /// What every plugin task serves.
+    /// The plugin that every plugin task serves.
     pub(super) plugin: Arc<FakeBackend>,
     pub(super) observer: Arc<FakeObserver>,
     pub(super) mounter: FakeMounter,
     /// That of the agent that runs.
     pub(super) registry: Arc<Registry>,
     pub(super) data: tempfile::TempDir,
-    /// What the next agent offers.
+    /// The host volumes that the next agent offers.
     pub(super) host_volumes: BTreeMap<String, HostVolume>,
     plugins: Option<Arc<PluginHost>>,
     stop: CancellationToken,

@@ -38,7 +38,7 @@ use crate::task_run::TaskMount;
 use nomad_csi_model::PropagationMode;
 use nomad_csi_ports::SourceIdentity;
 
-/// What of the host a task sees: the list of Nomad's driver `exec`.
+/// The paths of the host that a task sees: the list of Nomad's driver `exec`.
 const HOST: [&str; 9] = [
     "/bin",
     "/etc",
@@ -81,7 +81,7 @@ struct HeldSource<'a> {
 /// A mount of the task that is not at its destination yet.
 struct DetachedMount<'a> {
     mount: &'a TaskMount,
-    /// What is mounted, without symbolic links.
+    /// The path that is mounted, without symbolic links.
     source: PathBuf,
     tree: OwnedFd,
 }
@@ -89,7 +89,7 @@ struct DetachedMount<'a> {
 /// Replaces the root of this process, which has one thread, by the task's.
 ///
 /// # Errors
-/// What could not be mounted, why, and what to change.
+/// Names what could not be mounted, why, and what to change.
 pub(super) fn enter_new_root(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
     let root = &run.root();
     // In the mount namespace of the agent: mounts have other numbers in the next one.
