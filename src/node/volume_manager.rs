@@ -183,14 +183,14 @@ impl NodeHost for VolumeManager {
         let work = |steps: VolumeSteps| async move {
             let id = &request.volume.external_id;
             let path = steps.root.target(id, &request.alloc, &request.alias);
-            let place = MountPoint::of_target(&steps.root, &path);
+            let mount_point = MountPoint::of_target(&steps.root, &path);
             let record = VolumeFile {
                 volume: request.volume.clone(),
                 name: request.name,
                 target: Some((request.alloc, request.alias)),
                 source: None,
             };
-            steps.repair(&place, record).await?;
+            steps.repair(&mount_point, record).await?;
             steps.unpublish(&request.volume, &path).await
         };
         self.run(&order, call_lock, work).await
@@ -204,14 +204,14 @@ impl NodeHost for VolumeManager {
         };
         let work = |steps: VolumeSteps| async move {
             let path = steps.root.staging(&request.volume.external_id);
-            let place = MountPoint::of_staging(&steps.root, &path);
+            let mount_point = MountPoint::of_staging(&steps.root, &path);
             let record = VolumeFile {
                 volume: request.volume.clone(),
                 name: request.name,
                 target: None,
                 source: None,
             };
-            steps.repair(&place, record).await?;
+            steps.repair(&mount_point, record).await?;
             steps.unstage(&request.volume).await
         };
         self.run(&order, call_lock, work).await
@@ -249,11 +249,11 @@ impl NodeHost for VolumeManager {
         }
         let in_plugin = instance.volumes_in_plugin.as_deref();
         let root = self.directories.root(plugin, in_plugin)?;
-        let place = recorded_target(&root, &volume, &target)?;
+        let published = recorded_target(&root, &volume, &target)?;
         let staging = root.staging(&volume.external_id);
         let has_staging = node.stage_unstage_volume && is_staged;
         let call = NodeVolumeStats {
-            volume_path: place.in_plugin().to_owned(),
+            volume_path: published.in_plugin().to_owned(),
             staging_path: has_staging.then(|| staging.in_plugin().to_owned()),
             external_id: volume.external_id,
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::super::alloc_directory::TaskDirectory;
 use super::super::interpolation::{Interpolation, MissingReference};
-use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
+use super::super::plugin_tasks::{PluginDirectories, PluginPaths};
 use super::super::task_identity::{find_user, signal_number};
 use super::super::task_mounts::{MountedVolumes, mount_problem, nested_mount_problem, task_mounts};
 use super::super::task_program::driver_config;
@@ -70,9 +70,9 @@ impl TaskPlan {
         let about = |reason: String| format!("task `{}`: {reason}", task.name);
         let plugin = task.csi_plugin.as_ref();
         let alloc = &context.alloc.id;
-        let plugin = plugin.map(|config| context.plugins.places(alloc, config, has_own_root(task)));
+        let plugin = plugin.map(|config| context.plugins.paths(alloc, config, has_own_root(task)));
         let visible = VisibleDirectories {
-            csi_endpoint: plugin.as_ref().map(PluginPlaces::endpoint),
+            csi_endpoint: plugin.as_ref().map(PluginPaths::endpoint),
             ..visible_directories(task, &directory)
         };
         let (environment, interpolation) =

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::plugin_places::{PluginDirectories, remove_socket_directory};
+use super::plugin_paths::{PluginDirectories, remove_socket_directory};
 use super::serving_tasks::{PluginRun, ServingTasks};
 use crate::registry::Registry;
 use nomad_csi_model::{AllocId, NodeId, PluginId};
