@@ -258,7 +258,7 @@ impl VolumeSteps {
                     self.unstage(volume).await?;
                 }
                 LeftoverMount::Staging(mount_point, _) => {
-                    self.forget_unused_staging(mount_point).await?
+                    self.forget_unused_staging(mount_point).await?;
                 }
                 LeftoverMount::Target(..) => {}
             }

@@ -26,10 +26,8 @@ use connection::ConnectionCutter;
 use services::Service;
 
 mod connection;
-mod health;
 mod messages;
 mod services;
-mod stats;
 
 /// The headers of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
