@@ -1,4 +1,5 @@
-//! Owns the traits between the agent's server, its node, plugins and the system, and the verdict on a failed call.
+//! Owns the traits between the agent's server, its node, plugins and the system, the verdict on a failed call, and how calls that
+//! block are run.
 //!
 //! A port is a trait for a role, never for a concrete product. An adapter implements it over one
 //! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict
