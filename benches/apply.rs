@@ -28,6 +28,7 @@ mod load;
 #[expect(dead_code, reason = "tests use the rest")]
 mod plugin_client;
 #[path = "../tests/support/plugin_process.rs"]
+#[expect(dead_code, reason = "tests use the rest")]
 mod plugin_process;
 #[path = "../tests/support/wait.rs"]
 #[expect(dead_code, reason = "tests use the rest")]
@@ -36,7 +37,7 @@ mod wait;
 use load::filled_journal::fill;
 use load::{Agent, milliseconds, request, run};
 use plugin_client::named;
-use plugin_process::PluginProcess;
+use plugin_process::{PluginProcess, plugin_command, socket_in};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nomad-csi");
 const PLANNED: usize = 10_000;
@@ -232,7 +233,8 @@ fn ledger(number: usize) {
 /// Creates the same volumes with the same number of concurrent calls.
 async fn plugin_alone() -> Duration {
     let data = directory();
-    let plugin = PluginProcess::start(data.path(), &[]).await;
+    let command = plugin_command(data.path(), &[]);
+    let plugin = PluginProcess::run(command, &socket_in(data.path())).await;
     let started = Instant::now();
     let callers = (0..PARALLELISM).map(|caller| {
         let mut client = plugin.client.clone();
@@ -258,7 +260,7 @@ fn client(agent: &Agent) -> Command {
     command
 }
 
-/// What a command used.
+/// The resources that a command used.
 #[derive(Default)]
 struct Used {
     time: Duration,

@@ -40,7 +40,7 @@ mod wait;
 use load::filled_journal::fill;
 use load::{Agent, exchange, milliseconds, request};
 use plugin_client::{Client, Publish, mount};
-use plugin_process::PluginProcess;
+use plugin_process::{PluginProcess, plugin_command, socket_in};
 
 const CLIENTS: [usize; 3] = [1, 8, 64];
 /// Claims of each measurement.
@@ -91,7 +91,8 @@ fn rate() {
     let agent = Agent::start_with(data.path(), &["--limit", "connections-per-address=0"]);
     create(&agent, CLIENTS[2]);
     let bare = tempfile::tempdir().unwrap();
-    let plugin = runtime.block_on(PluginProcess::start(bare.path(), &[]));
+    let command = plugin_command(bare.path(), &[]);
+    let plugin = runtime.block_on(PluginProcess::run(command, &socket_in(bare.path())));
     let ids = runtime.block_on(created(plugin.client.clone()));
     println!("claims and releases per second, and the median from claim to target path");
     for clients in CLIENTS {

@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ mod plugin_process;
 mod wait;
 
 use plugin_client::{Client, Publish, clone_of, mount, named, sized};
-use plugin_process::PluginProcess;
+use plugin_process::{PluginProcess, plugin_command, socket_in};
 
 const MIB: i64 = 1 << 20;
 /// The clock ticks per second of the kernel's CPU times.
@@ -57,7 +57,8 @@ struct Plugin {
 impl Plugin {
     async fn start() -> Self {
         let directory = tempfile::tempdir_in(base()).unwrap();
-        let running = PluginProcess::start(directory.path(), &["--overcommit"]).await;
+        let command = plugin_command(directory.path(), &["--overcommit"]);
+        let running = PluginProcess::run(command, &socket_in(directory.path())).await;
         Self { running, directory }
     }
 
@@ -70,14 +71,16 @@ impl Plugin {
             .args(["--nodeid", "n", "--endpoint"])
             .arg(format!("unix://{}", socket.display()))
             .arg("--statedir")
-            .arg(directory.path().join("state"));
+            .arg(directory.path().join("state"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
         std::fs::create_dir(directory.path().join("state")).unwrap();
         let running = PluginProcess::run(command, &socket).await;
         Self { running, directory }
     }
 
     fn about(&self, file: &str) -> String {
-        std::fs::read_to_string(format!("/proc/{}/{file}", self.running.process.id())).unwrap()
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.running.process.0.id())).unwrap()
     }
 
     /// Returns user and system time, including child processes.

@@ -9,7 +9,7 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Diagnostics> {
-    tokio::task::spawn_blocking(work).await.map_err(|stopped| {
+    nomad_csi_ports::run_blocking(move || Ok(work())).await.map_err(|stopped| {
         Diagnostic::error(
             Code::Internal,
             format!("a step of the agent's start or stop failed: {stopped}"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::offline::{History, read_state, with_journal};
 use nomad_csi_model::diagnostic::Diagnostics;
 
-/// What a check without problems has read.
+/// The objects that a check without problems has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedState {
     /// The index of the last event.

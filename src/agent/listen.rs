@@ -127,13 +127,9 @@ impl Listeners {
     }
 }
 
-/// The places of one listener, each at most `most`.
-fn places(working: usize, limits: &Limits, most: usize) -> ConnectionSlots {
-    ConnectionSlots::new(
-        working.min(most),
-        limits.waiting_queries.min(most),
-        limits.streams.min(most),
-    )
+/// The places of one listener, each at most `max`.
+fn places(working: usize, limits: &Limits, max: usize) -> ConnectionSlots {
+    ConnectionSlots::new(working.min(max), limits.waiting_queries.min(max), limits.streams.min(max))
 }
 
 /// A connection that was accepted.
@@ -161,12 +157,12 @@ struct Server {
 
 impl Server {
     fn new(router: Router, limits: &Limits) -> Self {
-        let most = max_connections();
+        let max = max_connections();
         Self {
             router,
             graceful: GracefulShutdown::new(),
-            tcp_places: places(limits.connections, limits, most),
-            socket_places: places(limits.socket_connections, limits, most / 4),
+            tcp_places: places(limits.connections, limits, max),
+            socket_places: places(limits.socket_connections, limits, max / 4),
             clients: ClientAddresses::new(limits.connections_per_address),
             head_bytes: limits.head_bytes,
             write_limit: Duration::from_secs(limits.write_seconds as u64),

@@ -47,9 +47,9 @@ impl<J: Journal> Journal for MeasuredJournal<J> {
     async fn read_events(
         &self,
         after: u64,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(u64, Event)>, JournalError> {
-        self.journal.read_events(after, most).await
+        self.journal.read_events(after, limit).await
     }
 
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {

@@ -36,7 +36,7 @@ fn node_id_problem(error: &NodeIdError) -> Diagnostics {
     with_cause(problem, error)
 }
 
-/// What this node offers to jobs.
+/// The drivers and resources that this node offers to jobs.
 pub(super) struct NodeOffer<'a> {
     /// The drivers of tasks.
     pub(super) drivers: &'a TaskDrivers,

@@ -13,7 +13,7 @@ use nomad_csi_claims::state::{ReplayError, State, replay, violations};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_ports::{Clock as _, SystemClock};
 use nomad_csi_server::Journal as _;
-use nomad_csi_server::store::{EmbeddedJournal, FileStorage};
+use nomad_csi_server::store::EmbeddedJournal;
 
 /// How much of the history a journal keeps while someone works on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) async fn with_journal<T>(
     let locked = acquire_lock(data, SystemClock.now(), LockConflict::FailOffline).await?;
     let journal = match history {
         History::Kept => EmbeddedJournal::open(path).await,
-        History::Dropped => EmbeddedJournal::with_storage(FileStorage::new(path), 0).await,
+        History::Dropped => EmbeddedJournal::open_without_history(path).await,
     };
     let journal = journal.map_err(|error| journal_problem(&error))?;
     let done = work(&journal).await;

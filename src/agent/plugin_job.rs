@@ -152,7 +152,7 @@ pub(super) fn live_allocs<'a>(
     live.map(|(id, _, placement)| (id, placement))
 }
 
-/// What a submission needs.
+/// The ports of a submission.
 pub(super) struct SubmissionPorts<'a> {
     /// The server.
     pub(super) services: &'a Services,

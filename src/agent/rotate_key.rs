@@ -19,7 +19,7 @@ use nomad_csi_server::store::{
     EmbeddedJournal, KeyError, KeyRotation, KeySealer, KeyVerification, ResealError,
 };
 
-/// What a rotation has done.
+/// The result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotatedKey {
     /// How many secrets and mount flags are sealed with the new key.

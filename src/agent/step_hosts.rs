@@ -12,7 +12,7 @@ use nomad_csi_node::{
 };
 use nomad_csi_ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeHost};
 
-/// What carries out the steps that the server decides.
+/// The hosts that carry out the steps of the server.
 pub(super) struct StepHosts {
     /// The node.
     pub(super) node: Arc<dyn NodeHost>,

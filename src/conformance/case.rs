@@ -20,9 +20,9 @@ pub struct Case {
     pub area: Area,
     /// The section of the CSI specification that demands the rule.
     pub section: &'static str,
-    /// What the plugin must advertise and the user must give for the check to apply.
+    /// The capabilities and arguments without which the check does not apply.
     pub needs: &'static [Need],
-    /// Whether the check creates anything.
+    /// The effect on the provider.
     pub effect: Effect,
     pub(super) work: for<'a> fn(&'a mut Check<'_>) -> BoxFuture<'a, CheckResult>,
 }
@@ -94,7 +94,7 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// Whether a check creates anything.
+/// The effect of a check on the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The check only reads.

@@ -30,7 +30,7 @@ pub(super) enum StopReason {
     NotApplicable(String),
 }
 
-/// What all checks of a run share.
+/// The client and the arguments that all checks of a run share.
 pub(super) struct CheckSession {
     pub(super) client: RawClient,
     pub(super) options: CheckOptions,

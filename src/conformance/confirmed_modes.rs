@@ -18,7 +18,7 @@ use nomad_csi_proto::{
     VolumeCapability,
 };
 
-/// What the plugin answered for one mode.
+/// The plugin's answer for one mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeAnswer {
     /// The access mode, as CSI names it.

@@ -8,22 +8,17 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use super::workload_files::{PathKind, WorkloadFiles};
+use nomad_csi_ports::run_blocking;
 
 /// The paths of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFiles;
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
-}
-
 #[async_trait]
 impl WorkloadFiles for LocalFiles {
     async fn kind(&self, path: &Path) -> io::Result<PathKind> {
         let path = path.to_owned();
-        blocking(move || match std::fs::symlink_metadata(&path) {
+        run_blocking(move || match std::fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PathKind::Missing),
             Err(error) => Err(error),
             Ok(metadata) if metadata.is_dir() => Ok(PathKind::Directory),
@@ -35,7 +30,7 @@ impl WorkloadFiles for LocalFiles {
 
     async fn create_directories(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let path = path.to_owned();
-        blocking(move || {
+        run_blocking(move || {
             let missing: Vec<&Path> =
                 path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
             let mut created = vec![];
@@ -50,7 +45,7 @@ impl WorkloadFiles for LocalFiles {
 
     async fn remove_empty(&self, path: &Path) -> io::Result<()> {
         let path = path.to_owned();
-        blocking(move || {
+        run_blocking(move || {
             let metadata = match std::fs::symlink_metadata(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 found => found?,
@@ -68,7 +63,7 @@ impl WorkloadFiles for LocalFiles {
 
     async fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let (path, bytes) = (path.to_owned(), bytes.to_owned());
-        blocking(move || {
+        run_blocking(move || {
             let is_device =
                 std::fs::metadata(&path).is_ok_and(|it| it.file_type().is_block_device());
             let mut options = OpenOptions::new();
@@ -82,7 +77,7 @@ impl WorkloadFiles for LocalFiles {
 
     async fn read(&self, path: &Path, length: usize) -> io::Result<Vec<u8>> {
         let path = path.to_owned();
-        blocking(move || {
+        run_blocking(move || {
             let mut bytes = vec![];
             let limit = u64::try_from(length).unwrap_or(u64::MAX);
             File::open(&path)?.take(limit).read_to_end(&mut bytes)?;
@@ -93,7 +88,7 @@ impl WorkloadFiles for LocalFiles {
 
     async fn size(&self, path: &Path) -> io::Result<u64> {
         let path = path.to_owned();
-        blocking(move || {
+        run_blocking(move || {
             if std::fs::metadata(&path)?.is_dir() {
                 let system = rustix::fs::statvfs(&path)?;
                 return Ok(system.f_blocks.saturating_mul(system.f_frsize));
@@ -105,7 +100,7 @@ impl WorkloadFiles for LocalFiles {
 
     async fn tail(&self, path: &Path, offset: u64, limit: u64) -> io::Result<(Vec<u8>, u64)> {
         let path = path.to_owned();
-        blocking(move || {
+        run_blocking(move || {
             let mut file = File::open(&path)?;
             let length = file.metadata()?.len();
             // A shorter file was rotated: read it from its start.

@@ -21,7 +21,7 @@ use nomad_csi_proto::{
     group_controller_service_capability, node_service_capability, plugin_capability,
 };
 
-/// What a plugin reports about itself. Capabilities are numbers as sent, also unknown ones.
+/// A plugin's report about itself. Capabilities are numbers as sent, also unknown ones.
 #[derive(Clone, Debug)]
 pub struct ProbedPlugin {
     /// The response to GetPluginInfo.

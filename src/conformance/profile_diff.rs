@@ -17,7 +17,7 @@ pub struct ProbeDocument {
     pub name: String,
     /// The plugin's version.
     pub vendor_version: String,
-    /// Whether the plugin is ready, or the error.
+    /// True if the plugin is ready, or the error.
     pub ready: Answer<bool>,
     /// The plugin's services.
     pub services: Answer<BTreeSet<String>>,
@@ -72,12 +72,12 @@ pub struct NodeDocument {
     pub accessible_topology: Option<BTreeMap<String, String>>,
 }
 
-/// What two results differ in.
+/// The differences of two results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProfileDiff {
-    /// What is lost, breaking losses first.
+    /// The losses, breaking ones first.
     pub lost: Vec<Loss>,
-    /// What is new, by name.
+    /// The new features, by name.
     pub gained: Vec<String>,
 }
 
@@ -86,9 +86,9 @@ pub struct ProfileDiff {
 pub struct Loss {
     /// How bad it is; the worst sorts first.
     pub kind: LossKind,
-    /// What is lost.
+    /// The name of the loss.
     pub what: String,
-    /// What follows.
+    /// The consequence for users.
     pub consequence: String,
 }
 
@@ -183,11 +183,11 @@ fn node(diff: &mut ProfileDiff, old: &ProbeDocument, new: &ProbeDocument) {
         let consequence = "attached volumes are attached to a node of the old ID";
         diff.lose(LossKind::Breaking, what, consequence);
     }
-    let limit = |most: i64| if most == 0 { i64::MAX } else { most };
+    let limit = |max: i64| if max == 0 { i64::MAX } else { max };
     if limit(after.max_volumes_per_node) < limit(before.max_volumes_per_node) {
-        let shown = |most: i64| match most {
+        let shown = |max: i64| match max {
             0 => "no limit".to_owned(),
-            most => most.to_string(),
+            max => max.to_string(),
         };
         let (before, after) = (before.max_volumes_per_node, after.max_volumes_per_node);
         let what = format!("volumes per node: {}, and now {after}", shown(before));

@@ -9,11 +9,11 @@ use super::probed_plugin::ProbedPlugin;
 /// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// What the plugin reports about itself.
+    /// The plugin's own report.
     pub plugin: ProbedPlugin,
     /// Every selected check, in order, also those that were skipped.
     pub outcomes: Vec<CheckOutcome>,
-    /// What the clean-up could not remove.
+    /// The objects that the clean-up could not remove.
     pub leftovers: Vec<Leftover>,
     /// The plugin's error, if no parameters were given and it refused every volume for its arguments.
     pub missing_parameters: Option<String>,

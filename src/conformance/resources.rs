@@ -84,7 +84,7 @@ impl std::fmt::Display for Resource {
     }
 }
 
-/// What a successful response changes.
+/// The change that a successful response makes.
 pub(super) enum ResourceChange {
     /// The call created nothing.
     Nothing,

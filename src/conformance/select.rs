@@ -17,7 +17,7 @@ pub struct Selection {
     pub destructive: bool,
 }
 
-/// Whether a check runs.
+/// The decision about a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The check runs.

@@ -27,7 +27,7 @@ pub(super) const LIST_ENTRIES: usize = 100_000;
 pub(super) fn limit(answer: &mut impl MessageTexts) -> Result<(), String> {
     let mut problem = Ok(());
     answer.visit(&mut |kind, text| {
-        let most = match kind {
+        let max_bytes = match kind {
             TextKind::Shown => {
                 cut(text, SHOWN_BYTES);
                 return;
@@ -35,19 +35,21 @@ pub(super) fn limit(answer: &mut impl MessageTexts) -> Result<(), String> {
             TextKind::Address => ADDRESS_BYTES,
             TextKind::Context | TextKind::Sealed | TextKind::Secret => CONTEXT_BYTES,
         };
-        if text.len() > most {
-            problem =
-                Err(format!("a field has {} bytes, and at most {most} are accepted", text.len()));
+        if text.len() > max_bytes {
+            problem = Err(format!(
+                "a field has {} bytes, and at most {max_bytes} are accepted",
+                text.len()
+            ));
         }
     });
     problem
 }
 
 /// Cuts a text for people.
-pub(super) fn cut(text: &mut String, most: usize) {
+pub(super) fn cut(text: &mut String, max_bytes: usize) {
     const MARK: char = '\u{2026}';
-    if text.len() > most {
-        text.truncate(boundary_before(text, most - MARK.len_utf8()));
+    if text.len() > max_bytes {
+        text.truncate(boundary_before(text, max_bytes - MARK.len_utf8()));
         text.push(MARK);
     }
 }

@@ -48,7 +48,7 @@ struct PeerChannel {
     required_peer: Option<PeerProcess>,
 }
 
-/// What all connections to a socket share.
+/// The state that all connections to a socket share.
 #[derive(Clone, Debug)]
 struct Shared {
     secrets: Arc<CallSecrets>,

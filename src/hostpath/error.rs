@@ -9,6 +9,7 @@ use tonic::{Code, Status};
 use super::catalog::CatalogError;
 use super::size::OutOfRange;
 
+use nomad_csi_database::FailureKind;
 use nomad_csi_ports::MountError;
 
 /// The request is not valid: INVALID_ARGUMENT. The caller must change it.
@@ -67,7 +68,7 @@ impl HostError {
         };
         match self {
             Self::Io { source, .. } if source.kind() == Interrupted => Code::Unavailable,
-            Self::Catalog(error) if error.is_full => Code::ResourceExhausted,
+            Self::Catalog(error) if error.kind == FailureKind::Full => Code::ResourceExhausted,
             Self::Io { source, .. } if source.kind() == FileTooLarge => Code::OutOfRange,
             Self::Io { source, .. } if matches!(source.kind(), ResourceBusy | Unsupported) => {
                 Code::FailedPrecondition
@@ -405,7 +406,7 @@ errors! {
 )]
 pub(super) struct NameTaken {
     pub(super) name: String,
-    /// What differs, such as `capacity` or `capabilities`.
+    /// The difference, such as `capacity` or `capabilities`.
     pub(super) what: &'static str,
 }
 

@@ -41,7 +41,7 @@ impl DataState {
     }
 }
 
-/// What is known about a volume.
+/// The facts about a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VolumeFacts {
     pub(super) id: String,
@@ -54,7 +54,7 @@ pub(super) struct VolumeFacts {
     pub(super) paths: Vec<PathFacts>,
 }
 
-/// What is known about a path where a volume is staged or published.
+/// The facts about a path where a volume is staged or published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathFacts {
     pub(super) path: String,
@@ -235,14 +235,14 @@ fn path_conditions(id: &str, facts: &PathFacts) -> Vec<Condition> {
     }
 }
 
-/// What is known about the storage behind all volumes.
+/// The facts about the storage behind all volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StorageFacts {
     /// The free bytes of the plugin's file system, or why they are unknown.
     pub(super) available_bytes: Result<u64, String>,
     /// True if the plugin's file system refuses writes.
     pub(super) refuses_writes: bool,
-    /// Whether the catalogue can be read, or why not.
+    /// The reason why the catalogue cannot be read.
     pub(super) catalog: Result<(), String>,
 }
 

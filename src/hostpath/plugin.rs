@@ -22,7 +22,7 @@ use super::profile::{PluginCapability, PluginProfile};
 use nomad_csi_model::private::create_subdirectory;
 use nomad_csi_ports::{BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls};
 
-/// What the plugin needs from its host.
+/// The ports of the plugin to its host.
 #[derive(Clone)]
 pub struct Host {
     /// Mounts and unmounts.
@@ -61,7 +61,7 @@ pub(super) struct Plugin {
 #[derive(Debug, Default)]
 struct HeldDevices(Mutex<BTreeMap<(String, bool), LoopDevice>>);
 
-/// What an operation locks. A name and an ID may be equal texts.
+/// The object that an operation locks. A name and an ID may be equal texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum OperationKey {
     /// The name of a volume during its creation.

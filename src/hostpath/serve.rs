@@ -28,6 +28,7 @@ use super::services::{
     NodeService, SnapshotMetadataService,
 };
 
+use nomad_csi_database::FailureKind;
 use nomad_csi_model::private::{NotPrivate, bind_socket, check_socket_directory, create_directory};
 use nomad_csi_proto::controller_server::ControllerServer;
 use nomad_csi_proto::group_controller_server::GroupControllerServer;
@@ -172,7 +173,7 @@ async fn open_plugin(config: &Config, host: Host) -> Result<Arc<Plugin>, ServeEr
     .await
     .unwrap_or_else(|ended| Err(HostError::TaskFailed(ended)));
     opened.map_err(|error| match error {
-        HostError::Catalog(error) if error.is_in_use => {
+        HostError::Catalog(error) if error.kind == FailureKind::InUse => {
             ServeError::StateInUse(config.state_dir.clone())
         }
         other => unusable(config, &other),

@@ -21,14 +21,14 @@ pub(super) struct SizeRange {
 #[error("{0}")]
 pub(super) struct OutOfRange(pub(super) String);
 
-/// Returns the smallest size in the range that is at least `least`. Without a range, returns the
-/// greater of `least` and `usual`.
-pub(super) fn choose(range: SizeRange, least: u64, usual: u64) -> Result<u64, OutOfRange> {
+/// Returns the smallest size in the range that is at least `min_bytes`. Without a range, returns the
+/// greater of `min_bytes` and `usual`.
+pub(super) fn choose(range: SizeRange, min_bytes: u64, usual: u64) -> Result<u64, OutOfRange> {
     let SizeRange { required, limit } = range;
     let requested = match required {
-        0 if limit == 0 => usual.max(least),
-        0 => usual.min(limit / SECTOR * SECTOR).max(least),
-        required => required.max(least),
+        0 if limit == 0 => usual.max(min_bytes),
+        0 => usual.min(limit / SECTOR * SECTOR).max(min_bytes),
+        required => required.max(min_bytes),
     };
     let bytes = requested
         .max(1)
@@ -38,8 +38,8 @@ pub(super) fn choose(range: SizeRange, least: u64, usual: u64) -> Result<u64, Ou
     if limit == 0 || bytes <= limit {
         return Ok(bytes);
     }
-    Err(OutOfRange(if limit < least {
-        format!("the limit is {limit} bytes, and the volume needs at least {least}")
+    Err(OutOfRange(if limit < min_bytes {
+        format!("the limit is {limit} bytes, and the volume needs at least {min_bytes}")
     } else {
         format!("no multiple of {SECTOR} is between {required} and {limit} bytes")
     }))
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_size_is_a_multiple_of_the_sector_size_within_the_range() {
-        for (required, limit, least, expected) in [
+        for (required, limit, min_bytes, expected) in [
             (0, 0, 0, Some(USUAL)),
             (0, 0, 2 * USUAL, Some(2 * USUAL)),
             (1, 0, 0, Some(512)),
@@ -70,8 +70,8 @@ mod tests {
             (i64::MAX as u64, 0, 0, None),
         ] {
             let range = SizeRange { required, limit };
-            let chosen = choose(range, least, USUAL);
-            assert_eq!(chosen.ok(), expected, "{range:?}, at least {least}");
+            let chosen = choose(range, min_bytes, USUAL);
+            assert_eq!(chosen.ok(), expected, "{range:?}, at least {min_bytes}");
         }
     }
 }

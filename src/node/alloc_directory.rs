@@ -284,17 +284,6 @@ fn names_in(path: &Path) -> io::Result<Vec<OsString>> {
     }
 }
 
-/// Runs a call that blocks on a thread for such calls.
-///
-/// # Errors
-/// See the call.
-pub(super) async fn blocking<T: Send + 'static>(
-    call: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let done = tokio::task::spawn_blocking(call).await;
-    done.map_err(io::Error::other)?
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

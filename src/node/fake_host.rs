@@ -29,7 +29,7 @@ pub(super) const ALLOC: &str = "alloc-1";
 const PLUGIN: &str = "fake";
 const TASK: &str = "plugin-task";
 const NODE: &str = "i-42";
-/// What the plugin sees instead of its directory.
+/// The path under which the plugin sees its directory.
 const IN_PLUGIN: &str = "/local/csi";
 
 /// The steps of a claim in the order in which they are taken.

@@ -1,4 +1,4 @@
-//! Fakes for the tests of this crate: a plugin, a driver and an observer.
+//! Fakes for the tests of this crate: a driver, an observer, and the strict fake plugin as these tests change it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,20 +11,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::task_driver::{DriverError, StoppedProcess, Task, TaskDriver};
-use nomad_csi_model::retry::Verdict;
-use nomad_csi_model::{
-    AllocId, Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities,
-    NodeId, PluginId, PluginInstance, PublishContext, Secrets, Snapshot, SnapshotId, StorageStatus,
-    VolumeStats, VolumeStatus,
-};
+use nomad_csi_model::{AllocId, NodeId, PluginId, PluginInstance};
 use nomad_csi_ports::{
-    Connector, Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot,
-    CreateVolume, CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, Identity,
-    ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, NodeDescription, NodeExpandVolume,
-    NodeService, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest, PeerProcess,
-    PluginCapabilities, PluginConnection, PluginError, PluginInfo, PluginObserver, PublishVolume,
-    ReportRefused, Rpc, SentSecrets, StageVolume, StatusCode, ValidateVolume,
+    Connector, PeerProcess, PluginConnection, PluginObserver, ReportRefused, Rpc, SentSecrets,
+    StatusCode,
 };
+use nomad_csi_testing::{FakeBackend, FakePlugin, Fault, PluginSettings};
 
 /// How the plugin responds to Probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,236 +27,39 @@ pub(crate) enum ProbeResponse {
     Hang,
 }
 
-/// A plugin that reports what its fields contain.
-pub(crate) struct FakePlugin {
-    pub(crate) name: String,
-    /// CONTROLLER_SERVICE.
-    pub(crate) advertises_controller: bool,
-    pub(crate) has_controller: bool,
-    pub(crate) has_node: bool,
-    pub(crate) max_volumes: Mutex<Option<u64>>,
-    pub(crate) probe_response: Mutex<ProbeResponse>,
-    /// What NodeGetStorageHealth reports; `None` if the plugin does not support it.
-    pub(crate) storage: Mutex<Option<Vec<StorageStatus>>>,
+/// A plugin of this name, with a controller and a node.
+pub(crate) fn plugin_named(name: &str) -> Arc<FakeBackend> {
+    let mut settings = PluginSettings::default();
+    name.clone_into(&mut settings.info.name);
+    FakeBackend::new(settings)
 }
 
-impl FakePlugin {
-    pub(crate) fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            advertises_controller: true,
-            has_controller: true,
-            has_node: true,
-            max_volumes: Mutex::default(),
-            probe_response: Mutex::new(ProbeResponse::Ready),
-            storage: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn set_probe_response(&self, response: ProbeResponse) {
-        *self.probe_response.lock() = response;
-    }
-
-    pub(crate) fn connection(self: Arc<Self>) -> PluginConnection {
-        PluginConnection { identity: self.clone(), controller: self.clone(), node: self }
-    }
+/// Defines the response to every later Probe.
+pub(crate) fn set_probe_response(plugin: &FakeBackend, response: ProbeResponse) {
+    plugin.clear_faults();
+    plugin.update_settings(|settings| settings.ready = response != ProbeResponse::NotReady);
+    let fault = match response {
+        ProbeResponse::Ready | ProbeResponse::NotReady => return,
+        ProbeResponse::Unavailable => Fault::Fail(StatusCode::Unavailable),
+        ProbeResponse::Hang => Fault::Hang,
+    };
+    plugin.inject_faults(Rpc::Probe, [fault; 1000]);
 }
 
-fn refuse(rpc: Rpc, code: StatusCode, message: &str) -> PluginError {
-    PluginError {
-        rpc,
-        code,
-        verdict: Verdict::Permanent,
-        message: message.to_owned(),
-        delivery: Delivery::Answered,
-    }
-}
-
-#[async_trait]
-impl Identity for FakePlugin {
-    async fn plugin_info(&self) -> Result<PluginInfo, PluginError> {
-        Ok(PluginInfo { name: self.name.clone(), vendor_version: "1".to_owned() })
-    }
-
-    async fn plugin_capabilities(&self) -> Result<PluginCapabilities, PluginError> {
-        Ok(PluginCapabilities {
-            controller_service: self.advertises_controller,
-            ..PluginCapabilities::default()
-        })
-    }
-
-    async fn probe(&self) -> Result<bool, PluginError> {
-        let response = *self.probe_response.lock();
-        match response {
-            ProbeResponse::Ready => Ok(true),
-            ProbeResponse::NotReady => Ok(false),
-            ProbeResponse::Unavailable => {
-                Err(refuse(Rpc::Probe, StatusCode::Unavailable, "no connection"))
-            }
-            ProbeResponse::Hang => std::future::pending().await,
-        }
-    }
-}
-
-#[async_trait]
-impl Controller for FakePlugin {
-    async fn controller_capabilities(&self) -> Result<ControllerCapabilities, PluginError> {
-        if !self.has_controller {
-            let rpc = Rpc::ControllerGetCapabilities;
-            return Err(refuse(rpc, StatusCode::Unimplemented, "no controller"));
-        }
-        Ok(ControllerCapabilities {
-            create_delete_volume: true,
-            ..ControllerCapabilities::default()
-        })
-    }
-
-    async fn create_volume(&self, _: CreateVolume) -> Result<CreatedVolume, PluginError> {
-        Err(refuse(Rpc::CreateVolume, StatusCode::Unimplemented, ""))
-    }
-
-    async fn delete_volume(&self, _: ExternalId, _: Secrets) -> Result<(), PluginError> {
-        Err(refuse(Rpc::DeleteVolume, StatusCode::Unimplemented, ""))
-    }
-
-    async fn validate_volume(&self, _: ValidateVolume) -> Result<(), PluginError> {
-        Err(refuse(Rpc::ValidateVolumeCapabilities, StatusCode::Unimplemented, ""))
-    }
-
-    async fn list_volumes(&self, _: PageRequest) -> Result<Page<ExternalVolume>, PluginError> {
-        Err(refuse(Rpc::ListVolumes, StatusCode::Unimplemented, ""))
-    }
-
-    async fn get_capacity(&self, _: GetCapacity) -> Result<Capacity, PluginError> {
-        Err(refuse(Rpc::GetCapacity, StatusCode::Unimplemented, ""))
-    }
-
-    async fn create_snapshot(&self, _: CreateSnapshot) -> Result<Snapshot, PluginError> {
-        Err(refuse(Rpc::CreateSnapshot, StatusCode::Unimplemented, ""))
-    }
-
-    async fn delete_snapshot(&self, _: SnapshotId, _: Secrets) -> Result<(), PluginError> {
-        Err(refuse(Rpc::DeleteSnapshot, StatusCode::Unimplemented, ""))
-    }
-
-    async fn list_snapshots(&self, _: ListSnapshots) -> Result<Page<Snapshot>, PluginError> {
-        Err(refuse(Rpc::ListSnapshots, StatusCode::Unimplemented, ""))
-    }
-
-    async fn expand_volume(&self, _: ExpandVolume) -> Result<ExpandedVolume, PluginError> {
-        let rpc = Rpc::ControllerExpandVolume;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn modify_volume(&self, _: ModifyVolume) -> Result<(), PluginError> {
-        let rpc = Rpc::ControllerModifyVolume;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn volume_health(
-        &self,
-        _: ExternalId,
-        _: Secrets,
-    ) -> Result<Vec<VolumeStatus>, PluginError> {
-        let rpc = Rpc::ControllerGetVolumeHealth;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn list_volume_health(
-        &self,
-        _: ListVolumeHealth,
-    ) -> Result<Page<ListedHealth>, PluginError> {
-        let rpc = Rpc::ControllerListVolumeHealth;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn controller_publish_volume(
-        &self,
-        _: ControllerPublishVolume,
-    ) -> Result<PublishContext, PluginError> {
-        let rpc = Rpc::ControllerPublishVolume;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn controller_unpublish_volume(
-        &self,
-        _: ControllerUnpublishVolume,
-    ) -> Result<(), PluginError> {
-        let rpc = Rpc::ControllerUnpublishVolume;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-}
-
-#[async_trait]
-impl NodeService for FakePlugin {
-    async fn node_capabilities(&self) -> Result<NodeCapabilities, PluginError> {
-        Ok(NodeCapabilities {
-            get_storage_health: self.storage.lock().is_some(),
-            ..NodeCapabilities::default()
-        })
-    }
-
-    async fn node_info(&self) -> Result<NodeDescription, PluginError> {
-        if !self.has_node {
-            return Err(refuse(Rpc::NodeGetInfo, StatusCode::Unimplemented, "no node service"));
-        }
-        Ok(NodeDescription {
-            external_node_id: "node-1".into(),
-            max_volumes: *self.max_volumes.lock(),
-            accessible_topology: None,
-        })
-    }
-
-    async fn stage_volume(&self, _: StageVolume) -> Result<(), PluginError> {
-        Err(refuse(Rpc::NodeStageVolume, StatusCode::Unimplemented, ""))
-    }
-
-    async fn unstage_volume(&self, _: ExternalId, _: PathBuf) -> Result<(), PluginError> {
-        Err(refuse(Rpc::NodeUnstageVolume, StatusCode::Unimplemented, ""))
-    }
-
-    async fn publish_volume(&self, _: PublishVolume) -> Result<(), PluginError> {
-        Err(refuse(Rpc::NodePublishVolume, StatusCode::Unimplemented, ""))
-    }
-
-    async fn unpublish_volume(&self, _: ExternalId, _: PathBuf) -> Result<(), PluginError> {
-        Err(refuse(Rpc::NodeUnpublishVolume, StatusCode::Unimplemented, ""))
-    }
-
-    async fn node_volume_stats(&self, _: NodeVolumeStats) -> Result<VolumeStats, PluginError> {
-        let rpc = Rpc::NodeGetVolumeStats;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn node_volume_health(
-        &self,
-        _: NodeVolumeHealth,
-    ) -> Result<Vec<VolumeStatus>, PluginError> {
-        let rpc = Rpc::NodeGetVolumeHealth;
-        Err(refuse(rpc, StatusCode::Unimplemented, ""))
-    }
-
-    async fn storage_health(&self, _: Secrets) -> Result<Vec<StorageStatus>, PluginError> {
-        let statuses = self.storage.lock().clone();
-        let unsupported = || refuse(Rpc::NodeGetStorageHealth, StatusCode::Unimplemented, "");
-        statuses.ok_or_else(unsupported)
-    }
-
-    async fn node_expand_volume(&self, _: NodeExpandVolume) -> Result<Bytes, PluginError> {
-        Err(refuse(Rpc::NodeExpandVolume, StatusCode::Unimplemented, ""))
-    }
+pub(crate) fn connection(plugin: &Arc<FakeBackend>) -> PluginConnection {
+    FakePlugin::new(plugin.clone()).connection()
 }
 
 /// Connects to one plugin, and records the sockets.
 pub(crate) struct FakeConnector {
-    pub(crate) plugin: Arc<FakePlugin>,
+    pub(crate) plugin: Arc<FakeBackend>,
     pub(crate) sockets: Mutex<Vec<PathBuf>>,
 }
 
 impl Connector for FakeConnector {
     fn connect(&self, socket: &Path, _: Option<PeerProcess>, _: &SentSecrets) -> PluginConnection {
         self.sockets.lock().push(socket.to_owned());
-        self.plugin.clone().connection()
+        connection(&self.plugin)
     }
 }
 

@@ -269,11 +269,18 @@ fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeObserver, FakePlugin, ProbeResponse};
+    use crate::fakes::{FakeObserver, ProbeResponse, connection, plugin_named, set_probe_response};
     use nomad_csi_model::StorageStatusKind;
+    use nomad_csi_testing::{FakeBackend, PluginSettings};
 
-    async fn fingerprint_of(plugin: FakePlugin) -> FingerprintResult {
-        fingerprint_plugin(&Arc::new(plugin).connection(), CsiPluginType::Monolith).await
+    async fn fingerprint_of(plugin: Arc<FakeBackend>) -> FingerprintResult {
+        fingerprint_plugin(&connection(&plugin), CsiPluginType::Monolith).await
+    }
+
+    fn plugin_with(change: impl FnOnce(&mut PluginSettings)) -> Arc<FakeBackend> {
+        let plugin = plugin_named("p");
+        plugin.update_settings(change);
+        plugin
     }
 
     fn facts(result: FingerprintResult) -> PluginFacts {
@@ -288,7 +295,6 @@ mod tests {
     #[tokio::test]
     async fn every_fact_of_a_plugin_is_recorded() {
         use nomad_csi_model::{ControllerCapabilities, ExternalNodeId, NodeCapabilities, Topology};
-        use nomad_csi_testing::{FakeBackend, FakePlugin as StrictPlugin, PluginSettings};
         let flags = serde_json::to_value(ControllerCapabilities::default()).unwrap();
         let flags: Vec<String> = flags.as_object().unwrap().keys().cloned().collect();
         assert!(flags.len() >= 12, "{flags:?}");
@@ -314,9 +320,7 @@ mod tests {
             settings.description.max_volumes = (at > 0).then_some(at as u64);
             let place = Topology { segments: [("zone".to_owned(), format!("z{at}"))].into() };
             settings.description.accessible_topology = (at % 2 == 0).then_some(place);
-            let plugin = StrictPlugin::new(FakeBackend::new(settings.clone()));
-            let connection = plugin.connection();
-            let found = fingerprint_plugin(&connection, CsiPluginType::Monolith).await;
+            let found = fingerprint_of(FakeBackend::new(settings.clone())).await;
             let recorded = instance(&facts(found), &"a1".into(), 7);
             assert!(recorded.health.healthy);
             assert_eq!(recorded.health.description, "healthy");
@@ -340,19 +344,18 @@ mod tests {
     /// The plugin describes itself; only the services that it has are called (B68).
     #[tokio::test]
     async fn the_result_has_what_the_plugin_reports() {
-        let both = facts(fingerprint_of(FakePlugin::named("fake.csi.example")).await);
+        let both = facts(fingerprint_of(plugin_named("fake.csi.example")).await);
         assert_eq!(both.info.name, "fake.csi.example");
-        assert_eq!(both.node.unwrap().external_node_id.as_str(), "node-1");
+        assert_eq!(both.node.unwrap().external_node_id.as_str(), "fake-node");
         assert!(both.controller.unwrap().capabilities.create_delete_volume);
 
-        let controller_only = FakePlugin { has_node: false, ..FakePlugin::named("c") };
+        let controller_only = plugin_with(|settings| settings.node = None);
         assert_eq!(facts(fingerprint_of(controller_only).await).node, None);
 
-        let node_only = FakePlugin {
-            advertises_controller: false,
-            has_controller: false,
-            ..FakePlugin::named("n")
-        };
+        let node_only = plugin_with(|settings| {
+            settings.plugin.controller_service = false;
+            settings.controller = None;
+        });
         let node_only = facts(fingerprint_of(node_only).await);
         assert_eq!((node_only.controller, node_only.node.is_some()), (None, true));
     }
@@ -367,9 +370,11 @@ mod tests {
             (Node, false, true, true),
             (Node, true, false, false),
         ] {
-            let plugin = FakePlugin { has_controller, has_node, ..FakePlugin::named("p") };
-            let connection = Arc::new(plugin).connection();
-            match fingerprint_plugin(&connection, plugin_type).await {
+            let plugin = plugin_with(|settings| {
+                settings.controller = settings.controller.filter(|_| has_controller);
+                settings.node = settings.node.filter(|_| has_node);
+            });
+            match fingerprint_plugin(&connection(&plugin), plugin_type).await {
                 FingerprintResult::Healthy(facts) => {
                     assert!(is_healthy, "{plugin_type:?}");
                     assert_eq!(facts.controller.is_some(), plugin_type == Controller);
@@ -386,7 +391,7 @@ mod tests {
     /// B68: many drivers report CONTROLLER_SERVICE in node mode too, where no controller answers.
     #[tokio::test]
     async fn a_node_plugin_that_advertises_a_missing_controller_is_healthy() {
-        let node_mode = FakePlugin { has_controller: false, ..FakePlugin::named("n") };
+        let node_mode = plugin_with(|settings| settings.controller = None);
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
         fingerprint.record(&fingerprint_of(node_mode).await).await;
@@ -409,31 +414,28 @@ mod tests {
     async fn an_unhealthy_plugin_has_a_reason() {
         for (probe, expected) in [
             (ProbeResponse::NotReady, "the plugin reports that it is not ready"),
-            (ProbeResponse::Unavailable, "Probe failed with Unavailable: no connection"),
+            (ProbeResponse::Unavailable, "Probe failed with Unavailable: scripted Unavailable"),
             (ProbeResponse::Hang, "Probe was not answered within 5 s"),
         ] {
-            let plugin = FakePlugin::named("p");
-            plugin.set_probe_response(probe);
+            let plugin = plugin_named("p");
+            set_probe_response(&plugin, probe);
             assert_eq!(
                 fingerprint_of(plugin).await,
                 FingerprintResult::Unhealthy(expected.to_owned())
             );
         }
-        let neither = FakePlugin {
-            advertises_controller: false,
-            has_controller: false,
-            has_node: false,
-            ..FakePlugin::named("p")
+        let without_services = |settings: &mut PluginSettings| {
+            (settings.controller, settings.node) = (None, None);
         };
+        let neither = plugin_with(without_services);
+        neither.update_settings(|settings| settings.plugin.controller_service = false);
         assert_eq!(
             fingerprint_of(neither).await,
             FingerprintResult::Unhealthy(
-                "failed fingerprinting with error: NodeGetInfo failed with Unimplemented: no node service".to_owned()
+                "failed fingerprinting with error: NodeGetInfo failed with Unimplemented: the plugin has no such service".to_owned()
             )
         );
-        let only_advertised =
-            FakePlugin { has_controller: false, has_node: false, ..FakePlugin::named("p") };
-        let without_service = fingerprint_of(only_advertised).await;
+        let without_service = fingerprint_of(plugin_with(without_services)).await;
         assert!(matches!(without_service, FingerprintResult::Unhealthy(_)));
     }
 
@@ -453,7 +455,7 @@ mod tests {
     async fn only_changes_are_recorded() {
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        let healthy = fingerprint_of(FakePlugin::named("p")).await;
+        let healthy = fingerprint_of(plugin_named("p")).await;
         let unhealthy = FingerprintResult::Unhealthy("why".to_owned());
         let other = FingerprintResult::Unhealthy("another reason".to_owned());
         for result in
@@ -471,9 +473,8 @@ mod tests {
     async fn changed_facts_are_recorded_while_health_is_unchanged() {
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        fingerprint.record(&fingerprint_of(FakePlugin::named("p")).await).await;
-        let moved = FakePlugin::named("p");
-        *moved.max_volumes.lock() = Some(7);
+        fingerprint.record(&fingerprint_of(plugin_named("p")).await).await;
+        let moved = plugin_with(|settings| settings.description.max_volumes = Some(7));
         fingerprint.record(&fingerprint_of(moved).await).await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.node.unwrap().max_volumes, Some(7));
@@ -498,8 +499,11 @@ mod tests {
             (Some(vec![status("NoSpace", "2 bytes are free")]), 3),
             (Some(vec![status("Slow", "2 bytes are free")]), 4),
         ] {
-            let plugin = FakePlugin::named("p");
-            *plugin.storage.lock() = reported;
+            let plugin = plugin_with(|settings| {
+                let node = settings.node.as_mut().unwrap();
+                node.get_storage_health = reported.is_some();
+            });
+            plugin.set_storage_health(reported.unwrap_or_default());
             fingerprint.record(&fingerprint_of(plugin).await).await;
             assert_eq!(observer.reports().len(), reports);
         }
@@ -511,7 +515,7 @@ mod tests {
     async fn an_unhealthy_instance_keeps_its_capabilities() {
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        fingerprint.record(&fingerprint_of(FakePlugin::named("p")).await).await;
+        fingerprint.record(&fingerprint_of(plugin_named("p")).await).await;
         fingerprint.record(&FingerprintResult::Unhealthy("died".to_owned())).await;
         let recorded = fingerprint.recorded.unwrap();
         assert_eq!(recorded.provider, "p");
@@ -522,7 +526,7 @@ mod tests {
     async fn a_refused_report_is_repeated() {
         let observer = Arc::new(FakeObserver::default());
         let mut fingerprint = fingerprint(&observer);
-        let healthy = fingerprint_of(FakePlugin::named("p")).await;
+        let healthy = fingerprint_of(plugin_named("p")).await;
         observer.refuse(true);
         fingerprint.record(&healthy).await;
         observer.refuse(false);

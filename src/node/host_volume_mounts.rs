@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::alloc_directory::blocking;
 use nomad_csi_model::private::{create_subdirectory, open_to_read, replace};
 use nomad_csi_model::segment;
-use nomad_csi_ports::{Mounter, SourceIdentity};
+use nomad_csi_ports::{Mounter, SourceIdentity, run_blocking};
 
 /// The directory of the records in the agent's data.
 const RECORDS: &str = "host_volumes";
@@ -49,7 +48,7 @@ pub(super) async fn check_host_volume(
     let record = format!("{}.json", segment(&path.to_string_lossy()));
     let record = data.join(RECORDS).join(record);
     let (file, desired, now) = (record.clone(), path.to_owned(), around.clone());
-    let recorded = blocking(move || read_or_record(&file, desired, now)).await;
+    let recorded = run_blocking(move || read_or_record(&file, desired, now)).await;
     let recorded = recorded.map_err(|error| {
         let record = record.display();
         format!(

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::source_comparison::{Comparison, compare, lost};
 use super::volume_files::{Durability, record_source, recorded_at};
-use super::volume_steps::run_blocking;
+use super::volume_steps::run_on_files;
 use nomad_csi_ports::{Mounter, SourceIdentity};
 
 /// Returns what is at the staging or target path of a volume.
@@ -19,7 +19,7 @@ pub(super) async fn check_source(
     mount: &Path,
 ) -> Result<SourceIdentity, String> {
     let path = mount.to_owned();
-    let recorded = run_blocking(move || recorded_at(&path)).await;
+    let recorded = run_on_files(move || recorded_at(&path)).await;
     let recorded = recorded.map_err(|error| error.to_string())?;
     let found = mounter.identify(mount).await;
     let found = found.map_err(|error| lost(mount, &error.source.to_string()))?;
@@ -30,7 +30,7 @@ pub(super) async fn check_source(
             let (path, source) = (mount.to_owned(), found.clone());
             // It may be the record of a staging, which outlives a power failure.
             let durability = Durability::PowerFailure;
-            let written = run_blocking(move || record_source(&path, source, durability)).await;
+            let written = run_on_files(move || record_source(&path, source, durability)).await;
             written.map_err(|error| error.to_string())?;
             Ok(found.clone())
         }

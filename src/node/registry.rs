@@ -109,7 +109,7 @@ impl PluginDirectory for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::FakePlugin;
+    use crate::fakes::{connection, plugin_named};
 
     fn empty() -> Registry {
         Registry::new(VolumeCallLocks::new("session".into()))
@@ -122,7 +122,7 @@ mod tests {
 
     fn plugin(name: &str) -> RunningInstance {
         RunningInstance {
-            connection: Arc::new(FakePlugin::named(name)).connection(),
+            connection: connection(&plugin_named(name)),
             controller: None,
             node: None,
             run: ProcessRun::default(),

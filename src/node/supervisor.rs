@@ -130,7 +130,7 @@ pub struct SupervisorDeps {
     pub driver: Arc<dyn TaskDriver>,
     /// Connects to its socket.
     pub connector: Arc<dyn Connector>,
-    /// What the plugin got before.
+    /// The secrets that the plugin got before.
     pub sent: Arc<dyn SentSecretsReader>,
     /// Publishes its connection.
     pub registry: Arc<Registry>,

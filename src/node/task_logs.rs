@@ -1,6 +1,6 @@
 //! Reads the output of tasks across their runs and the files of each run.
 //!
-//! Every call lists the files again: a restart adds a run, a rotation removes the oldest file. Which place comes next
+//! Every call lists the files again: a restart adds a run, a rotation removes the oldest file. Which position comes next
 //! is decided from such a list alone.
 
 use std::collections::BTreeMap;
@@ -11,9 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::sleep;
 
-use super::alloc_directory::{AllocDirectory, TaskDirectory, blocking};
+use super::alloc_directory::{AllocDirectory, TaskDirectory};
 use crate::task_run::{LogSlice, RunDriver};
-use nomad_csi_ports::{LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput};
+use nomad_csi_ports::{
+    LogChunk, LogOrigin, LogPosition, TaskLogError, TaskLogs, TaskOutput, run_blocking,
+};
 
 /// How often an output is examined that someone follows.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -47,7 +49,7 @@ impl NodeTaskLogs {
         output: &TaskOutput,
     ) -> Result<Option<(&dyn RunDriver, Vec<u32>)>, TaskLogError> {
         let directory = self.directory(output);
-        let found = blocking(move || Ok((directory.read_record()?, directory.runs()?))).await;
+        let found = run_blocking(move || Ok((directory.read_record()?, directory.runs()?))).await;
         let (record, runs) = found.map_err(|error| failed(output, &error))?;
         let driver = record.and_then(|record| self.drivers.get(&record.driver));
         Ok(driver.map(|driver| (&**driver, runs)))
@@ -80,7 +82,7 @@ impl NodeTaskLogs {
 impl TaskLogs for NodeTaskLogs {
     async fn has_files(&self, output: &TaskOutput) -> Result<bool, TaskLogError> {
         let directory = AllocDirectory::new(&self.data_directory, &output.alloc);
-        let found = blocking(move || directory.path().try_exists()).await;
+        let found = run_blocking(move || directory.path().try_exists()).await;
         found.map_err(|error| failed(output, &error))
     }
 
@@ -140,7 +142,7 @@ fn failed(output: &TaskOutput, error: &dyn std::fmt::Display) -> TaskLogError {
     TaskLogError { task: output.task.clone(), reason: error.to_string() }
 }
 
-/// Returns the place that many bytes after the oldest byte.
+/// Returns the position that many bytes after the oldest byte.
 fn position_from_start(files: &[OutputFile], offset: u64) -> LogPosition {
     let mut rest = offset;
     let mut position = LogPosition::default();
@@ -154,13 +156,13 @@ fn position_from_start(files: &[OutputFile], offset: u64) -> LogPosition {
     position
 }
 
-/// Returns the place that many bytes before the end.
+/// Returns the position that many bytes before the end.
 fn position_from_end(files: &[OutputFile], offset: u64) -> LogPosition {
     let total: u64 = files.iter().map(|file| file.size).sum();
     position_from_start(files, total.saturating_sub(offset))
 }
 
-/// Returns where to read at a place: there, or in the next file with bytes if that one is read or was removed.
+/// Returns where to read at a position: there, or in the next file with bytes if that one is read or was removed.
 fn next_position(files: &[OutputFile], position: LogPosition) -> LogPosition {
     let mut found = position;
     for file in files {
@@ -177,7 +179,7 @@ fn next_position(files: &[OutputFile], position: LogPosition) -> LogPosition {
     found
 }
 
-/// Returns whether there are bytes after a place.
+/// Returns whether there are bytes after a position.
 fn has_more(files: &[OutputFile], position: LogPosition) -> bool {
     files.iter().any(|file| {
         let is_same = (file.start.run, file.start.file) == (position.run, position.file);
@@ -190,13 +192,13 @@ fn has_more(files: &[OutputFile], position: LogPosition) -> bool {
 mod tests {
     use super::*;
 
-    fn place(run: u32, file: u32, offset: u64) -> LogPosition {
+    fn position(run: u32, file: u32, offset: u64) -> LogPosition {
         LogPosition { run, file, offset }
     }
 
     fn files(list: &[(u32, u32, u64)]) -> Vec<OutputFile> {
         let file = |(run, file, size): &(u32, u32, u64)| OutputFile {
-            start: place(*run, *file, 0),
+            start: position(*run, *file, 0),
             size: *size,
         };
         list.iter().map(file).collect()
@@ -206,13 +208,13 @@ mod tests {
     fn offsets_count_across_runs_and_files_from_both_ends() {
         let files = files(&[(1, 3, 4), (1, 4, 2), (2, 0, 5)]);
         for (offset, from_start, from_end) in [
-            (0, place(1, 3, 0), place(2, 0, 5)),
-            (1, place(1, 3, 1), place(2, 0, 4)),
-            (4, place(1, 4, 0), place(2, 0, 1)),
-            (5, place(1, 4, 1), place(2, 0, 0)),
-            (6, place(2, 0, 0), place(1, 4, 1)),
-            (11, place(2, 0, 5), place(1, 3, 0)),
-            (99, place(2, 0, 5), place(1, 3, 0)),
+            (0, position(1, 3, 0), position(2, 0, 5)),
+            (1, position(1, 3, 1), position(2, 0, 4)),
+            (4, position(1, 4, 0), position(2, 0, 1)),
+            (5, position(1, 4, 1), position(2, 0, 0)),
+            (6, position(2, 0, 0), position(1, 4, 1)),
+            (11, position(2, 0, 5), position(1, 3, 0)),
+            (99, position(2, 0, 5), position(1, 3, 0)),
         ] {
             assert_eq!(position_from_start(&files, offset), from_start, "{offset}");
             assert_eq!(position_from_end(&files, offset), from_end, "{offset}");
@@ -224,17 +226,17 @@ mod tests {
     fn a_reader_goes_on_with_the_next_file_and_skips_what_was_removed() {
         let files = files(&[(1, 3, 4), (1, 4, 0), (2, 0, 5), (2, 1, 0)]);
         for (position, expected, is_more) in [
-            (place(0, 0, 0), place(1, 3, 0), true),
-            (place(1, 0, 9), place(1, 3, 0), true),
-            (place(1, 3, 2), place(1, 3, 2), true),
-            (place(1, 3, 4), place(2, 0, 0), true),
-            (place(2, 0, 4), place(2, 0, 4), true),
-            (place(2, 0, 5), place(2, 1, 0), false),
-            (place(2, 1, 0), place(2, 1, 0), false),
+            (position(0, 0, 0), position(1, 3, 0), true),
+            (position(1, 0, 9), position(1, 3, 0), true),
+            (position(1, 3, 2), position(1, 3, 2), true),
+            (position(1, 3, 4), position(2, 0, 0), true),
+            (position(2, 0, 4), position(2, 0, 4), true),
+            (position(2, 0, 5), position(2, 1, 0), false),
+            (position(2, 1, 0), position(2, 1, 0), false),
         ] {
             assert_eq!(next_position(&files, position), expected, "{position:?}");
             assert_eq!(has_more(&files, position), is_more, "{position:?}");
         }
-        assert_eq!(next_position(&[], place(1, 0, 3)), place(1, 0, 3));
+        assert_eq!(next_position(&[], position(1, 0, 3)), position(1, 0, 3));
     }
 }

@@ -37,26 +37,27 @@ pub(super) fn mount_problem(task: &Task, group: &TaskGroup) -> Option<String> {
 /// Returns why a volume would be mounted where other tasks can take it away, if so.
 pub(super) fn nested_mount_problem(task: &Task, interpolation: &Interpolation) -> Option<String> {
     let mounts = task.volume_mounts.iter();
-    let places: Vec<_> =
+    let destinations: Vec<_> =
         mounts.map(|mount| absolute(&interpolation.text(&mount.destination))).collect();
-    let problem = |(mount, place): (&VolumeMount, &PathBuf)| {
-        let others = places.iter().map(PathBuf::as_path);
+    let problem = |(mount, destination): (&VolumeMount, &PathBuf)| {
+        let others = destinations.iter().map(PathBuf::as_path);
         let around = others.chain([Path::new(SHARED_DIRECTORY)]);
-        let around = shared_mount_around(place, around)?;
-        let (volume, place, around) = (&mount.volume, place.display(), around.display());
+        let around = shared_mount_around(destination, around)?;
+        let (volume, destination, around) =
+            (&mount.volume, destination.display(), around.display());
         Some(format!(
-            "volume `{volume}` cannot be mounted at `{place}`: it is inside of `{around}`, which other tasks can \
+            "volume `{volume}` cannot be mounted at `{destination}`: it is inside of `{around}`, which other tasks can \
              change, and one that removes its directory there unmounts the volume; choose a destination outside of \
              `{around}`, such as `/data`"
         ))
     };
-    task.volume_mounts.iter().zip(&places).find_map(problem)
+    task.volume_mounts.iter().zip(&destinations).find_map(problem)
 }
 
 /// Where the volumes of an allocation are mounted, or why one is not.
 pub(super) type MountTargets = BTreeMap<VolumeAlias, Result<PathBuf, String>>;
 
-/// What is mounted at the targets of the CSI volumes of a task.
+/// The identities of the mounts at the targets of the CSI volumes of a task.
 pub(super) type MountSources = BTreeMap<VolumeAlias, SourceIdentity>;
 
 /// The volumes of a task, as it starts with them.
@@ -64,7 +65,7 @@ pub(super) type MountSources = BTreeMap<VolumeAlias, SourceIdentity>;
 pub(super) struct MountedVolumes<'a> {
     /// Where they are.
     pub(super) targets: &'a MountTargets,
-    /// What must be there.
+    /// The identities that the sources must have.
     pub(super) sources: &'a MountSources,
 }
 
@@ -236,9 +237,9 @@ mod tests {
         ] {
             let task = task(&destinations.map(|one| (one, false)));
             let problem = nested_mount_problem(&task, &values);
-            let expected = refused.map(|(place, around)| {
+            let expected = refused.map(|(destination, around)| {
                 format!(
-                    "volume `data` cannot be mounted at `{place}`: it is inside of `{around}`, which other tasks can \
+                    "volume `data` cannot be mounted at `{destination}`: it is inside of `{around}`, which other tasks can \
                      change, and one that removes its directory there unmounts the volume; choose a destination \
                      outside of `{around}`, such as `/data`"
                 )

@@ -30,7 +30,7 @@ pub(super) struct TaskRecord {
     pub(super) restarts: u32,
     /// The number of the newest run whose end was dealt with; 0 if there is none.
     pub(super) decided_run: u32,
-    /// Whether the task has ended for good, and then whether it failed.
+    /// True if the task failed; `None` until it has ended for good.
     pub(super) has_failed: Option<bool>,
     /// The run whose plugin had no call under way when its agent stopped, and no other one since.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ pub struct TaskMount {
     pub read_only: bool,
     /// Which way mounts travel. [`PropagationMode::Bidirectional`] needs a source on a shared mount.
     pub propagation: PropagationMode,
-    /// What must be at the source when the task starts; `None` if any directory or file may be there.
+    /// The identity of the source when the task starts; `None` if any directory or file may be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<SourceIdentity>,
 }
@@ -67,7 +67,7 @@ pub struct TaskProgram {
     pub working_directory: Option<PathBuf>,
 }
 
-/// What the driver `mock_driver` pretends, with Nomad's names.
+/// The run that the driver `mock_driver` pretends, with Nomad's names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MockScript {
     /// Why the task cannot start, if it cannot.
@@ -80,7 +80,7 @@ pub struct MockScript {
     pub exit_code: i32,
     /// The signal that ends the task in place of an exit status.
     pub exit_signal: Option<i32>,
-    /// What the task writes to standard output.
+    /// The text that the task writes to standard output.
     pub stdout: String,
 }
 
@@ -108,14 +108,14 @@ impl DriverConfig {
     }
 }
 
-/// What is needed to run a task once.
+/// One run of a task, as its driver needs it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunRequest {
     /// The allocation, for names that a person sees.
     pub alloc: AllocId,
     /// The name of the task, for messages.
     pub task: String,
-    /// What the task may use, as far as the machine can limit it.
+    /// The resources that the task may use, as far as the machine can limit it.
     pub resources: Resources,
     /// The driver.
     pub config: DriverConfig,

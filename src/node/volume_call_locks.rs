@@ -26,7 +26,7 @@ use super::volume_call_lock::{CallLockRefusal, VolumeCallLock};
 use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId};
 use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
 
-/// What the calls of a call lock are about.
+/// The subject of the calls under one call lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallLockKey {
     /// The node service's calls for a volume.

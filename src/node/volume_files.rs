@@ -50,13 +50,13 @@ pub(super) struct VolumeFile {
     /// The allocation and its name of the volume, for a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<(AllocId, VolumeAlias)>,
-    /// What was at the mount point after the last successful call; `None` from the start of a call.
+    /// The identity of the mount point after the last successful call; `None` from the start of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<SourceIdentity>,
 }
 
 impl VolumeFile {
-    /// Returns whether a volume was mounted at the place for certain, if nothing is mounted there now.
+    /// Returns whether a volume was mounted at the mount point for certain, if nothing is mounted there now.
     pub(super) fn has_lost_mount(&self) -> bool {
         let source = self.source.as_ref();
         self.target.is_some() || source.is_some_and(|source| source.mount.is_some())
@@ -74,7 +74,7 @@ pub(super) struct MountPoint {
 }
 
 impl MountPoint {
-    /// The place of a staging.
+    /// The mount point of a staging.
     pub(super) fn of_staging(root: &MountRoot, path: &StagingPath) -> Self {
         Self {
             mount: path.on_host().to_owned(),
@@ -83,7 +83,7 @@ impl MountPoint {
         }
     }
 
-    /// The place of a target.
+    /// The mount point of a target.
     pub(super) fn of_target(root: &MountRoot, path: &TargetPath) -> Self {
         Self {
             mount: path.on_host().to_owned(),
@@ -108,7 +108,7 @@ impl MountPoint {
         Ok(self.read()?.is_some_and(|record| record.source.is_some()))
     }
 
-    /// Returns what has this place.
+    /// Returns what has this mount point.
     ///
     /// # Errors
     /// If the record cannot be read or is damaged.
@@ -280,7 +280,7 @@ impl MountPoint {
     }
 }
 
-/// What a record outlives.
+/// The failures that a record outlives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     /// The end of the process, at any moment.
@@ -289,7 +289,7 @@ pub(super) enum Durability {
     PowerFailure,
 }
 
-/// What has a place.
+/// The user of a mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// Nothing: there is no record, and no mount point.
@@ -300,7 +300,7 @@ pub(super) enum Holder {
     Unknown,
 }
 
-/// What the agent's directories have.
+/// A staging or publication in the agent's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeftoverMount {
     /// A staging.
@@ -322,15 +322,15 @@ impl LeftoverMount {
 
     pub(super) fn mount(&self) -> &Path {
         match self {
-            Self::Staging(place, _) | Self::Target(place, _, _) => &place.mount,
+            Self::Staging(mount_point, _) | Self::Target(mount_point, _, _) => &mount_point.mount,
         }
     }
 }
 
-/// What the agent's directories have, as far as it can be read: one damaged record hides no other.
+/// The content of the agent's directories, as far as it can be read: one damaged record hides no other.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// What has a record.
+    /// The mounts that have a record.
     pub(super) found: Vec<LeftoverMount>,
     /// The directories and records that cannot be read.
     pub(super) unreadable: Vec<HostFileError>,
@@ -370,9 +370,9 @@ impl Scan {
     /// Adds what one volume has.
     fn add(&mut self, root: &MountRoot, volume: &Path) {
         if let Some(path) = root.staging_in(volume) {
-            let place = MountPoint::of_staging(root, &path);
-            if let Some(record) = self.or_unreadable(place.read()).flatten() {
-                self.found.push(LeftoverMount::Staging(place, record));
+            let mount_point = MountPoint::of_staging(root, &path);
+            if let Some(record) = self.or_unreadable(mount_point.read()).flatten() {
+                self.found.push(LeftoverMount::Staging(mount_point, record));
             }
         }
         for alloc in self.directories_in(&root.targets_in(volume)) {
@@ -380,9 +380,9 @@ impl Scan {
                 let Some(path) = root.target_in(&directory) else {
                     continue;
                 };
-                let place = MountPoint::of_target(root, &path);
-                if let Some(record) = self.or_unreadable(place.read()).flatten() {
-                    self.found.push(LeftoverMount::Target(place, path, record));
+                let mount_point = MountPoint::of_target(root, &path);
+                if let Some(record) = self.or_unreadable(mount_point.read()).flatten() {
+                    self.found.push(LeftoverMount::Target(mount_point, path, record));
                 }
             }
         }
@@ -539,20 +539,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let path = root.target(&"vol/1".into(), &"a1".into(), &"data".into());
-        let place = MountPoint::of_target(&root, &path);
-        assert_eq!(place.holder(), Ok(Holder::Nothing));
-        place.prepare(&record(), true, Durability::PowerFailure).unwrap();
-        place.prepare(&record(), false, Durability::PowerFailure).unwrap();
-        assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
-        place.create_mount_point().unwrap();
-        place.create_mount_point().unwrap();
-        let found = LeftoverMount::Target(place.clone(), path, record());
+        let mount_point = MountPoint::of_target(&root, &path);
+        assert_eq!(mount_point.holder(), Ok(Holder::Nothing));
+        mount_point.prepare(&record(), true, Durability::PowerFailure).unwrap();
+        mount_point.prepare(&record(), false, Durability::PowerFailure).unwrap();
+        assert_eq!(mount_point.holder(), Ok(Holder::Volume(record().volume)));
+        mount_point.create_mount_point().unwrap();
+        mount_point.create_mount_point().unwrap();
+        let found = LeftoverMount::Target(mount_point.clone(), path, record());
         assert_eq!(find_all(&root), Ok(vec![found]));
-        assert_eq!(place.remove_mount_point(), Ok(None));
-        assert!(!place.mount.exists());
-        assert_eq!(place.remove_mount_point(), Ok(None));
-        place.remove_record().unwrap();
-        place.remove_record().unwrap();
+        assert_eq!(mount_point.remove_mount_point(), Ok(None));
+        assert!(!mount_point.mount.exists());
+        assert_eq!(mount_point.remove_mount_point(), Ok(None));
+        mount_point.remove_record().unwrap();
+        mount_point.remove_record().unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
         assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
@@ -562,11 +562,11 @@ mod tests {
     fn an_interrupted_record_leaves_no_trace() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let place = MountPoint::of_staging(&root, &root.staging(&"v".into()));
-        place.prepare(&record(), true, Durability::Crash).unwrap();
-        let interrupted = temporary_in(place.record.parent().unwrap()).unwrap();
+        let mount_point = MountPoint::of_staging(&root, &root.staging(&"v".into()));
+        mount_point.prepare(&record(), true, Durability::Crash).unwrap();
+        let interrupted = temporary_in(mount_point.record.parent().unwrap()).unwrap();
         interrupted.keep().unwrap();
-        place.remove_record().unwrap();
+        mount_point.remove_record().unwrap();
         assert_eq!(entries(root.on_host()), Ok(vec![]));
     }
 
@@ -576,14 +576,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
         let path = root.target(&"v".into(), &"a1".into(), &"d".into());
-        let place = MountPoint::of_target(&root, &path);
-        place.prepare(&record(), true, Durability::Crash).unwrap();
-        place.create_mount_point().unwrap();
-        std::fs::write(&place.record, "").unwrap();
+        let mount_point = MountPoint::of_target(&root, &path);
+        mount_point.prepare(&record(), true, Durability::Crash).unwrap();
+        mount_point.create_mount_point().unwrap();
+        std::fs::write(&mount_point.record, "").unwrap();
         assert_eq!(find_all(&root), Ok(vec![]));
-        assert_eq!(place.holder(), Ok(Holder::Unknown));
-        place.prepare(&record(), true, Durability::Crash).unwrap();
-        assert_eq!(place.holder(), Ok(Holder::Volume(record().volume)));
+        assert_eq!(mount_point.holder(), Ok(Holder::Unknown));
+        mount_point.prepare(&record(), true, Durability::Crash).unwrap();
+        assert_eq!(mount_point.holder(), Ok(Holder::Volume(record().volume)));
     }
 
     /// The content of a directory that was thought to be empty is moved as a whole, each time to another place.
@@ -594,33 +594,33 @@ mod tests {
         let staging = root.staging(&"v".into());
         let target = root.target(&"v".into(), &"a1".into(), &"d".into());
         let mut kept = vec![];
-        for place in [
+        for mount_point in [
             MountPoint::of_staging(&root, &staging),
             MountPoint::of_target(&root, &target),
             MountPoint::of_target(&root, &target),
         ] {
-            place.prepare(&record(), true, Durability::Crash).unwrap();
-            place.create_mount_point().unwrap();
-            let below = place.mount.join("below");
+            mount_point.prepare(&record(), true, Durability::Crash).unwrap();
+            mount_point.create_mount_point().unwrap();
+            let below = mount_point.mount.join("below");
             std::fs::create_dir(&below).unwrap();
             std::fs::write(below.join("volume.json"), "precious").unwrap();
-            let Ok(Some(path)) = place.remove_mount_point() else {
-                panic!("{}", place.mount.display());
+            let Ok(Some(path)) = mount_point.remove_mount_point() else {
+                panic!("{}", mount_point.mount.display());
             };
-            place.remove_record().unwrap();
+            mount_point.remove_record().unwrap();
             let file = path.join("below/volume.json");
             assert_eq!(std::fs::read_to_string(file).unwrap(), "precious");
             kept.push(path);
         }
         // Below a device that is gone is a file.
         let block = root.target(&"v".into(), &"a2".into(), &"d".into());
-        let place = MountPoint::of_target(&root, &block);
-        place.prepare(&record(), true, Durability::Crash).unwrap();
-        std::fs::write(&place.mount, "precious").unwrap();
-        let path = place.keep_content().unwrap().unwrap();
-        assert_eq!(place.keep_content(), Ok(None));
-        assert_eq!(place.remove_mount_point(), Ok(None));
-        place.remove_record().unwrap();
+        let mount_point = MountPoint::of_target(&root, &block);
+        mount_point.prepare(&record(), true, Durability::Crash).unwrap();
+        std::fs::write(&mount_point.mount, "precious").unwrap();
+        let path = mount_point.keep_content().unwrap().unwrap();
+        assert_eq!(mount_point.keep_content(), Ok(None));
+        assert_eq!(mount_point.remove_mount_point(), Ok(None));
+        mount_point.remove_record().unwrap();
         let file = std::fs::read_to_string(path.join("file"));
         assert_eq!(file.unwrap(), "precious");
         kept.push(path);
@@ -691,20 +691,20 @@ mod tests {
         let root = MountRoot::new(&base, &base).unwrap();
         for steps in 1..=3 {
             let id = format!("v{steps}");
-            let place = MountPoint::of_staging(&root, &root.staging(&id.as_str().into()));
-            place.prepare(&record(), true, Durability::PowerFailure).unwrap();
+            let mount_point = MountPoint::of_staging(&root, &root.staging(&id.as_str().into()));
+            mount_point.prepare(&record(), true, Durability::PowerFailure).unwrap();
             if steps > 1 {
                 let source = SourceIdentity { mount: None, device_node: Some("8:1".to_owned()) };
-                record_source(&place.mount, source, Durability::PowerFailure).unwrap();
+                record_source(&mount_point.mount, source, Durability::PowerFailure).unwrap();
                 sync_another();
             }
             if steps > 2 {
                 // A second stage forgets what was there.
-                place.prepare(&record(), true, Durability::PowerFailure).unwrap();
+                mount_point.prepare(&record(), true, Durability::PowerFailure).unwrap();
                 sync_another();
             }
             fail();
-            let found = place.read();
+            let found = mount_point.read();
             assert!(
                 matches!(&found, Ok(Some(found)) if found.volume == record().volume),
                 "{steps}: {found:?}"
@@ -717,18 +717,18 @@ mod tests {
     fn a_damaged_record_hides_no_other_one() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let places =
+        let mount_points =
             ["v1", "v2", "v3"].map(|id| MountPoint::of_staging(&root, &root.staging(&id.into())));
-        for place in &places {
-            place.prepare(&record(), true, Durability::Crash).unwrap();
+        for mount_point in &mount_points {
+            mount_point.prepare(&record(), true, Durability::Crash).unwrap();
         }
-        std::fs::write(&places[1].record, [0; 4]).unwrap();
+        std::fs::write(&mount_points[1].record, [0; 4]).unwrap();
         let mut scan = Scan::default();
         scan.add_all(&root);
         let found: Vec<_> = scan.found.iter().map(LeftoverMount::mount).collect();
-        assert_eq!(found, [places[0].mount.as_path(), &places[2].mount]);
+        assert_eq!(found, [mount_points[0].mount.as_path(), &mount_points[2].mount]);
         let unreadable: Vec<_> = scan.unreadable.iter().map(|error| &error.path).collect();
-        assert_eq!(unreadable, [&places[1].record]);
+        assert_eq!(unreadable, [&mount_points[1].record]);
         assert!(scan.complete().is_err());
     }
 
@@ -736,10 +736,10 @@ mod tests {
     fn a_damaged_record_is_an_error_with_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let root = MountRoot::new(directory.path(), directory.path()).unwrap();
-        let place = MountPoint::of_staging(&root, &root.staging(&"v".into()));
-        place.prepare(&record(), true, Durability::Crash).unwrap();
-        std::fs::write(&place.record, "{").unwrap();
+        let mount_point = MountPoint::of_staging(&root, &root.staging(&"v".into()));
+        mount_point.prepare(&record(), true, Durability::Crash).unwrap();
+        std::fs::write(&mount_point.record, "{").unwrap();
         let refused = find_all(&root).unwrap_err();
-        assert_eq!((refused.action, refused.path), ("read", place.record));
+        assert_eq!((refused.action, refused.path), ("read", mount_point.record));
     }
 }

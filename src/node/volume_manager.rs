@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use super::registry::{Registry, RunningInstance};
 use super::volume_call_locks::{CallLockKey, PluginProcess, VolumeCallLocks};
 use super::volume_files::{LeftoverMount, MountPoint, Scan, VolumeFile, kept_files};
-use super::volume_steps::{VolumeSteps, run_blocking};
+use super::volume_steps::{VolumeSteps, run_on_files};
 use nomad_csi_model::{
     AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
     VolumeStats,
@@ -52,7 +52,7 @@ pub struct VolumeManager {
     directories: MountDirectories,
 }
 
-/// What a request does, for its call lock and its event.
+/// The call lock and the event of a request.
 struct Request {
     volume: RemoteVolume,
     operation: HostOperation,
@@ -183,14 +183,14 @@ impl NodeHost for VolumeManager {
         let work = |steps: VolumeSteps| async move {
             let id = &request.volume.external_id;
             let path = steps.root.target(id, &request.alloc, &request.alias);
-            let place = MountPoint::of_target(&steps.root, &path);
+            let mount_point = MountPoint::of_target(&steps.root, &path);
             let record = VolumeFile {
                 volume: request.volume.clone(),
                 name: request.name,
                 target: Some((request.alloc, request.alias)),
                 source: None,
             };
-            steps.repair(&place, record).await?;
+            steps.repair(&mount_point, record).await?;
             steps.unpublish(&request.volume, &path).await
         };
         self.run(&order, call_lock, work).await
@@ -204,14 +204,14 @@ impl NodeHost for VolumeManager {
         };
         let work = |steps: VolumeSteps| async move {
             let path = steps.root.staging(&request.volume.external_id);
-            let place = MountPoint::of_staging(&steps.root, &path);
+            let mount_point = MountPoint::of_staging(&steps.root, &path);
             let record = VolumeFile {
                 volume: request.volume.clone(),
                 name: request.name,
                 target: None,
                 source: None,
             };
-            steps.repair(&place, record).await?;
+            steps.repair(&mount_point, record).await?;
             steps.unstage(&request.volume).await
         };
         self.run(&order, call_lock, work).await
@@ -249,11 +249,11 @@ impl NodeHost for VolumeManager {
         }
         let in_plugin = instance.volumes_in_plugin.as_deref();
         let root = self.directories.root(plugin, in_plugin)?;
-        let place = recorded_target(&root, &volume, &target)?;
+        let published = recorded_target(&root, &volume, &target)?;
         let staging = root.staging(&volume.external_id);
         let has_staging = node.stage_unstage_volume && is_staged;
         let call = NodeVolumeStats {
-            volume_path: place.in_plugin().to_owned(),
+            volume_path: published.in_plugin().to_owned(),
             staging_path: has_staging.then(|| staging.in_plugin().to_owned()),
             external_id: volume.external_id,
         };
@@ -266,7 +266,7 @@ impl NodeHost for VolumeManager {
         // First: a call that ends after this look has left what the next one finds.
         let busy = self.call_locks().busy_on_node();
         let directories = self.directories.clone();
-        let found = run_blocking(move || scan_of_all_plugins(&directories).complete()).await;
+        let found = run_on_files(move || scan_of_all_plugins(&directories).complete()).await;
         let found = found.map_err(HostError::NotPrepared)?;
         self.check_identified(&found).await?;
         let found = found.iter().map(LeftoverMount::volume).cloned();
@@ -277,7 +277,7 @@ impl NodeHost for VolumeManager {
     async fn kept_files(&self, volume: &RemoteVolume) -> Result<Vec<PathBuf>, HostError> {
         let root = self.directories.root(&volume.plugin_id, None)?;
         let id = volume.external_id.clone();
-        let kept = run_blocking(move || kept_files(&root, &id)).await;
+        let kept = run_on_files(move || kept_files(&root, &id)).await;
         kept.map_err(HostError::NotPrepared)
     }
 

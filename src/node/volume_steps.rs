@@ -30,15 +30,15 @@ use nomad_csi_model::{
 use nomad_csi_ports::{
     HostError, HostFileError, MountAction, MountEntry, MountEvent, MountIdentity, MountObserver,
     Mounter, NodeExpandRequest, NodeExpandVolume, NodeService, PublishRequest, PublishVolume,
-    SourceIdentity, StageRequest, StageVolume, SweepOutcome,
+    SourceIdentity, StageRequest, StageVolume, SweepOutcome, run_blocking,
 };
 
-/// What the steps of one request work with.
+/// The ports and the plugin of one request.
 pub(super) struct VolumeSteps {
     pub(super) root: MountRoot,
     pub(super) node: Arc<dyn NodeService>,
     pub(super) capabilities: NodeCapabilities,
-    /// Whether the plugin attaches volumes; `None` if its controller is not the same process.
+    /// True if the plugin attaches volumes; `None` if its controller is not the same process.
     pub(super) attaches: Option<bool>,
     pub(super) mounter: Arc<dyn Mounter>,
     pub(super) observer: Arc<dyn MountObserver>,
@@ -51,16 +51,16 @@ impl VolumeSteps {
         self.require(self.capabilities.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME")?;
         self.check_attaches(request.attaches)?;
         let path = self.root.staging(&request.volume.external_id);
-        let place = MountPoint::of_staging(&self.root, &path);
+        let mount_point = MountPoint::of_staging(&self.root, &path);
         let record = VolumeFile {
             volume: request.volume.clone(),
             name: request.name,
             target: None,
             source: None,
         };
-        let before = self.check_uncovered(&place).await?;
-        self.keep_bare_content(&place).await?;
-        let is_new = self.prepare(&place, record).await?;
+        let before = self.check_uncovered(&mount_point).await?;
+        self.keep_bare_content(&mount_point).await?;
+        let is_new = self.prepare(&mount_point, record).await?;
         let message = StageVolume {
             external_id: request.volume.external_id,
             publish_context: request.publish_context,
@@ -71,13 +71,13 @@ impl VolumeSteps {
             context: request.volume_context,
         };
         let staged = self.calls.send(self.node.stage_volume(message)).await;
-        self.clean_up_if_unused(&place, is_new, staged).await?;
-        let found = self.identify(&place).await?;
+        self.clean_up_if_unused(&mount_point, is_new, staged).await?;
+        let found = self.identify(&mount_point).await?;
         // Some plugins mount nothing here. One that has done so takes a staging that lost its mount for whole.
         if before.is_some() && found.mount.is_none() {
-            return Err(self.not_there(&place, "not a mount point"));
+            return Err(self.not_there(&mount_point, "not a mount point"));
         }
-        self.record_source(&place, found, false).await
+        self.record_source(&mount_point, found, false).await
     }
 
     /// Publishes a volume.
@@ -88,18 +88,18 @@ impl VolumeSteps {
         }
         let id = &request.volume.external_id;
         let path = self.root.target(id, &request.alloc, &request.alias);
-        let place = MountPoint::of_target(&self.root, &path);
+        let mount_point = MountPoint::of_target(&self.root, &path);
         let record = VolumeFile {
             volume: request.volume.clone(),
             name: request.name,
             target: Some((request.alloc, request.alias)),
             source: None,
         };
-        self.check_uncovered(&place).await?;
+        self.check_uncovered(&mount_point).await?;
         self.check_staging(&request.volume).await?;
-        self.unseal(&place).await?;
-        self.keep_bare_content(&place).await?;
-        let is_new = self.prepare(&place, record).await?;
+        self.unseal(&mount_point).await?;
+        self.keep_bare_content(&mount_point).await?;
+        let is_new = self.prepare(&mount_point, record).await?;
         let mode = request.usage.capability.attachment_mode;
         let message = PublishVolume {
             staging_path: self.staging_in_plugin(&request.volume),
@@ -113,48 +113,48 @@ impl VolumeSteps {
             context: request.volume_context,
         };
         let published = self.calls.send(self.node.publish_volume(message)).await;
-        self.clean_up_if_unused(&place, is_new, published).await?;
-        let found = self.identify(&place).await?;
+        self.clean_up_if_unused(&mount_point, is_new, published).await?;
+        let found = self.identify(&mount_point).await?;
         match mode {
             AttachmentMode::FileSystem if found.mount.is_none() => {
-                return Err(self.not_there(&place, "not a mount point"));
+                return Err(self.not_there(&mount_point, "not a mount point"));
             }
             AttachmentMode::BlockDevice if !found.is_volume() => {
-                return Err(self.not_there(&place, "not a device"));
+                return Err(self.not_there(&mount_point, "not a device"));
             }
             AttachmentMode::FileSystem | AttachmentMode::BlockDevice => {}
         }
         let is_mounted = found.mount.is_some();
-        self.record_source(&place, found, true).await?;
+        self.record_source(&mount_point, found, true).await?;
         // The step is done after this, so an agent that ends before it publishes again.
         if is_mounted {
-            self.seal(&place).await;
+            self.seal(&mount_point).await;
         }
         Ok(path)
     }
 
-    /// Writes the damaged record of a place again while something is mounted there. The path follows from the volume and
-    /// the allocation, so the place is theirs, and what the record knew of the mount is there to be seen.
+    /// Writes the damaged record of a mount point again while something is mounted there. The path follows from the volume and
+    /// the allocation, so the mount point is theirs, and what the record knew of the mount is there to be seen.
     ///
     /// # Errors
     /// If it cannot be written, or nothing is mounted there: then only the record knew whose files may still be open.
     pub(super) async fn repair(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
         record: VolumeFile,
     ) -> Result<(), HostError> {
-        let Err(error) = blocking(place, MountPoint::read).await else {
+        let Err(error) = blocking(mount_point, MountPoint::read).await else {
             return Ok(());
         };
-        if !error.is_damaged_file() || !self.is_mounted(&place.mount).await? {
+        if !error.is_damaged_file() || !self.is_mounted(&mount_point.mount).await? {
             return Err(HostError::NotPrepared(error));
         }
-        let found = self.identify(place).await?;
+        let found = self.identify(mount_point).await?;
         tracing::warn!(%error, "the damaged record of a volume is written again");
         let durability = self.durability(record.target.is_some());
         let record = VolumeFile { source: Some(found), ..record };
-        let write = move |place: &MountPoint| place.prepare(&record, true, durability);
-        let written = blocking(place, write).await;
+        let write = move |mount_point: &MountPoint| mount_point.prepare(&record, true, durability);
+        let written = blocking(mount_point, write).await;
         written.map_err(HostError::NotPrepared)
     }
 
@@ -164,54 +164,54 @@ impl VolumeSteps {
         volume: &RemoteVolume,
         path: &TargetPath,
     ) -> Result<(), HostError> {
-        let place = MountPoint::of_target(&self.root, path);
-        self.check_owner(&place, volume).await?;
-        self.unseal(&place).await?;
-        self.keep_bare_content(&place).await?;
+        let mount_point = MountPoint::of_target(&self.root, path);
+        self.check_owner(&mount_point, volume).await?;
+        self.unseal(&mount_point).await?;
+        self.keep_bare_content(&mount_point).await?;
         let target = path.in_plugin().to_owned();
         let call = self.node.unpublish_volume(volume.external_id.clone(), target);
         // NOT_FOUND is a success: see the table of verdicts.
         self.calls.send(call).await?;
-        if self.is_mounted(&place.mount).await.map_err(after_call)? {
-            return Err(self.still_there(&place));
+        if self.is_mounted(&mount_point.mount).await.map_err(after_call)? {
+            return Err(self.still_there(&mount_point));
         }
-        self.check_unused(&place, volume).await?;
-        self.remove(&place).await
+        self.check_unused(&mount_point, volume).await?;
+        self.remove(&mount_point).await
     }
 
     /// Undoes a staging.
     pub(super) async fn unstage(&self, volume: &RemoteVolume) -> Result<(), HostError> {
         self.require(self.capabilities.stage_unstage_volume, "STAGE_UNSTAGE_VOLUME")?;
         let path = self.root.staging(&volume.external_id);
-        let place = MountPoint::of_staging(&self.root, &path);
-        self.check_owner(&place, volume).await?;
+        let mount_point = MountPoint::of_staging(&self.root, &path);
+        self.check_owner(&mount_point, volume).await?;
         self.check_no_target(volume).await?;
-        self.keep_bare_content(&place).await?;
+        self.keep_bare_content(&mount_point).await?;
         let staging = path.in_plugin().to_owned();
         let call = self.node.unstage_volume(volume.external_id.clone(), staging);
         self.calls.send(call).await?;
-        if self.is_mounted(&place.mount).await.map_err(after_call)? {
-            return Err(self.still_there(&place));
+        if self.is_mounted(&mount_point.mount).await.map_err(after_call)? {
+            return Err(self.still_there(&mount_point));
         }
-        self.check_unused(&place, volume).await?;
-        self.remove(&place).await
+        self.check_unused(&mount_point, volume).await?;
+        self.remove(&mount_point).await
     }
 
     /// Refuses to give a volume back whose file system something still uses: a descriptor that a task passed on is no mount
     /// here, and writes all the same. The record stays, so that the next attempt asks again.
     async fn check_unused(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
         volume: &RemoteVolume,
     ) -> Result<(), HostError> {
-        let recorded = blocking(place, MountPoint::read).await;
+        let recorded = blocking(mount_point, MountPoint::read).await;
         let recorded = recorded.map_err(HostError::NotFinished)?;
         let Some(mount) = recorded.and_then(|record| record.source?.mount) else {
             return Ok(());
         };
         let found = self.mounter.processes_that_keep(&mount).await;
         let found = found.map_err(|error| {
-            let error = HostFileError::new("look for users of", &place.mount, &error.source);
+            let error = HostFileError::new("look for users of", &mount_point.mount, &error.source);
             HostError::NotFinished(error)
         })?;
         match found {
@@ -257,28 +257,30 @@ impl VolumeSteps {
                 LeftoverMount::Staging(..) if self.capabilities.stage_unstage_volume => {
                     self.unstage(volume).await?;
                 }
-                LeftoverMount::Staging(place, _) => self.forget_unused_staging(place).await?,
+                LeftoverMount::Staging(mount_point, _) => {
+                    self.forget_unused_staging(mount_point).await?;
+                }
                 LeftoverMount::Target(..) => {}
             }
         }
         Ok(if found.is_empty() { SweepOutcome::NothingLeft } else { SweepOutcome::UndidSomething })
     }
 
-    /// Returns the mount that is recorded at a place. Refuses one at which another file system covers it: a plugin that
+    /// Returns the mount that is recorded at a mount point. Refuses one at which another file system covers it: a plugin that
     /// finds a mount there may take it for its own.
     async fn check_uncovered(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
     ) -> Result<Option<MountIdentity>, HostError> {
-        let recorded = blocking(place, MountPoint::read).await;
+        let recorded = blocking(mount_point, MountPoint::read).await;
         let recorded = recorded.map_err(HostError::NotPrepared)?;
         let Some(expected) = recorded.and_then(|record| record.source?.mount) else {
             return Ok(None);
         };
-        match self.entry(&place.mount).await? {
+        match self.entry(&mount_point.mount).await? {
             Some(found) if !expected.may_show_same_files(&found.identity()) => {
                 let found = format!("something else (`{}`)", found.source);
-                let path = place.mount.clone();
+                let path = mount_point.mount.clone();
                 Err(HostError::Occupied { path, found })
             }
             Some(_) | None => Ok(Some(expected)),
@@ -291,22 +293,22 @@ impl VolumeSteps {
             return Ok(());
         }
         let path = self.root.staging(&volume.external_id);
-        let place = MountPoint::of_staging(&self.root, &path);
-        let recorded = blocking(&place, MountPoint::read).await;
+        let mount_point = MountPoint::of_staging(&self.root, &path);
+        let recorded = blocking(&mount_point, MountPoint::read).await;
         let recorded = recorded.map_err(HostError::NotPrepared)?;
         let Some(source) = recorded.and_then(|record| record.source) else {
             return Ok(());
         };
-        let found = self.entry(&place.mount).await?;
-        match loss_in_table(&source, &place.mount, found.as_ref()) {
+        let found = self.entry(&mount_point.mount).await?;
+        match loss_in_table(&source, &mount_point.mount, found.as_ref()) {
             None => Ok(()),
             Some(reason) => Err(HostError::StagingLost { reason }),
         }
     }
 
     /// Seals what is below a target. Where that is not possible, the look at each start of a task is the guard.
-    async fn seal(&self, place: &MountPoint) {
-        match self.mounter.seal(&place.mount).await {
+    async fn seal(&self, mount_point: &MountPoint) {
+        match self.mounter.seal(&mount_point.mount).await {
             Ok(_) => {}
             Err(error) => {
                 let reason = &error.source;
@@ -316,52 +318,53 @@ impl VolumeSteps {
     }
 
     /// Removes the seal of a target. An agent that ended in between has left the seal, or none.
-    async fn unseal(&self, place: &MountPoint) -> Result<(), HostError> {
-        let unsealed = self.mounter.unseal(&place.mount).await;
+    async fn unseal(&self, mount_point: &MountPoint) -> Result<(), HostError> {
+        let unsealed = self.mounter.unseal(&mount_point.mount).await;
         unsealed.map_err(|error| HostError::Sealed {
-            path: place.mount.clone(),
+            path: mount_point.mount.clone(),
             reason: error.source.to_string(),
         })
     }
 
-    /// Moves aside what was written at a place of the volume while nothing was mounted there: a plugin would not remove
+    /// Moves aside what was written at a mount point of the volume while nothing was mounted there: a plugin would not remove
     /// it, and a mount would hide it. A staging at which the plugin mounts nothing is its own, and may have its files.
-    async fn keep_bare_content(&self, place: &MountPoint) -> Result<(), HostError> {
-        if self.is_mounted(&place.mount).await? {
+    async fn keep_bare_content(&self, mount_point: &MountPoint) -> Result<(), HostError> {
+        if self.is_mounted(&mount_point.mount).await? {
             return Ok(());
         }
-        let keep = |place: &MountPoint| {
-            let record = place.read()?.filter(VolumeFile::has_lost_mount);
-            let kept = record.as_ref().map(|_| place.keep_content()).transpose()?;
+        let keep = |mount_point: &MountPoint| {
+            let record = mount_point.read()?.filter(VolumeFile::has_lost_mount);
+            let kept = record.as_ref().map(|_| mount_point.keep_content()).transpose()?;
             Ok(record.zip(kept.flatten()))
         };
-        let kept = blocking(place, keep).await;
+        let kept = blocking(mount_point, keep).await;
         if let Some((record, kept)) = kept.map_err(HostError::NotPrepared)? {
             self.report_kept(&record, &kept);
         }
         Ok(())
     }
 
-    /// Returns what is at a place after a successful call.
-    async fn identify(&self, place: &MountPoint) -> Result<SourceIdentity, HostError> {
-        let found = self.mounter.identify(&place.mount).await;
+    /// Returns what is at a mount point after a successful call.
+    async fn identify(&self, mount_point: &MountPoint) -> Result<SourceIdentity, HostError> {
+        let found = self.mounter.identify(&mount_point.mount).await;
         let found = found.map_err(|error| {
-            let error = HostFileError::new("examine", &place.mount, &error.source);
+            let error = HostFileError::new("examine", &mount_point.mount, &error.source);
             HostError::NotFinished(error)
         })?;
         Ok(found.unwrap_or_default())
     }
 
-    /// Records what is at a place after a successful call.
+    /// Records what is at a mount point after a successful call.
     async fn record_source(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
         found: SourceIdentity,
         is_target: bool,
     ) -> Result<(), HostError> {
         let durability = self.durability(is_target);
-        let record = move |place: &MountPoint| record_source(&place.mount, found, durability);
-        let recorded = blocking(place, record).await;
+        let record =
+            move |mount_point: &MountPoint| record_source(&mount_point.mount, found, durability);
+        let recorded = blocking(mount_point, record).await;
         recorded.map_err(HostError::NotFinished)
     }
 
@@ -376,11 +379,11 @@ impl VolumeSteps {
     }
 
     /// Removes the staging of a plugin that no longer stages, if nothing is mounted there.
-    async fn forget_unused_staging(&self, place: &MountPoint) -> Result<(), HostError> {
-        if self.is_mounted(&place.mount).await? {
+    async fn forget_unused_staging(&self, mount_point: &MountPoint) -> Result<(), HostError> {
+        if self.is_mounted(&mount_point.mount).await? {
             return self.require(false, "STAGE_UNSTAGE_VOLUME");
         }
-        self.remove(place).await
+        self.remove(mount_point).await
     }
 
     /// Returns what the record of a target, or of a staging, outlives: the first one of a volume outlives everything.
@@ -392,44 +395,48 @@ impl VolumeSteps {
     }
 
     /// Creates what the call needs. Returns whether the volume was not here before.
-    async fn prepare(&self, place: &MountPoint, record: VolumeFile) -> Result<bool, HostError> {
+    async fn prepare(
+        &self,
+        mount_point: &MountPoint,
+        record: VolumeFile,
+    ) -> Result<bool, HostError> {
         let durability = self.durability(record.target.is_some());
-        let prepare = move |place: &MountPoint| {
-            let holder = place.holder()?;
+        let prepare = move |mount_point: &MountPoint| {
+            let holder = mount_point.holder()?;
             let is_new = match &holder {
                 Holder::Nothing => true,
                 Holder::Volume(volume) if *volume == record.volume => false,
                 Holder::Volume(_) | Holder::Unknown => return Ok(Err((holder, record))),
             };
-            create(place, &record, is_new, durability)?;
+            create(mount_point, &record, is_new, durability)?;
             Ok(Ok(is_new))
         };
-        let prepared = blocking(place, prepare).await;
+        let prepared = blocking(mount_point, prepare).await;
         let (holder, record) = match prepared.map_err(HostError::NotPrepared)? {
             Ok(is_new) => return Ok(is_new),
             Err(unclear) => unclear,
         };
-        self.check_holder(place, &record.volume, holder).await?;
-        let create = move |place: &MountPoint| create(place, &record, true, durability);
-        let created = blocking(place, create).await;
+        self.check_holder(mount_point, &record.volume, holder).await?;
+        let create = move |mount_point: &MountPoint| create(mount_point, &record, true, durability);
+        let created = blocking(mount_point, create).await;
         created.map_err(HostError::NotPrepared)?;
         Ok(true)
     }
 
-    /// Refuses a place that something else uses.
+    /// Refuses a mount point that something else uses.
     async fn check_owner(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
         volume: &RemoteVolume,
     ) -> Result<(), HostError> {
-        let holder = blocking(place, MountPoint::holder).await;
+        let holder = blocking(mount_point, MountPoint::holder).await;
         let holder = holder.map_err(HostError::NotPrepared)?;
-        self.check_holder(place, volume, holder).await
+        self.check_holder(mount_point, volume, holder).await
     }
 
     async fn check_holder(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
         volume: &RemoteVolume,
         holder: Holder,
     ) -> Result<(), HostError> {
@@ -437,17 +444,19 @@ impl VolumeSteps {
             Holder::Nothing => return Ok(()),
             Holder::Volume(holder) if holder == *volume => return Ok(()),
             Holder::Volume(holder) => format!("volume `{}`", holder.external_id),
-            Holder::Unknown if self.is_mounted(&place.mount).await? => "something else".to_owned(),
+            Holder::Unknown if self.is_mounted(&mount_point.mount).await? => {
+                "something else".to_owned()
+            }
             Holder::Unknown => return Ok(()),
         };
-        let path = place.mount.clone();
+        let path = mount_point.mount.clone();
         Err(HostError::Occupied { path, found })
     }
 
     /// Returns what is here of a volume.
     async fn found(&self, volume: &RemoteVolume) -> Result<Vec<LeftoverMount>, HostError> {
         let (root, id) = (self.root.clone(), volume.external_id.clone());
-        let found = run_blocking(move || find_volume(&root, &id)).await;
+        let found = run_on_files(move || find_volume(&root, &id)).await;
         let mut found = found.map_err(HostError::NotPrepared)?;
         found.retain(|each| each.volume() == volume);
         Ok(found)
@@ -470,30 +479,31 @@ impl VolumeSteps {
     /// Removes the files of a volume that was not here before, after a call without effect.
     async fn clean_up_if_unused(
         &self,
-        place: &MountPoint,
+        mount_point: &MountPoint,
         is_new: bool,
         answer: Result<(), HostError>,
     ) -> Result<(), HostError> {
         let Err(error) = &answer else {
             return answer;
         };
-        let is_unused =
-            is_new && !error.may_have_taken_effect() && !self.is_mounted(&place.mount).await?;
-        if is_unused && let Err(error) = self.remove(place).await {
+        let is_unused = is_new
+            && !error.may_have_taken_effect()
+            && !self.is_mounted(&mount_point.mount).await?;
+        if is_unused && let Err(error) = self.remove(mount_point).await {
             tracing::warn!(%error, "the files of a volume that was not mounted are left");
         }
         answer
     }
 
     /// Removes the mount point, and then the record.
-    async fn remove(&self, place: &MountPoint) -> Result<(), HostError> {
-        let remove = move |place: &MountPoint| {
-            let record = place.read()?;
-            let kept = place.remove_mount_point()?;
-            place.remove_record()?;
+    async fn remove(&self, mount_point: &MountPoint) -> Result<(), HostError> {
+        let remove = move |mount_point: &MountPoint| {
+            let record = mount_point.read()?;
+            let kept = mount_point.remove_mount_point()?;
+            mount_point.remove_record()?;
             Ok(kept.zip(record))
         };
-        let removed = blocking(place, remove).await;
+        let removed = blocking(mount_point, remove).await;
         if let Some((kept, record)) = removed.map_err(HostError::NotFinished)? {
             self.report_kept(&record, &kept);
         }
@@ -553,16 +563,19 @@ impl VolumeSteps {
         HostError::Changed { plugin, what }
     }
 
-    fn not_there(&self, place: &MountPoint, found: &'static str) -> HostError {
+    fn not_there(&self, mount_point: &MountPoint, found: &'static str) -> HostError {
         HostError::NotThere {
             plugin: self.calls.plugin().clone(),
-            path: place.mount.clone(),
+            path: mount_point.mount.clone(),
             found,
         }
     }
 
-    fn still_there(&self, place: &MountPoint) -> HostError {
-        HostError::StillThere { plugin: self.calls.plugin().clone(), path: place.mount.clone() }
+    fn still_there(&self, mount_point: &MountPoint) -> HostError {
+        HostError::StillThere {
+            plugin: self.calls.plugin().clone(),
+            path: mount_point.mount.clone(),
+        }
     }
 }
 
@@ -574,40 +587,37 @@ fn after_call(error: HostError) -> HostError {
     }
 }
 
-/// Creates what a call needs at a place. Nothing is left if the record is new and the mount point fails.
+/// Creates what a call needs at a mount point. Nothing is left if the record is new and the mount point fails.
 fn create(
-    place: &MountPoint,
+    mount_point: &MountPoint,
     record: &VolumeFile,
     is_new: bool,
     durability: Durability,
 ) -> Result<(), HostFileError> {
     // The mount that an earlier call made may be gone, and the reply to this call may be lost.
-    let is_written = is_new || place.has_source()?;
-    place.prepare(record, is_written, durability)?;
+    let is_written = is_new || mount_point.has_source()?;
+    mount_point.prepare(record, is_written, durability)?;
     let is_staging = record.target.is_none();
-    match is_staging.then(|| place.create_mount_point()) {
-        Some(Err(error)) if is_new => place.remove_record().and(Err(error)),
+    match is_staging.then(|| mount_point.create_mount_point()) {
+        Some(Err(error)) if is_new => mount_point.remove_record().and(Err(error)),
         None => Ok(()),
         Some(created) => created,
     }
 }
 
-/// Runs an action on a place on a blocking thread.
+/// Runs an action on a mount point on a blocking thread.
 async fn blocking<T: Send + 'static>(
-    place: &MountPoint,
+    mount_point: &MountPoint,
     action: impl FnOnce(&MountPoint) -> Result<T, HostFileError> + Send + 'static,
 ) -> Result<T, HostFileError> {
-    let place = place.clone();
-    run_blocking(move || action(&place)).await
+    let mount_point = mount_point.clone();
+    run_on_files(move || action(&mount_point)).await
 }
 
-/// Runs an action on a blocking thread.
-pub(super) async fn run_blocking<T: Send + 'static>(
+/// Runs an action on the files of volumes on a blocking thread.
+pub(super) async fn run_on_files<T: Send + 'static>(
     action: impl FnOnce() -> Result<T, HostFileError> + Send + 'static,
 ) -> Result<T, HostFileError> {
-    let done = tokio::task::spawn_blocking(action).await;
-    done.unwrap_or_else(|stopped| {
-        let error = std::io::Error::other(stopped);
-        Err(HostFileError::new("use", Path::new("/"), &error))
-    })
+    let done = run_blocking(move || Ok(action())).await;
+    done.unwrap_or_else(|error| Err(HostFileError::new("use", Path::new("/"), &error)))
 }

@@ -49,7 +49,7 @@ impl FileSystem {
     }
 }
 
-/// What block storage this process supports on this machine.
+/// The block storage that this process supports on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockStorageFeatures {
     /// Why loop devices are unavailable; `None` if they work.
@@ -105,14 +105,14 @@ pub struct AttachedDevice {
 /// Settings of a loop device that can change while it is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTuning {
-    /// Whether the file is accessed without the page cache. `None` selects direct I/O where the
+    /// True if the file is accessed without the page cache. `None` selects direct I/O where the
     /// file system of the file supports it.
     pub direct_io: Option<bool>,
     /// Read-ahead in KiB.
     pub read_ahead_kib: Option<u32>,
 }
 
-/// What a file contains.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileContent {
     /// Holes only.

@@ -30,7 +30,7 @@ pub struct PeerProcess {
     pub start_time: u64,
 }
 
-/// What earlier calls have sent to a plugin, and what the texts of its answers must not show.
+/// The secrets that earlier calls have sent to a plugin, and that the texts of its answers must not show.
 #[derive(Default)]
 pub struct SentSecrets {
     secrets: Vec<Secret>,

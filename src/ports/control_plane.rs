@@ -27,7 +27,7 @@ pub struct AssignedAlloc {
     pub wants_stop: bool,
     /// The volumes that its tasks must not use any more: what runs with one of them is killed.
     pub cut_off: BTreeSet<VolumeAlias>,
-    /// What was reported last.
+    /// The last report.
     pub report: Option<AllocReport>,
 }
 
@@ -66,7 +66,7 @@ pub struct UnreadableAlloc {
 /// The allocations of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AssignedAllocs {
-    /// What to wait beyond. It grows with every change.
+    /// The revision to wait beyond. It grows with every change.
     pub revision: u64,
     /// Every allocation whose end was not reported, sorted by ID, except the unreadable ones.
     pub allocs: Vec<AssignedAlloc>,
@@ -80,7 +80,7 @@ pub struct AssignedAllocs {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MountRefused {
-    /// What happened to which volume, why, and what to do.
+    /// The event of the volume, its reason, and what to do.
     pub message: String,
     /// True if no later attempt can succeed.
     pub is_final: bool,

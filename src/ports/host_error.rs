@@ -174,7 +174,7 @@ pub enum HostError {
         plugin: PluginId,
         /// The path on the host.
         path: PathBuf,
-        /// What is there: `not a mount point`.
+        /// The state of the path: `not a mount point`.
         found: &'static str,
     },
     /// The plugin answered success, but the mount is still there.
@@ -204,7 +204,7 @@ pub enum HostError {
     /// The staging of the volume is not there any more. It is made again before the volume is published.
     #[error("{reason}")]
     StagingLost {
-        /// What is there instead, with the path.
+        /// The object that is there instead, with its path.
         reason: String,
     },
     /// Something is mounted below the agent's directories, and no file names its volume.
@@ -218,7 +218,7 @@ pub enum HostError {
     Occupied {
         /// The path on the host.
         path: PathBuf,
-        /// What it is mounted for.
+        /// The usage that it is mounted for.
         found: String,
     },
     /// The seal below a target cannot be removed, so the plugin could not remove the target.

@@ -1,4 +1,5 @@
-//! Owns the traits between the agent's server, its node, plugins and the system, and the verdict on a failed call.
+//! Owns the traits between the agent's server, its node, plugins and the system, the verdict on a failed call, and how calls that
+//! block are run.
 //!
 //! A port is a trait for a role, never for a concrete product. An adapter implements it over one
 //! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict
@@ -6,11 +7,11 @@
 
 mod attachment;
 mod block_storage;
+mod blocking;
 mod call_observer;
 mod capacity;
 mod clock;
 mod connector;
-mod contained;
 mod control_plane;
 mod controller_host;
 mod health;
@@ -34,11 +35,11 @@ pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,
     FileContent, FileSystem, LoopDevice,
 };
+pub use blocking::run_blocking;
 pub use call_observer::{CallLoad, CallObserver};
 pub use capacity::GetCapacity;
 pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
-pub use contained::{ContainedPanic, contained};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
     UnreadableAlloc,

@@ -16,7 +16,7 @@ pub type VolumeHealthCounts = BTreeMap<(PluginId, &'static str), usize>;
 /// The statistics of published volumes, by registration and node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStatsSample {
-    /// What plugins reported.
+    /// The statistics that plugins reported.
     pub stats: BTreeMap<(NamespacedId, NodeId), VolumeStats>,
     /// How many more there are, of which nothing is known.
     pub unknown: usize,

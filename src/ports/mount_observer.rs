@@ -2,7 +2,7 @@
 
 use nomad_csi_model::{AllocId, NamespacedId};
 
-/// What was done.
+/// An operation on a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAction {
     /// A volume was staged or published.
@@ -21,7 +21,7 @@ pub struct MountEvent {
     pub volume: NamespacedId,
     /// The allocation; `None` for a staging.
     pub alloc: Option<AllocId>,
-    /// What was done.
+    /// The operation.
     pub action: MountAction,
     /// The text of the error, if it failed; where the files are that were kept.
     pub error: Option<String>,

@@ -120,7 +120,7 @@ impl MountIdentity {
     }
 }
 
-/// What is at a path that tasks get: the root of a mount, a device node, or both.
+/// The identity of a path that tasks get: the root of a mount, a device node, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceIdentity {
     /// The mount whose root is there.

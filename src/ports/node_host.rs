@@ -20,7 +20,7 @@ use nomad_csi_model::{
     Secrets, TargetPath, Usage, VolumeAlias, VolumeStats,
 };
 
-/// What orders the requests under one call lock.
+/// The order of a request under its call lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallOrder {
     /// The run of the host that the request is meant for.
@@ -38,7 +38,7 @@ pub struct StageRequest {
     pub volume: RemoteVolume,
     /// Its registration, for events.
     pub name: NamespacedId,
-    /// What it is staged for.
+    /// The usage that it is staged for.
     pub usage: Usage,
     /// True if it was decided for a plugin that attaches volumes.
     pub attaches: bool,
@@ -61,7 +61,7 @@ pub struct PublishRequest {
     pub alloc: AllocId,
     /// The allocation's name of the volume.
     pub alias: VolumeAlias,
-    /// What the volume is used for.
+    /// The usage of the volume.
     pub usage: Usage,
     /// True if it was decided for a plugin that attaches volumes.
     pub attaches: bool,
@@ -106,7 +106,7 @@ pub struct NodeExpandRequest {
     pub volume: RemoteVolume,
     /// Its registration, for events.
     pub name: NamespacedId,
-    /// What it is used for.
+    /// The usage of the volume.
     pub usage: Usage,
     /// The new size.
     pub capacity: CapacityRange,
@@ -127,7 +127,7 @@ pub struct StatsRequest {
     pub is_staged: bool,
 }
 
-/// What a sweep found of a volume.
+/// The result of a sweep of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepOutcome {
     /// The node has nothing of the volume.

@@ -1,6 +1,6 @@
 //! The CSI RPCs, in the types of the model.
 //!
-//! `csi` implements these traits over gRPC, `ports::fake` in memory. An implementation makes exactly
+//! `csi` implements these traits over gRPC, `testing` in memory. An implementation makes exactly
 //! one attempt per call, under its own deadline, and classifies a failure with a [`Verdict`].
 //! `server::forward` decides about retries. Field names and rules are those of CSI 1.13.
 

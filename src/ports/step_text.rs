@@ -5,7 +5,7 @@
 use super::plugin::{PluginError, Rpc, StatusCode};
 use nomad_csi_model::ExternalId;
 
-/// What a step was about.
+/// The subject of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepSubject<'a> {
     /// The volume.

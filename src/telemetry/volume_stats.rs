@@ -77,7 +77,7 @@ const NUMBERS: [Number; 7] = [
 pub(super) struct StatsGauges {
     gauges: [Family<Labels, Gauge>; NUMBERS.len()],
     unknown: Gauge,
-    /// What the gauges show.
+    /// The volumes that the gauges show.
     shown: Mutex<BTreeSet<Key>>,
 }
 

@@ -14,9 +14,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
-use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState};
+use super::provider_state::{FakeSnapshot, FakeVolume, ProviderState, ReportedStats};
 use super::refusal::Refusal;
-use super::reported_stats::ReportedStats;
 use super::settings::PluginSettings;
 use nomad_csi_model::{
     Bytes, Condition, ExternalId, ExternalNodeId, ReportedCapacity, StorageStatus, Topology,

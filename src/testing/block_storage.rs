@@ -26,7 +26,7 @@ struct Table {
     features: BlockStorageFeatures,
     supports_reflink: bool,
     devices: BTreeMap<u32, Device>,
-    /// What [`BlockStorage::file_system_errors`] returns.
+    /// The number that [`BlockStorage::file_system_errors`] returns.
     file_system_errors: u64,
     /// The devices that are mounted in a namespace of which the mount table shows nothing.
     mounted_elsewhere: Vec<PathBuf>,

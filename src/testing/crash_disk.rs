@@ -5,8 +5,10 @@
 //! of the file.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
+use nomad_csi_database::Storage;
 use parking_lot::{Mutex, MutexGuard};
 use redb::StorageBackend;
 
@@ -110,17 +112,30 @@ impl StorageBackend for CrashDisk {
     }
 }
 
-impl CrashDisk {
-    /// Opens the published file; `None` if there is none.
-    pub fn open(&self) -> Option<Self> {
-        self.content().published.then(|| self.clone())
+impl Storage for CrashDisk {
+    type Backend = Self;
+
+    fn path(&self) -> &Path {
+        Path::new("disk")
     }
 
-    /// Gives the file its final name, durably.
-    pub fn publish(&self) {
+    fn open(&self) -> io::Result<Option<Self>> {
+        Ok(self.content().published.then(|| self.clone()))
+    }
+
+    fn unpublished(&self) -> io::Result<Self> {
+        Ok(self.clone())
+    }
+
+    fn discard(&self) -> io::Result<()> {
+        self.set_len(0)
+    }
+
+    fn publish(&self) -> io::Result<()> {
         let mut content = self.content();
         content.published = true;
         content.log.push(DiskOperation::Publish);
+        Ok(())
     }
 }
 

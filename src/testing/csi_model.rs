@@ -128,7 +128,7 @@ pub struct Volume {
     requested: (Kind, i64, Option<String>),
     is_attached: bool,
     pub is_staged: bool,
-    /// Whether each target is read-only, and whether it is mounted (not after a reboot).
+    /// The targets: whether each is read-only, and whether it is mounted (not after a reboot).
     pub targets: BTreeMap<u64, (bool, bool)>,
 }
 

@@ -65,11 +65,11 @@ impl ProviderState {
                 .then(|| ListedHealth { external_id: volume.external_id.clone(), statuses })
         };
         let all: Vec<_> = self.volumes.values().filter_map(listed).collect();
-        let most = self.settings.health_page;
+        let max_entries = self.settings.health_page;
         let page = PageRequest {
             entries: match request.page.entries {
-                0 => most,
-                entries => entries.min(most),
+                0 => max_entries,
+                entries => entries.min(max_entries),
             },
             starting_token: request.page.starting_token.clone(),
         };

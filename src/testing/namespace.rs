@@ -21,7 +21,7 @@ const REQUIRED: &str = "NOMAD_CSI_REQUIRE_MOUNTS";
 /// The mounts that the namespace began with.
 static COPIES: OnceLock<BTreeSet<MountName>> = OnceLock::new();
 
-/// What a mount keeps while others move its directory: its ID and its device. An ID is used again after a mount is
+/// The ID and the device of a mount, which it keeps while others move its directory. An ID is used again after a mount is
 /// gone.
 type MountName = (String, String);
 

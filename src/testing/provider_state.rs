@@ -11,15 +11,35 @@ use std::path::{Path, PathBuf};
 use super::in_use::{FakeAttachment, FakeStaging, FakeTarget};
 use super::machine::FakeMachine;
 use super::refusal::{Refusal, refuse, unknown};
-use super::reported_health::ReportedHealth;
-use super::reported_stats::ReportedStats;
 use super::settings::PluginSettings;
 use nomad_csi_model::{
     Bytes, Capability, CapacityRange, Condition, ControllerCapabilities, ExternalId,
-    ExternalNodeId, MountOptions, NodeCapabilities, ReportedCapacity, Secrets, SnapshotId,
-    Topology, TopologyRequest,
+    ExternalNodeId, MountOptions, NodeCapabilities, ReportedCapacity, ReportedQuantity, Secrets,
+    SnapshotId, StorageStatus, Topology, TopologyRequest, VolumeStatus,
 };
-use nomad_csi_ports::{CreateVolume, CreatedVolume, Rpc, StatusCode, ValidateVolume, VolumeSource};
+use nomad_csi_ports::{
+    CreateVolume, CreatedVolume, GetCapacity, Rpc, StatusCode, ValidateVolume, VolumeSource,
+};
+
+/// The adverse conditions that a test defines.
+#[derive(Debug, Default)]
+pub(super) struct ReportedHealth {
+    /// The reports of the controller.
+    pub(super) volumes: BTreeMap<ExternalId, Vec<VolumeStatus>>,
+    /// The reports of nodes.
+    pub(super) on_nodes: BTreeMap<(ExternalNodeId, ExternalId), Vec<VolumeStatus>>,
+    /// The report of every node.
+    pub(super) storage: Vec<StorageStatus>,
+}
+
+/// A node's report about a volume, as it is sent: it may be nonsense.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportedStats {
+    /// The quantities.
+    pub quantities: Vec<ReportedQuantity>,
+    /// The condition of a plugin of CSI 1.3 to 1.12.
+    pub condition: Option<Condition>,
+}
 
 /// A volume of the fake plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +88,7 @@ pub(super) struct CreateArguments {
 /// The state of the plugin.
 #[derive(Debug, Default)]
 pub struct ProviderState {
-    /// What the plugin reports and requires.
+    /// The reports and requirements of the plugin.
     pub settings: PluginSettings,
     pub(super) volumes: BTreeMap<ExternalId, FakeVolume>,
     pub(super) snapshots: BTreeMap<SnapshotId, FakeSnapshot>,
@@ -334,5 +354,29 @@ fn created(volume: &FakeVolume) -> CreatedVolume {
         capacity: volume.capacity,
         context: volume.context.clone(),
         topologies: vec![],
+    }
+}
+
+impl ProviderState {
+    /// Defines what the controller reports for a topology, or for everywhere.
+    pub(super) fn set_capacity(&mut self, topology: Option<Topology>, reported: ReportedCapacity) {
+        self.capacities.insert(topology, reported);
+    }
+
+    /// Handles GetCapacity.
+    ///
+    /// # Errors
+    /// A refusal, or a violation of CSI.
+    pub fn capacity(&mut self, request: &GetCapacity) -> Result<ReportedCapacity, Refusal> {
+        let rpc = Rpc::GetCapacity;
+        self.require_capability(rpc, self.controller().get_capacity)?;
+        let has_topology = self.settings.plugin.volume_accessibility_constraints;
+        if request.topology.is_some() && !has_topology {
+            let what =
+                "the plugin does not advertise VOLUME_ACCESSIBILITY_CONSTRAINTS for a topology";
+            return self.violation(rpc, StatusCode::InvalidArgument, what);
+        }
+        let reported = self.capacities.get(&request.topology);
+        Ok(reported.copied().unwrap_or_default())
     }
 }

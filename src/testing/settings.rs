@@ -3,7 +3,7 @@
 use nomad_csi_model::{Bytes, ControllerCapabilities, ExternalNodeId, NodeCapabilities, Secrets};
 use nomad_csi_ports::{NodeDescription, PluginCapabilities, PluginInfo};
 
-/// What the plugin reports and requires.
+/// The reports and requirements of the plugin.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per property of a plugin")]
 pub struct PluginSettings {

@@ -1,8 +1,7 @@
 //! Statistics in the fake plugin.
 
-use super::provider_state::ProviderState;
+use super::provider_state::{ProviderState, ReportedStats};
 use super::refusal::{Refusal, refuse, unknown};
-use super::reported_stats::ReportedStats;
 use nomad_csi_model::{ExternalId, ExternalNodeId};
 use nomad_csi_ports::{NodeVolumeStats, Rpc, StatusCode};
 

@@ -66,7 +66,7 @@ impl FakeStepHost {
     }
 
     /// The ports of the plugin, whose calls for a volume take the call locks of this host.
-    pub fn laned_plugin(&self) -> FakePlugin {
+    pub fn serialized_plugin(&self) -> FakePlugin {
         self.plugin.clone().on_call_locks(self.busy.clone())
     }
 

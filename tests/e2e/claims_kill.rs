@@ -182,7 +182,7 @@ async fn state_of(data: &Path) -> State {
     state
 }
 
-/// What happened in a run of kills.
+/// The events of a run of kills.
 #[derive(Debug, Default)]
 struct Seen {
     /// The kills that met their call under way.

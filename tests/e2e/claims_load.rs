@@ -98,7 +98,7 @@ impl Holders {
     }
 }
 
-/// What the client of a claim knows about it.
+/// The knowledge of a client about its claim.
 enum Knowledge {
     Requested,
     Held(PathBuf),
@@ -139,7 +139,7 @@ fn is_mounted(target: &Path) -> bool {
 /// none vanishes between two looks.
 type Lost = Mutex<BTreeSet<PathBuf>>;
 
-/// What all clients share.
+/// The state that all clients share.
 #[derive(Default)]
 struct Shared {
     holders: Holders,

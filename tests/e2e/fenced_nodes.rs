@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::hostpath_fixture::run_in_namespace;
 use crate::job_machine::{Machine, WRITER, volume};
-use crate::plugin_endpoint::{RunningPlugin, endpoint};
+use crate::plugin_endpoint::start_plugin;
+use crate::plugin_process::endpoint;
 use crate::wait::until;
 use nomad_csi_testing::namespace::mounts;
 
@@ -91,7 +92,7 @@ fn a_returned_node_is_not_swept_under_a_task_that_still_runs() {
     run_in_namespace(test, async {
         for plugin in ["ext", "hostpath"] {
             let beside = tempfile::tempdir().unwrap();
-            let running = RunningPlugin::start(beside.path());
+            let running = start_plugin(beside.path());
             let option = format!("--plugin-endpoint=ext={}", endpoint(beside.path()));
             let machine = Machine::with_options([option]);
             until("the volume to be created", || {

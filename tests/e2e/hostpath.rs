@@ -301,7 +301,7 @@ fn a_stopped_plugin_leaves_its_mounts() {
         let id = client.create("a").await;
         let staging = fixture.create_dir("staging");
         client.stage(&id, &staging, writer()).await.unwrap();
-        let process = fixture.process.as_ref().unwrap();
+        let process = &fixture.process.as_ref().unwrap().process.0;
         let pid = rustix::process::Pid::from_child(process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert!(fixture.wait_for_exit().await.success());
@@ -312,7 +312,7 @@ fn a_stopped_plugin_leaves_its_mounts() {
         client = fixture.start_with(command).await;
         client.unstage(&id, &staging).await.unwrap();
         client.delete(&id).await.unwrap();
-        drop(fixture.process.as_mut().unwrap().stdin.take());
+        drop(fixture.process.as_mut().unwrap().process.0.stdin.take());
         assert!(fixture.wait_for_exit().await.success());
         assert!(!fixture.path("s/csi.sock").exists());
     });

@@ -90,7 +90,7 @@ fn sixty_four_callers_with_one_name_get_one_volume() {
     );
 }
 
-/// What the callers of one run know.
+/// The knowledge of the callers of one run.
 #[derive(Default)]
 struct Known {
     created: BTreeSet<String>,

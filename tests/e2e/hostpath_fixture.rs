@@ -1,14 +1,14 @@
 //! The embedded plugin as a process in its own directory, and the steps of a volume's lifecycle.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use nomad_csi_node::mounts::LinuxBlockStorage;
 use nomad_csi_ports::{BlockStorage as _, FileSystem};
-use nomad_csi_proto as proto;
 use tonic::Status;
 
-use crate::plugin_client::{Client, Publish, channel};
+use crate::plugin_client::{Client, Publish};
+use crate::plugin_process::{PluginProcess, plugin_command, socket_in};
 use crate::wait::until_async;
 use nomad_csi_testing::namespace::{has_all_users, run_in_mount_namespace};
 
@@ -16,7 +16,7 @@ use nomad_csi_testing::namespace::{has_all_users, run_in_mount_namespace};
 pub(crate) struct ProcessFixture {
     directory: tempfile::TempDir,
     flags: Vec<String>,
-    pub(crate) process: Option<Child>,
+    pub(crate) process: Option<PluginProcess>,
 }
 
 impl Drop for ProcessFixture {
@@ -61,15 +61,9 @@ impl ProcessFixture {
     }
 
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nomad-csi"));
-        command
-            .args(["plugin", "serve", "--node-id", "node-1", "--endpoint"])
-            .arg(format!("unix://{}", self.path("s/csi.sock").display()))
-            .arg("--state-dir")
-            .arg(self.path("state"))
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
+        let flags: Vec<_> = self.flags.iter().map(String::as_str).collect();
+        let mut command = plugin_command(self.directory.path(), &flags);
+        command.stderr(Stdio::piped());
         command
     }
 
@@ -80,24 +74,14 @@ impl ProcessFixture {
         self.start_with(command).await
     }
 
-    pub(crate) async fn start_with(&mut self, mut command: Command) -> Client {
-        self.process = Some(command.spawn().unwrap());
-        let client = Client::over(channel(&self.path("s/csi.sock")));
-        until_async("the plugin", async || {
-            let mut identity = client.identity.clone();
-            let probe = identity.probe(proto::ProbeRequest {}).await;
-            probe.map(drop).map_err(|status| status.to_string())
-        })
-        .await;
-        client
+    pub(crate) async fn start_with(&mut self, command: Command) -> Client {
+        let started = PluginProcess::run(command, &socket_in(self.directory.path())).await;
+        self.process.insert(started).client.clone()
     }
 
     /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().ok();
-            process.wait().unwrap();
-        }
+        self.process = None;
     }
 
     pub(crate) async fn restart(&mut self) -> Client {
@@ -108,6 +92,7 @@ impl ProcessFixture {
     /// Waits for the process to exit.
     pub(crate) async fn wait_for_exit(&mut self) -> ExitStatus {
         let process = self.process.as_mut().expect("the process was started");
+        let process = &mut process.process.0;
         let status = until_async("the end of the plugin", async || {
             process.try_wait().unwrap().ok_or_else(|| "it is still running".to_owned())
         })

@@ -13,7 +13,7 @@ use crate::filled_journal::fill;
 use crate::http::{Address, Answer, read_answer};
 use crate::wait::until;
 
-/// What clients may add to the memory of the agent.
+/// The memory that clients may add to that of the agent.
 const ROOM: u64 = 200 << 20;
 
 /// A value of `/proc/PID/status` in bytes.

@@ -417,7 +417,7 @@ fn a_seal_that_others_set_or_removed_stops_nothing() {
     });
 }
 
-/// What happens to the mount of a host volume.
+/// The loss of the mount of a host volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum HostLoss {
     /// It is gone when the next agent starts.

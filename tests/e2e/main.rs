@@ -58,6 +58,8 @@ mod plugin_check;
 mod plugin_client;
 mod plugin_endpoint;
 mod plugin_job;
+#[path = "../support/plugin_process.rs"]
+mod plugin_process;
 mod plugin_tasks;
 #[path = "../support/random.rs"]
 mod random;

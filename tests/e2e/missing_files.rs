@@ -19,7 +19,7 @@ use crate::wait::{until, until_true};
 const LONELY: &str = "exec 9>>/data/lock; flock -n 9 || echo $NOMAD_ALLOC_ID >> /data/second-writers; \
     echo ready; while :; do echo x >> /data/lines; sleep 0.05; done";
 
-/// What becomes of the files of the task's first run.
+/// The damage to the files of the task's first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     NoAllocation,

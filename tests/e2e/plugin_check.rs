@@ -1,55 +1,21 @@
 //! `plugin check` and `plugin probe` as processes, against the embedded plugin with real mounts.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use nomad_csi_node::mounts::LinuxBlockStorage;
 use nomad_csi_ports::BlockStorage as _;
 use serde_json::Value;
 
-use crate::plugin_client::{Client, channel};
-use crate::wait::until_async;
+use crate::plugin_process::{PluginProcess, endpoint, plugin_command, socket_in};
 use nomad_csi_testing::namespace::run_in_mount_namespace;
 
-/// An embedded plugin process. Dropping the value kills it.
-struct Plugin(Child);
-
-impl Drop for Plugin {
-    fn drop(&mut self) {
-        self.0.kill().expect("the plugin can be killed");
-        self.0.wait().expect("the plugin ends");
-    }
-}
-
-fn endpoint(directory: &Path) -> String {
-    format!("unix://{}", directory.join("s/csi.sock").display())
-}
-
-fn start(directory: &Path, flags: &[&str]) -> Plugin {
+fn start(directory: &Path, flags: &[&str]) -> PluginProcess {
     let log = std::fs::File::create(directory.join("plugin.log")).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_nomad-csi"))
-        .args(["-vv", "plugin", "serve", "--node-id", "node-1"])
-        .arg("--endpoint")
-        .arg(endpoint(directory))
-        .arg("--state-dir")
-        .arg(directory.join("state"))
-        .args(flags)
-        .stdin(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    let plugin = Plugin(child);
+    let mut command = plugin_command(directory, flags);
+    command.arg("-vv").stderr(log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::over(channel(&directory.join("s/csi.sock")));
-        until_async("the plugin", async || {
-            let mut identity = client.identity.clone();
-            let probe = identity.probe(nomad_csi_proto::ProbeRequest {}).await;
-            probe.map(drop).map_err(|status| status.to_string())
-        })
-        .await;
-    });
-    plugin
+    runtime.block_on(PluginProcess::run(command, &socket_in(directory)))
 }
 
 fn nomad_csi(directory: &Path, arguments: &[&str]) -> Output {

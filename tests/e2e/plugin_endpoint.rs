@@ -2,9 +2,9 @@
 //! them is stopped, killed and started again.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use crate::agent_process::{AgentProcess, PROGRAM, program};
+use crate::agent_process::{AgentProcess, program};
+use crate::plugin_process::{KilledOnDrop, endpoint, plugin_command};
 use crate::reconcile::address;
 use crate::wait::until;
 use nomad_csi_testing::namespace::{mounts, run_in_mount_namespace};
@@ -23,31 +23,9 @@ capability {
 }
 "#;
 
-/// A plugin process. Dropping it kills it.
-pub(crate) struct RunningPlugin(Child);
-
-impl RunningPlugin {
-    pub(crate) fn start(directory: &Path) -> Self {
-        let child = Command::new(PROGRAM)
-            .args(["plugin", "serve", "--node-id", "n", "--backing", "directory"])
-            .args(["--endpoint", &endpoint(directory), "--state-dir"])
-            .arg(directory.join("state"))
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.unwrap())
-    }
-}
-
-impl Drop for RunningPlugin {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-pub(crate) fn endpoint(directory: &Path) -> String {
-    format!("unix://{}", directory.join("s/csi.sock").display())
+/// Starts a plugin, and does not wait for it.
+pub(crate) fn start_plugin(directory: &Path) -> KilledOnDrop {
+    KilledOnDrop(plugin_command(directory, &["--backing", "directory"]).spawn().unwrap())
 }
 
 fn start_agent(directory: &Path) -> AgentProcess {
@@ -108,7 +86,7 @@ fn a_running_plugin_is_used_through_restarts_of_plugin_and_agent() {
             let base = tempfile::tempdir().unwrap();
             let base = base.path();
             std::fs::write(base.join("db.hcl"), VOLUME).unwrap();
-            let plugin = RunningPlugin::start(base);
+            let plugin = start_plugin(base);
             let agent = start_agent(base);
             wait_for_health(&agent, "healthy");
             run(&agent, base, "volume create -f db.hcl");
@@ -118,7 +96,7 @@ fn a_running_plugin_is_used_through_restarts_of_plugin_and_agent() {
             // The plugin is killed and started again.
             drop(plugin);
             wait_for_health(&agent, "cannot use task ebs: nothing listens on");
-            let plugin = RunningPlugin::start(base);
+            let plugin = start_plugin(base);
             wait_for_health(&agent, "healthy");
             release(&agent, base);
             assert_eq!(claim(&agent, base), path);
@@ -140,7 +118,7 @@ fn a_running_plugin_is_used_through_restarts_of_plugin_and_agent() {
                 ),
             );
             drop(plugin);
-            let _plugin = RunningPlugin::start(base);
+            let _plugin = start_plugin(base);
             wait_for_health(&agent, "healthy");
             let kept = std::fs::read_to_string(Path::new(&path).join("file"));
             assert_eq!(kept.unwrap(), "kept");
@@ -157,7 +135,7 @@ fn a_running_plugin_is_used_through_restarts_of_plugin_and_agent() {
 fn a_plugin_that_is_no_longer_given_is_lost_and_then_gone() {
     let base = tempfile::tempdir().unwrap();
     let base = base.path();
-    let plugin = RunningPlugin::start(base);
+    let plugin = start_plugin(base);
     let agent = start_agent(base);
     wait_for_health(&agent, "healthy");
     agent.kill();
@@ -194,7 +172,7 @@ fn a_running_plugin_without_an_id_has_its_own_name() {
     assert!(text.contains("error[agent/plugin-endpoint]"), "{text}");
     assert!(text.contains("its name is unknown"), "{text}");
 
-    let _plugin = RunningPlugin::start(base.path());
+    let _plugin = start_plugin(base.path());
     let agent = AgentProcess::run(command());
     let listed = run(&agent, base.path(), "plugin status -o name");
     let names: Vec<_> = listed.lines().collect();

@@ -110,7 +110,7 @@ fn start_agent(run: &Path, stop_after: Option<u64>) -> Child {
     agent.spawn().unwrap()
 }
 
-/// What a test did to one task.
+/// The actions of a test on one task.
 #[derive(Debug, Default)]
 struct Disturbance {
     stopped: bool,

@@ -4,8 +4,6 @@
 //! prefix of a recorded run. `NOMAD_CSI_POWER_ROUNDS` multiplies the tries per moment (default 1).
 
 use std::collections::HashSet;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use nomad_csi_claims::state::samples::{History, definition, key, provided, started};
@@ -15,35 +13,10 @@ use nomad_csi_claims::state::{
 };
 use nomad_csi_model::{SealedSecrets, SecretOwner, Secrets};
 use nomad_csi_server::fake::MemoryJournal;
-use nomad_csi_server::store::{EmbeddedJournal, KeySealer, Storage};
+use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
 use nomad_csi_server::{CellOptions, Expected, Journal as _, Replay, Sealer as _, StateCell};
 
 use nomad_csi_testing::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
-
-/// A disk that holds the journal.
-#[derive(Clone)]
-struct JournalDisk(CrashDisk);
-
-impl Storage for JournalDisk {
-    type Backend = CrashDisk;
-
-    fn path(&self) -> &Path {
-        Path::new("disk")
-    }
-
-    fn open(&self) -> io::Result<Option<CrashDisk>> {
-        Ok(self.0.open())
-    }
-
-    fn create(&self) -> io::Result<CrashDisk> {
-        Ok(self.0.clone())
-    }
-
-    fn publish(&self) -> io::Result<()> {
-        self.0.publish();
-        Ok(())
-    }
-}
 
 /// The events of a run, and how many of them there are after each write.
 struct Run {
@@ -60,7 +33,7 @@ const HISTORY: u64 = 3;
 /// number of acknowledged events.
 async fn record(disk: &CrashDisk, seed: u64, count: usize) -> Run {
     let events: Vec<_> = History::new(seed).take(count).collect();
-    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await.unwrap();
     let (mut done, mut writes, mut snapshot) = (0, vec![0], None);
     let mut rng = SeededRng(seed);
     while done < events.len() {
@@ -90,7 +63,7 @@ fn events_in(snapshot: &StateSnapshot) -> usize {
 
 /// Writes a snapshot as the agent does: everything, and later what changed.
 async fn write_snapshot(
-    journal: &EmbeddedJournal<JournalDisk>,
+    journal: &EmbeddedJournal<CrashDisk>,
     accepts_changes: bool,
     state: &State,
     changed: HashSet<Subject>,
@@ -103,12 +76,7 @@ async fn write_snapshot(
     written.map_err(|error| format!("takes no snapshot: {}", error.source))
 }
 
-async fn append(
-    journal: &EmbeddedJournal<JournalDisk>,
-    events: &[Event],
-    done: usize,
-    size: usize,
-) {
+async fn append(journal: &EmbeddedJournal<CrashDisk>, events: &[Event], done: usize, size: usize) {
     let batch: Arc<[Event]> = events[done..done + size].into();
     let first = FIRST + done as u64;
     journal.append(first, batch).await.unwrap();
@@ -116,7 +84,7 @@ async fn append(
 
 /// Checks the state that a restart finds.
 async fn restart(disk: &CrashDisk, run: &Run, promised: u64) -> Result<(), String> {
-    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY).await;
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await;
     let journal = journal.map_err(|error| format!("does not open: {error}: {}", error.source))?;
     let held = journal.load().await;
     let held = held.map_err(|error| format!("does not load: {}", error.source))?;
@@ -205,7 +173,7 @@ async fn no_secret_is_written_to_the_disk_unsealed() {
     let owner = SecretOwner::from(&db);
     let secrets = Secrets::from_iter([("token", CANARY)]);
     let disk = CrashDisk::default();
-    let journal = EmbeddedJournal::with_storage(JournalDisk(disk.clone()), HISTORY).await.unwrap();
+    let journal = EmbeddedJournal::with_storage(disk.clone(), HISTORY).await.unwrap();
     let cell = StateCell::open(Arc::new(journal.clone()), CellOptions::default());
     let cell = cell.await.unwrap();
     for kind in [

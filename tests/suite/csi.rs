@@ -282,7 +282,7 @@ async fn every_call_carries_its_deadline_and_a_plain_authority() {
     assert_eq!(seen, expected);
 }
 
-/// Each fault has the same verdict over gRPC as in the table of `ports::fake`, and the identical call
+/// Each fault has the same verdict over gRPC as in the table of the fake plugin, and the identical call
 /// always completes the work afterwards (B53, B54: transient errors can be retried).
 #[tokio::test(start_paused = true)]
 async fn each_fault_has_the_same_verdict_over_grpc() {

@@ -41,6 +41,7 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("ports", "between server, node, plugins and the system, in their words"),
             ("proto", "the messages of CSI"),
+            ("database", "files of the embedded database"),
         ],
     ),
     (

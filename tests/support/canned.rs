@@ -15,7 +15,7 @@ use super::http_server::{ReceivedRequest, Reply, Server, response};
 /// The response to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct CannedResponse {
-    /// What the server sends.
+    /// The response of the server.
     pub(crate) reply: Reply,
     /// How often the user presses Ctrl-C during the request.
     pub(crate) interrupts: usize,

@@ -1,6 +1,6 @@
 //! The strict fake plugin over real gRPC and a Unix socket.
 //!
-//! State, rules and faults come from `ports::fake`. Here a lost reply is a broken connection, and a
+//! State, rules and faults come from the crate `testing`. Here a lost reply is a broken connection, and a
 //! crashed plugin does not listen. This module checks what only the wire shows: messages that the
 //! specification forbids, the `:authority`, and the deadline.
 
@@ -26,10 +26,8 @@ use connection::ConnectionCutter;
 use services::Service;
 
 mod connection;
-mod health;
 mod messages;
 mod services;
-mod stats;
 
 /// The headers of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const SLOT: u64 = 8192;
 #[derive(Clone)]
 pub(crate) struct MountedFiles(pub(crate) TestHost);
 
-/// What a path of a workload stands for.
+/// The file behind a path of a workload.
 enum WorkloadFile {
     /// A file in a real directory.
     Real(PathBuf),

@@ -38,7 +38,7 @@ impl ReceivedRequest {
     }
 }
 
-/// What a server does with a request.
+/// The response of a server to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// Sends bytes and closes the connection.

@@ -1,7 +1,7 @@
 //! An in-memory CSI plugin that conforms to the specification, except for one optional deviation.
 //!
 //! The tests of `plugin check` run against it. Unlike the strict fake plugin (`fake_plugin`), it also
-//! answers requests that no orchestrator may send. Its volumes hold bytes, and [`ExemplarFiles`] shows
+//! answers requests that no orchestrator may send. Its volumes hold bytes, and [`ReferenceFiles`] shows
 //! them at the published paths, so the tests need no mounts.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use tonic::transport::Server;
 
 use super::fake_plugin::Connection;
 pub(crate) use deviation::Deviation;
-pub(crate) use files::ExemplarFiles;
+pub(crate) use files::ReferenceFiles;
 use state::SharedState;
 
 mod controller;
@@ -72,8 +72,8 @@ impl ReferencePlugin {
     }
 
     /// Returns the paths of the machine as the plugin's workloads see them.
-    pub(crate) fn files(&self) -> ExemplarFiles {
-        ExemplarFiles(self.state.clone())
+    pub(crate) fn files(&self) -> ReferenceFiles {
+        ReferenceFiles(self.state.clone())
     }
 
     /// Returns whether the plugin has created anything.

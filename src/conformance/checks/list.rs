@@ -223,9 +223,9 @@ async fn list_in_pages(
 
 /// Records a finding if a page has more entries than its limit.
 fn expect_page_limit(check: &mut Check<'_>, limit: i32, entries: usize) {
-    let most = usize::try_from(limit).unwrap_or_default();
+    let max_entries = usize::try_from(limit).unwrap_or_default();
     let rule = format!("a page has at most max_entries entries ({limit})");
-    check.expect(limit == 0 || entries <= most, &rule, &format!("{entries} entries"));
+    check.expect(limit == 0 || entries <= max_entries, &rule, &format!("{entries} entries"));
 }
 
 async fn pages(check: &mut Check<'_>) -> CheckResult {
@@ -321,11 +321,11 @@ async fn capacity(check: &mut Check<'_>) -> CheckResult {
         let available = response.available_capacity;
         let rule = "available_capacity is not negative";
         check.expect(available >= 0, rule, &available.to_string());
-        if let (Some(least), Some(greatest)) =
+        if let (Some(smallest), Some(largest)) =
             (response.minimum_volume_size, response.maximum_volume_size)
         {
             let rule = "minimum_volume_size is at most maximum_volume_size";
-            check.expect(least <= greatest, rule, &format!("{least} and {greatest}"));
+            check.expect(smallest <= largest, rule, &format!("{smallest} and {largest}"));
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use redb::{
 use super::group_write::WriteQueue;
 use super::store::{CatalogError, Store, decode};
 use super::tables::META;
+use nomad_csi_database::{FileStorage, Storage};
 
 /// The plugin's records. Only this process has them open.
 pub(crate) struct Catalog {
@@ -21,13 +22,12 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Opens the catalogue in `file`, and creates it if it does not exist.
     pub(crate) fn open(file: &Path) -> Result<Self, CatalogError> {
-        Ok(Self { store: Store::open(file)?, queue: WriteQueue::default() })
+        Self::in_storage(catalog_file(file))
     }
 
-    /// Returns the catalogue in a database that is not a file.
-    #[cfg(test)]
-    pub(super) fn over(database: redb::Database) -> Result<Self, CatalogError> {
-        Ok(Self { store: Store::over(database, Path::new("disk"))?, queue: WriteQueue::default() })
+    /// Opens the catalogue in this storage, and creates it if it does not exist.
+    pub(super) fn in_storage(storage: impl Storage) -> Result<Self, CatalogError> {
+        Ok(Self { store: Store::open(storage)?, queue: WriteQueue::default() })
     }
 
     /// Counts one more use of a fault across all runs, and returns the count.
@@ -107,6 +107,11 @@ impl Catalog {
     pub(super) fn waiting_changes(&self) -> usize {
         self.queue.waiting()
     }
+}
+
+/// Returns the storage of a catalogue in `file`. Its name while it is created is that of earlier versions.
+pub(super) fn catalog_file(file: &Path) -> FileStorage {
+    FileStorage::completed_at(file.with_extension("new"), file.to_owned())
 }
 
 impl Drop for Catalog {

@@ -14,7 +14,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::WriteTransaction;
 
-use super::store::{CatalogError, Store, begin, damaged};
+use super::store::{CatalogError, Store, damaged};
+use nomad_csi_database::begin;
 
 /// A change that waits for its transaction.
 trait Change: Send {

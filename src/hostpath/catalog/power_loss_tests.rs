@@ -8,7 +8,6 @@ use futures_util::FutureExt as _;
 
 use super::database::Catalog;
 use super::records::{CatalogVolume, Content, PathRecord, RecordState, RequestedVolume};
-use super::store::builder;
 use crate::volume_capability::{AccessMode, VolumeCapability};
 use nomad_csi_testing::crash_disk::{CrashDisk, DiskOperation, SeededRng, lose_power_at};
 use nomad_csi_testing::few_or_many;
@@ -22,8 +21,6 @@ type Contents = BTreeMap<String, (CatalogVolume, BTreeMap<String, PathRecord>)>;
 /// A run on a disk: its operations, and the contents after each answered change.
 struct Run {
     log: Vec<DiskOperation>,
-    /// How many operations made the file, which gets its name when it is complete.
-    creation: usize,
     contents: Vec<Contents>,
 }
 
@@ -76,9 +73,6 @@ fn change(catalog: &Catalog, rng: &mut SeededRng) {
 
 fn record(disk: &CrashDisk, seed: u64) -> Run {
     let mut rng = SeededRng(seed);
-    drop(builder().create_with_backend(disk.clone()).unwrap());
-    disk.publish();
-    let creation = disk.log().len();
     let catalog = open(disk).unwrap();
     disk.mark_durable(1);
     let mut all = vec![Contents::new(), contents(&catalog)];
@@ -88,13 +82,11 @@ fn record(disk: &CrashDisk, seed: u64) -> Run {
         disk.mark_durable(u64::try_from(all.len() - 1).unwrap());
     }
     let log = disk.log();
-    Run { log, creation, contents: all }
+    Run { log, contents: all }
 }
 
 fn open(disk: &CrashDisk) -> Result<Catalog, String> {
-    let database = builder().create_with_backend(disk.clone());
-    let database = database.map_err(|error| error.to_string())?;
-    Catalog::over(database).map_err(|error| error.to_string())
+    Catalog::in_storage(disk.clone()).map_err(|error| error.to_string())
 }
 
 /// Restarts the plugin on the disk. It has the answered changes, and perhaps the next one.
@@ -110,7 +102,7 @@ fn restart(disk: &CrashDisk, run: &Run, answered: u64) -> Result<(), String> {
 
 /// Fails the power after each operation. Returns the problems.
 async fn lose_power(run: &Run, rng: &mut SeededRng) -> Vec<String> {
-    let moments = run.creation..=run.log.len();
+    let moments = 0..=run.log.len();
     let restarted = async |disk: &CrashDisk, answered| restart(disk, run, answered);
     lose_power_at(&run.log, moments, rng, restarted).await.1
 }
@@ -119,7 +111,7 @@ async fn lose_power(run: &Run, rng: &mut SeededRng) -> Vec<String> {
 async fn answered_changes_survive_a_power_failure_at_any_moment() {
     for seed in 1..=few_or_many(1, 3) {
         let run = record(&CrashDisk::default(), seed);
-        let moments = run.log.len() - run.creation;
+        let moments = run.log.len();
         assert!(moments > CHANGES * 4, "the run is too short: {moments}");
         let problems = lose_power(&run, &mut SeededRng(seed * 1000)).await;
         assert_eq!(problems, Vec::<String>::new(), "seed {seed}");

@@ -1,20 +1,14 @@
-//! The database of the catalogue: one file, opened by one process, with durable transactions.
-//!
-//! Two-phase commit makes each transaction atomic: after a `kill -9` or a power failure the file holds the
-//! state before it or after it. Opening verifies the checksums of all pages, so a damaged file is refused. The file is private (`private`): a link or a file of another user is
-//! not opened. All calls block.
-
-use std::path::Path;
+//! The database of the catalogue: one file, opened by one process, with durable transactions (crate `database`). All calls
+//! block.
 
 use parking_lot::RwLock;
-use redb::backends::FileBackend;
-use redb::{Builder, Database, ReadableTable as _, WriteTransaction};
+use redb::{Database, ReadableTable as _, WriteTransaction};
 use serde::Serialize;
 
 use super::records::{Backing, CatalogVolume};
 use super::tables::{self, META, VOLUMES};
-use nomad_csi_model::private::{self, NotPrivate};
-use nomad_csi_ports::contained;
+use nomad_csi_database::{self as database, FailureKind, Storage, begin, contained};
+use nomad_csi_model::private::NotPrivate;
 
 /// The version of the record format. Opening rewrites an earlier version and refuses a later one.
 pub(super) const FORMAT: u64 = 3;
@@ -27,24 +21,15 @@ const CACHE_BYTES: usize = 4 << 20;
 pub(crate) struct CatalogError {
     /// The reason.
     pub(crate) message: String,
-    /// True if the disk or its quota is full.
-    pub(crate) is_full: bool,
-    /// True if another process has the file open.
-    pub(crate) is_in_use: bool,
-    is_poisoned: bool,
+    /// The meaning for the caller.
+    pub(crate) kind: FailureKind,
 }
 
 impl<E: Into<redb::Error>> From<E> for CatalogError {
     fn from(error: E) -> Self {
         let error = error.into();
-        let full = |error: &std::io::Error| {
-            use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-            matches!(error.kind(), StorageFull | QuotaExceeded)
-        };
         Self {
-            is_full: matches!(&error, redb::Error::Io(io) if full(io)),
-            is_in_use: matches!(&error, redb::Error::DatabaseAlreadyOpen),
-            is_poisoned: matches!(&error, redb::Error::PreviousIo),
+            kind: FailureKind::of(&error),
             message: match &error {
                 redb::Error::Io(io) => NotPrivate::explain(io),
                 other => other.to_string(),
@@ -56,52 +41,26 @@ impl<E: Into<redb::Error>> From<E> for CatalogError {
 pub(super) fn damaged(what: impl std::fmt::Display) -> CatalogError {
     CatalogError {
         message: format!("the plugin's catalogue is damaged: {what}"),
-        is_full: false,
-        is_in_use: false,
-        is_poisoned: false,
+        kind: FailureKind::Damaged,
     }
 }
 
 /// The open database file.
 pub(super) struct Store {
-    file: std::path::PathBuf,
+    open: Box<dyn Fn() -> Result<Database, CatalogError> + Send + Sync>,
     /// `None` only while the file is reopened.
     database: RwLock<Option<Database>>,
 }
 
 impl Store {
-    /// Opens the catalogue in `file`, and creates it if it does not exist.
-    pub(super) fn open(file: &Path) -> Result<Self, CatalogError> {
-        guarded(|| Self::open_file(file))
-    }
-
-    fn open_file(file: &Path) -> Result<Self, CatalogError> {
-        Self::over(open_database(file)?, file)
-    }
-
-    /// Returns the catalogue in an open database, which is that of `file` when it is reopened.
-    pub(super) fn over(database: Database, file: &Path) -> Result<Self, CatalogError> {
-        let transaction = begin(&database)?;
-        {
-            let mut meta = transaction.open_table(META)?;
-            let format = meta.get("format")?.map(|format| format.value());
-            tables::create_all(&transaction)?;
-            match format {
-                None => drop(meta.insert("format", FORMAT)?),
-                Some(1 | 2) => {
-                    rewrite_volumes(&transaction)?;
-                    meta.insert("format", FORMAT)?;
-                }
-                Some(FORMAT) => {}
-                Some(other) => {
-                    return Err(damaged(format_args!(
-                        "its format is {other}, and this version supports {FORMAT}: a newer version wrote it"
-                    )));
-                }
-            }
-        }
-        transaction.commit()?;
-        Ok(Self { file: file.to_owned(), database: RwLock::new(Some(database)) })
+    /// Opens the catalogue in this storage, and creates it if it does not exist.
+    pub(super) fn open(storage: impl Storage) -> Result<Self, CatalogError> {
+        let open = Box::new(move || open_database(&storage));
+        guarded(|| {
+            let database = open()?;
+            prepare(&database)?;
+            Ok(Self { open, database: RwLock::new(Some(database)) })
+        })
     }
 
     /// Runs a call. After an I/O error, such as a full disk, the database refuses all calls until
@@ -115,7 +74,7 @@ impl Store {
             database.as_ref().map(|database| guarded(|| call(database)))
         };
         match first {
-            Some(Err(error)) if error.is_poisoned => {}
+            Some(Err(error)) if error.kind == FailureKind::Closed => {}
             Some(result) => return result,
             None => {}
         }
@@ -123,7 +82,7 @@ impl Store {
         let failed = database.take();
         guarded(|| {
             drop(failed);
-            call(database.insert(open_database(&self.file)?))
+            call(database.insert((self.open)()?))
         })
     }
 }
@@ -131,50 +90,38 @@ impl Store {
 /// Runs work with the database, which panics on some damaged files. It must be opened again then.
 fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, CatalogError> {
     contained(work)
-        .unwrap_or_else(|panic| Err(CatalogError { is_poisoned: true, ..damaged(panic) }))
+        .unwrap_or_else(|panic| Err(CatalogError { kind: FailureKind::Closed, ..damaged(panic) }))
 }
 
-/// Returns how every database of a catalogue is opened.
-pub(super) fn builder() -> Builder {
-    let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_BYTES);
-    // The records have no checksums of their own, and the database panics where it writes next to damage.
-    builder.set_check_integrity_on_open(true);
-    builder
+/// Opens the database, or creates it.
+pub(super) fn open_database(storage: &impl Storage) -> Result<Database, CatalogError> {
+    let create = || Ok::<_, CatalogError>(database::create_without_lock(storage, CACHE_BYTES)?);
+    let opened = database::open(storage, CACHE_BYTES, create)?;
+    opened.ok_or_else(|| damaged("its file is empty"))
 }
 
-/// Opens the file, or creates it. An empty file is damaged: it once held records. The database cannot open a file whose creation was interrupted.
-/// So a new file is completed under another name, then renamed.
-pub(super) fn open_database(file: &Path) -> Result<Database, CatalogError> {
-    let builder = builder();
-    if !file.try_exists()? {
-        let unfinished = file.with_extension("new");
-        let create = || -> Result<Database, CatalogError> {
-            let file = private::open_or_create(&unfinished)?;
-            Ok(builder.create_with_backend(FileBackend::new(file)?)?)
-        };
-        drop(match create() {
-            Err(error) if !error.is_in_use && !error.is_full => {
-                std::fs::remove_file(&unfinished)?;
-                create()?
+/// Creates missing tables, and rewrites an earlier format.
+fn prepare(database: &Database) -> Result<(), CatalogError> {
+    let transaction = begin(database)?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        let format = meta.get("format")?.map(|format| format.value());
+        tables::create_all(&transaction)?;
+        match format {
+            None => drop(meta.insert("format", FORMAT)?),
+            Some(1 | 2) => {
+                rewrite_volumes(&transaction)?;
+                meta.insert("format", FORMAT)?;
             }
-            made => made?,
-        });
-        std::fs::rename(&unfinished, file)?;
-        let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
-        std::fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+            Some(FORMAT) => {}
+            Some(other) => {
+                return Err(damaged(format_args!(
+                    "its format is {other}, and this version supports {FORMAT}: a newer version wrote it"
+                )));
+            }
+        }
     }
-    let opened = private::open_existing(file)?;
-    if opened.metadata()?.len() == 0 {
-        return Err(damaged("its file is empty"));
-    }
-    Ok(builder.create_with_backend(FileBackend::new(opened)?)?)
-}
-
-pub(super) fn begin(database: &Database) -> Result<WriteTransaction, CatalogError> {
-    let mut transaction = database.begin_write()?;
-    transaction.set_two_phase_commit(true);
-    Ok(transaction)
+    Ok(transaction.commit()?)
 }
 
 /// Rewrites every volume in the current format. Earlier formats opened a directory to its users when

@@ -6,15 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-use super::database::Catalog;
+use super::database::{Catalog, catalog_file};
 use super::records::{
     Attachment, Backing, CatalogVolume, Content, ContentSource, DeviceNumber, GroupRecord,
     PathRecord, RecordState, RequestedVolume, SnapshotRecord,
 };
-use super::store::{CatalogError, FORMAT, begin, damaged, encode, open_database};
+use super::store::{CatalogError, FORMAT, damaged, encode, open_database};
 use super::tables::{META, NAMES, VOLUMES};
 use super::volumes::CatalogLimits;
 use crate::volume_capability::{AccessMode, VolumeCapability};
+use nomad_csi_database::{FailureKind, begin};
 use nomad_csi_ports::FileSystem;
 
 fn volume_capability() -> VolumeCapability {
@@ -164,7 +165,8 @@ fn only_one_process_can_open_a_catalogue() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("c");
     let _first = Catalog::open(&file).unwrap();
-    assert!(Catalog::open(&file).map(|_| ()).unwrap_err().is_in_use);
+    let refused = Catalog::open(&file).map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind, FailureKind::InUse);
 }
 
 /// Later versions read these bytes: a change here requires a new format.
@@ -202,7 +204,7 @@ fn a_catalogue_of_format_1_is_upgraded() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("catalog.redb");
     let old = r#"{"id":"1","name":"a","stage":"ready","wanted":{"required_bytes":1,"limit_bytes":2,"usages":[{"access_mode":"single-node-writer","flags":{"read_only":false,"no_exec":true,"no_suid":false,"no_dev":false,"no_atime":false,"no_dir_atime":false}}]}}"#;
-    let database = open_database(&file).unwrap();
+    let database = open_database(&catalog_file(&file)).unwrap();
     let transaction = begin(&database).unwrap();
     transaction.open_table(META).unwrap().insert("format", 1).unwrap();
     transaction.open_table(VOLUMES).unwrap().insert("1", old.as_bytes()).unwrap();
@@ -258,11 +260,11 @@ fn totals_follow_the_states_of_volumes() {
     assert_eq!(catalog.volume("2").unwrap().unwrap().attachment, None);
     catalog.put_volume(&sized("1", RecordState::Ready, 100)).unwrap();
     assert_eq!(catalog.attached_count().unwrap(), 0);
-    let most_bytes =
-        |most| CatalogLimits { provisioned_bytes: Some(most), ..CatalogLimits::default() };
-    let put_within = |bytes, most| {
+    let with_limit =
+        |limit| CatalogLimits { provisioned_bytes: Some(limit), ..CatalogLimits::default() };
+    let put_within = |bytes, limit| {
         let volume = sized("2", RecordState::Ready, bytes);
-        catalog.put_volume_within(&volume, most_bytes(most)).unwrap()
+        catalog.put_volume_within(&volume, with_limit(limit)).unwrap()
     };
     assert!(!put_within(171, 270));
     assert!(put_within(170, 270));
@@ -341,9 +343,9 @@ fn an_interrupted_first_start_does_not_block_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("catalog.redb");
     std::fs::write(file.with_extension("new"), [0; 100]).unwrap();
-    drop(open_database(&file).unwrap());
+    drop(open_database(&catalog_file(&file)).unwrap());
     assert!(!file.with_extension("new").exists());
-    assert!(open_database(&file).is_ok());
+    assert!(open_database(&catalog_file(&file)).is_ok());
 }
 
 /// Runs the changes while another one holds the database, so that they share the next transaction.

@@ -13,7 +13,7 @@ use super::capabilities::RPCS;
 use crate::health::HealthFault;
 use nomad_csi_model::GoDuration;
 
-/// What goes wrong.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     /// The call fails with this code and does nothing.

@@ -223,12 +223,12 @@ fn choose_content(
         return Ok(content);
     }
     let begins_with = source.map_or(0, |source| source.bytes);
-    let least = content.file_system.map_or(0, FileSystem::min_bytes);
+    let min_bytes = content.file_system.map_or(0, FileSystem::min_bytes);
     let usual = match source {
         Some(_) => 0,
         None => size::DEFAULT_BYTES,
     };
-    content.bytes = size::choose(request.range(), begins_with.max(least), usual)?;
+    content.bytes = size::choose(request.range(), begins_with.max(min_bytes), usual)?;
     Ok(content)
 }
 

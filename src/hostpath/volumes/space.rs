@@ -23,7 +23,7 @@ where
 {
     within_space(plugin, more, |limits| {
         let sum = plugin.catalog.provisioned_bytes()?.saturating_add(more);
-        Ok(limits.provisioned_bytes.is_none_or(|most| sum <= most))
+        Ok(limits.provisioned_bytes.is_none_or(|limit| sum <= limit))
     })
 }
 
@@ -37,8 +37,8 @@ fn within_space<E>(
 where
     E: From<HostError> + From<ResourceExhausted>,
 {
-    let within = |most| {
-        let limits = CatalogLimits { provisioned_bytes: most, ..CatalogLimits::default() };
+    let within = |limit| {
+        let limits = CatalogLimits { provisioned_bytes: limit, ..CatalogLimits::default() };
         attempt(limits).map_err(HostError::from)
     };
     if plugin.profile.overcommit {
@@ -54,11 +54,11 @@ where
     let provisioned = provisioned.map_err(HostError::from)?;
     let measure = HostError::io("measure the volumes' files");
     let written = plugin.images.allocated_bytes().map_err(measure)?;
-    let most = free.saturating_add(written.min(provisioned));
-    if within(Some(most))? {
+    let limit = free.saturating_add(written.min(provisioned));
+    if within(Some(limit))? {
         return Ok(());
     }
-    let left = most.saturating_sub(provisioned);
+    let left = limit.saturating_sub(provisioned);
     Err(ResourceExhausted(format!(
         "{more} more bytes do not fit: {left} are left on the plugin's file system; delete volumes or snapshots, request less, or allow overcommitment (--overcommit)"
     ))

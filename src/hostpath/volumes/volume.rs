@@ -52,7 +52,7 @@ impl MountState {
     }
 }
 
-/// Whether this call made the content of a volume, so that its record changed.
+/// Says whether this call made the content of a volume, so that its record changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentMade {
     Now,

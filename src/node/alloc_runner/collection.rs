@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use futures_util::stream::{StreamExt as _, iter};
 
-use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::alloc_directory::AllocDirectory;
 use super::deps::AllocRunnerDeps;
 use super::leftovers::has_ended;
 use nomad_csi_model::private::remove_tree;
+use nomad_csi_ports::run_blocking;
 
 /// How many ended allocations keep their directory, as on a client of Nomad (`gc_max_allocs`).
 pub(super) const MAX_ENDED: usize = 50;
@@ -61,7 +62,7 @@ async fn remove_directory(
         return Err(std::io::Error::new(std::io::ErrorKind::ResourceBusy, reason));
     }
     let data = deps.data_directory.clone();
-    blocking(move || {
+    run_blocking(move || {
         directory.shut_out(&data)?;
         remove_tree(directory.path())
     })

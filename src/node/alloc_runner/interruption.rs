@@ -5,10 +5,11 @@
 
 use std::path::Path;
 
-use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::alloc_directory::AllocDirectory;
 use super::leftovers::{Leftover, leftover};
 use crate::task_run::{RunDriver, RunError};
 use nomad_csi_model::AllocId;
+use nomad_csi_ports::run_blocking;
 
 /// Ends what runs of an allocation whose tasks all have this driver. No runner may have the allocation. Takes the
 /// time that the tasks take.
@@ -21,7 +22,7 @@ pub async fn interrupt_alloc(
     driver: &dyn RunDriver,
 ) -> Result<(), String> {
     let directory = AllocDirectory::new(data_directory, alloc);
-    let found = blocking(move || {
+    let found = run_blocking(move || {
         let tasks = directory.tasks()?.into_iter();
         tasks.map(leftover).collect::<std::io::Result<Vec<_>>>()
     });
@@ -51,7 +52,7 @@ async fn interrupt(task: Leftover, driver: &dyn RunDriver) -> Result<(), RunErro
         return Ok(());
     };
     (record.decided_run, record.idle_run) = (number, None);
-    let written = blocking(move || directory.write_record(&record)).await;
+    let written = run_blocking(move || directory.write_record(&record)).await;
     written.map_err(|error| RunError::Failed {
         action: "record the end of",
         run,

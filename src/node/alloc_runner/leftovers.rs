@@ -10,14 +10,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use super::super::alloc_directory::{AllocDirectory, TaskDirectory, blocking};
+use super::super::alloc_directory::{AllocDirectory, TaskDirectory};
 use super::super::task_record::TaskRecord;
 use super::deps::AllocRunnerDeps;
 use super::runner::note_cut_off;
 use crate::task_run::{RunDriver, RunError, RunStatus};
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocReport, ClientStatus};
-use nomad_csi_ports::UnreadableAlloc;
+use nomad_csi_ports::{UnreadableAlloc, run_blocking};
 
 /// A task that may still run.
 pub(super) struct Leftover {
@@ -102,7 +102,7 @@ pub(super) async fn has_ended(deps: &AllocRunnerDeps, alloc: &AllocDirectory) ->
 
 async fn end_all(deps: &AllocRunnerDeps, alloc: &AllocDirectory, how: Ending) -> bool {
     let directory = alloc.clone();
-    let found = blocking(move || {
+    let found = run_blocking(move || {
         let tasks = directory.tasks()?.into_iter();
         tasks.map(leftover).collect::<std::io::Result<Vec<_>>>()
     });
@@ -186,7 +186,7 @@ async fn record_end(leftover: &mut Leftover) {
     };
     record.has_failed = Some(false);
     let (directory, record) = (leftover.directory.clone(), record.clone());
-    if let Err(error) = blocking(move || directory.write_record(&record)).await {
+    if let Err(error) = run_blocking(move || directory.write_record(&record)).await {
         let directory = leftover.directory.path().display();
         tracing::warn!(%directory, %error, "cannot record the end of a task");
     }

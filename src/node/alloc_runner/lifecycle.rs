@@ -54,7 +54,7 @@ pub(super) enum Stage {
     Ended,
 }
 
-/// What is known of a task.
+/// The facts about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TaskFacts {
     /// Its role.
@@ -99,7 +99,7 @@ pub(super) enum EndCause {
     WorkDone,
 }
 
-/// What is due now. Tasks are named by their positions.
+/// The steps that are due now. Tasks are named by their positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DueSteps {
     /// The tasks to start.

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::super::source_comparison::loss_in_table;
 use super::super::volume_files::{LeftoverMount, VolumeFile};
 use super::super::volume_manager::{MountDirectories, scan_of_all_plugins};
-use super::super::volume_steps::run_blocking;
+use super::super::volume_steps::run_on_files;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_ports::{HostFileError, LostMount, MountEntry, MountError, Mounter};
 
@@ -29,7 +29,7 @@ const RETRY: RetryPolicy =
 /// A mount of a volume that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
-    /// What it was for.
+    /// The volume and the task of the mount.
     pub(super) lost: LostMount,
     /// The reason.
     pub(super) reason: String,
@@ -75,7 +75,7 @@ async fn follow(
     loop {
         let mounts = topmost(changes.next().await?, &directories.base);
         let all = directories.clone();
-        let scan = run_blocking(move || Ok(scan_of_all_plugins(&all))).await?;
+        let scan = run_on_files(move || Ok(scan_of_all_plugins(&all))).await?;
         if scan.unreadable != unreadable {
             for error in &scan.unreadable {
                 tracing::warn!(%error, "cannot notice the loss of a mount whose record cannot be read; \

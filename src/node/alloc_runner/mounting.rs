@@ -25,7 +25,7 @@ const RETRY: RetryPolicy =
 /// The shortest pause after the second attempt. An attempt may itself change what the server waits for.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// What mounting needs.
+/// The ports and the allocation of a mounting.
 pub(super) struct Mounting<'a> {
     /// The server.
     pub(super) control: &'a dyn ControlPlane,

@@ -42,7 +42,7 @@ pub(super) struct TaskProgress {
     pub(super) has_run: bool,
     /// True if an earlier agent began a run of it, and it is not known how far it came.
     pub(super) has_begun: bool,
-    /// What is reported of it.
+    /// Its reported state.
     pub(super) state: TaskState,
 }
 

@@ -13,7 +13,7 @@ use nomad_csi_model::{GoDuration, RestartMode, RestartPolicy};
 /// A restart is delayed by up to this part of the delay more, so that tasks do not restart together.
 const JITTER: f64 = 0.25;
 
-/// What follows the end of a run.
+/// The decision about a task whose run has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextRun {
     /// The task is done.
@@ -34,7 +34,7 @@ pub(super) enum NextRun {
     },
 }
 
-/// What is known when a run ends.
+/// The facts at the end of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndFacts<'a> {
     /// How the run ended.

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::alloc_directory::AllocDirectory;
 use super::super::host_mounts::{host_mounts, is_host_volume};
 use super::super::plugin_tasks::PluginSupervision;
 use super::super::published_source::check_source;
@@ -37,7 +37,7 @@ use super::task_runner::TaskRunner;
 use crate::task_run::RunDriver;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, TaskGroup, TaskPhase, VolumeAlias};
-use nomad_csi_ports::AssignedAlloc;
+use nomad_csi_ports::{AssignedAlloc, run_blocking};
 
 /// The pauses between requests of the server that fail.
 const RETRY: RetryPolicy =
@@ -104,7 +104,7 @@ struct AllocRunner {
 }
 
 type Tasks = FuturesUnordered<BoxFuture<'static, ()>>;
-/// What an earlier agent recorded of a task, and whether its runs have directories.
+/// The record of a task by an earlier agent, and whether its runs have directories.
 type FoundTask = (Option<TaskRecord>, bool);
 
 impl AllocRunner {
@@ -284,7 +284,7 @@ impl AllocRunner {
         let mut attempt = 0;
         loop {
             let (directory, names) = (self.directory.clone(), names.clone());
-            let found = blocking(move || {
+            let found = run_blocking(move || {
                 let read = |name: &String| {
                     let task = directory.task(name);
                     Ok((task.read_record()?, !task.runs()?.is_empty()))
@@ -485,6 +485,6 @@ async fn changed<T>(value: &mut watch::Receiver<T>) {
 }
 
 async fn read_users() -> Result<String, String> {
-    let users = blocking(|| std::fs::read_to_string(PASSWD)).await;
+    let users = run_blocking(|| std::fs::read_to_string(PASSWD)).await;
     users.map_err(|error| format!("cannot read `{PASSWD}`: {error}"))
 }

@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::super::alloc_directory::{AllocDirectory, blocking};
+use super::super::alloc_directory::AllocDirectory;
 use super::super::published_source::check_source;
 use super::super::volume_manager::MountDirectories;
 use super::collection::{MAX_ENDED, removable, remove_directories};
@@ -29,7 +29,7 @@ use super::runner::run_alloc;
 use crate::task_run::RunError;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, VolumeAlias};
-use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc};
+use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc, run_blocking};
 
 /// The pauses between requests for the list that fail.
 const RETRY: RetryPolicy =
@@ -41,9 +41,9 @@ pub struct AllocRunners {
     runners: BTreeMap<AllocId, Runner>,
     running: JoinSet<()>,
     crashes: Crashes,
-    /// What is being ended of allocations whose job cannot be opened.
+    /// The allocations whose job cannot be opened, and which are being ended.
     ending_unreadable: BTreeMap<AllocId, UnreadableAlloc>,
-    /// What the server listed last.
+    /// The last list of the server.
     listed: Option<Listed>,
     /// The runs of earlier agents that go on, and whose files are missing.
     without_files: BTreeSet<PathBuf>,
@@ -285,7 +285,7 @@ impl AllocRunners {
     /// If the directories cannot be read.
     async fn find_directories(&mut self, listed: &Listed) -> Result<(), RunError> {
         let data = self.deps.data_directory.clone();
-        let found = blocking(move || AllocDirectory::list(&data)).await;
+        let found = run_blocking(move || AllocDirectory::list(&data)).await;
         let found = found.map_err(|error| RunError::Failed {
             action: "find",
             run: self.deps.data_directory.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::super::alloc_directory::TaskDirectory;
 use super::super::interpolation::{Interpolation, MissingReference};
-use super::super::plugin_tasks::{PluginDirectories, PluginPlaces};
+use super::super::plugin_tasks::{PluginDirectories, PluginPaths};
 use super::super::task_identity::{find_user, signal_number};
 use super::super::task_mounts::{MountedVolumes, mount_problem, nested_mount_problem, task_mounts};
 use super::super::task_program::driver_config;
@@ -18,7 +18,7 @@ use nomad_csi_model::{
 use nomad_csi_ports::AssignedAlloc;
 use nomad_csi_spec::job::{ROOT_REFUSED, may_be_refused_as_root};
 
-/// What a task runs with.
+/// The program, mounts and environment of a task.
 #[derive(Clone)]
 pub(super) struct TaskPlan {
     alloc: AllocId,
@@ -29,13 +29,13 @@ pub(super) struct TaskPlan {
     kill_signal: i32,
     user: Option<TaskUser>,
     directory: TaskDirectory,
-    /// What the job was dispatched with.
+    /// The payload of the dispatch of the job.
     payload: Option<Payload>,
     /// The mounts of the plugin that it runs.
     plugin_mounts: Vec<TaskMount>,
 }
 
-/// What the plans of all tasks of an allocation need.
+/// The facts that the plans of all tasks of an allocation need.
 pub(super) struct PlanContext<'a> {
     /// The allocation.
     pub(super) alloc: &'a AssignedAlloc,
@@ -70,9 +70,9 @@ impl TaskPlan {
         let about = |reason: String| format!("task `{}`: {reason}", task.name);
         let plugin = task.csi_plugin.as_ref();
         let alloc = &context.alloc.id;
-        let plugin = plugin.map(|config| context.plugins.places(alloc, config, has_own_root(task)));
+        let plugin = plugin.map(|config| context.plugins.paths(alloc, config, has_own_root(task)));
         let visible = VisibleDirectories {
-            csi_endpoint: plugin.as_ref().map(PluginPlaces::endpoint),
+            csi_endpoint: plugin.as_ref().map(PluginPaths::endpoint),
             ..visible_directories(task, &directory)
         };
         let (environment, interpolation) =

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::super::alloc_directory::{TaskDirectory, blocking};
+use super::super::alloc_directory::TaskDirectory;
 use super::super::host_mounts::is_host_volume;
 use super::super::host_volume_mounts::check_host_volume;
 use super::super::plugin_tasks::PluginSupervision;
@@ -29,7 +29,7 @@ use super::task_plan::TaskPlan;
 use crate::task_run::{RunDriver, RunEnd, RunRequest};
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{RestartPolicy, Task, TaskGroup, VolumeAlias};
-use nomad_csi_ports::{Clock, IdSource, Mounter};
+use nomad_csi_ports::{Clock, IdSource, Mounter, run_blocking};
 
 /// The pauses between starts that find a mount gone again.
 const LOST_RETRY: RetryPolicy =
@@ -43,7 +43,7 @@ pub(super) struct TaskRunner {
     pub(super) group: Arc<TaskGroup>,
     /// True if it is done when it exits with status 0.
     pub(super) ends_by_itself: bool,
-    /// What it starts with, or why it cannot start.
+    /// The plan of its start, or why it cannot start.
     pub(super) plan: Result<TaskPlan, String>,
     /// Its directory.
     pub(super) directory: TaskDirectory,
@@ -67,7 +67,7 @@ pub(super) struct TaskRunner {
     pub(super) ids: Arc<dyn IdSource>,
 }
 
-/// What the runner carries from one run to the next.
+/// The state that the runner carries from one run to the next.
 pub(super) struct RunnerState {
     /// The record of the task.
     pub(super) record: TaskRecord,
@@ -243,7 +243,7 @@ impl TaskRunner {
         let directory = self.directory.clone();
         let newest = self.repeat("find the runs of", async || {
             let directory = directory.clone();
-            blocking(move || directory.runs()).await
+            run_blocking(move || directory.runs()).await
         });
         let Some(newest) = newest.await.last().copied() else {
             return ComingRun::New(record.decided_run + 1);
@@ -429,7 +429,7 @@ impl TaskRunner {
         // What the task made of its file stays for its later runs.
         let payload = plan.payload().filter(|_| record.decided_run == 0);
         let payload = payload.map(|(file, payload)| (file.to_owned(), payload.clone()));
-        let created = blocking(move || {
+        let created = run_blocking(move || {
             directory.create(number, user)?;
             if let Some(user) = user_on_host {
                 directory.let_in(&data, user)?;
@@ -481,7 +481,7 @@ impl TaskRunner {
     async fn record(&self) -> TaskRecord {
         let record = self.repeat("read the record of", async || {
             let directory = self.directory.clone();
-            blocking(move || directory.read_record()).await
+            run_blocking(move || directory.read_record()).await
         });
         let task = self.group.tasks.get(self.position);
         let driver = task.map_or("", |task| task.driver.as_str());
@@ -492,7 +492,7 @@ impl TaskRunner {
     /// written.
     pub(super) async fn write(&self, record: &TaskRecord) -> bool {
         let (directory, record) = (self.directory.clone(), record.clone());
-        let written = blocking(move || directory.write_record(&record)).await;
+        let written = run_blocking(move || directory.write_record(&record)).await;
         if let Err(error) = &written {
             let directory = self.directory.path().display();
             tracing::warn!(%directory, %error, "cannot write the record of the task");

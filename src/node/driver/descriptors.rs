@@ -17,7 +17,7 @@ const STANDARD: u32 = 2;
 pub struct InheritedDescriptor {
     /// The number.
     pub number: u32,
-    /// What is open, such as a path or `pipe:[4711]`.
+    /// The open file, such as a path or `pipe:[4711]`.
     pub target: PathBuf,
 }
 

@@ -25,7 +25,7 @@ use super::output::{LastLines, forward};
 use super::predecessor::end_predecessor;
 use super::process_file;
 use crate::task_driver::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
-use nomad_csi_ports::PeerProcess;
+use nomad_csi_ports::{PeerProcess, run_blocking};
 
 /// The wait for output after the process has ended. A descendant may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
@@ -61,8 +61,7 @@ impl TaskDriver for RawExec {
 /// If the process does not end, or its record is damaged.
 pub async fn end_earlier_process(command: &TaskCommand) -> std::io::Result<()> {
     let (file, limit) = (command.process_file.clone(), command.kill_timeout);
-    let ended = tokio::task::spawn_blocking(move || end_predecessor(&file, limit));
-    ended.await.map_err(std::io::Error::other)?
+    run_blocking(move || end_predecessor(&file, limit)).await
 }
 
 fn spawn(command: &TaskCommand) -> std::io::Result<Child> {
@@ -82,8 +81,7 @@ fn spawn(command: &TaskCommand) -> std::io::Result<Child> {
 async fn record(child: &Child, file: PathBuf) -> std::io::Result<()> {
     let pid = child.id().and_then(|id| i32::try_from(id).ok());
     let pid = pid.ok_or(std::io::ErrorKind::NotFound)?;
-    let written = tokio::task::spawn_blocking(move || process_file::write(&file, pid));
-    written.await.map_err(std::io::Error::other)?
+    run_blocking(move || process_file::write(&file, pid)).await
 }
 
 /// A running or ended process.

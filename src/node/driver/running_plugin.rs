@@ -25,7 +25,7 @@ use super::process_file;
 use super::process_id::{ProcessId, register};
 use crate::task_driver::{DriverError, StoppedProcess, Task, TaskDriver};
 use nomad_csi_model::private::{NotPrivate, Problem, SocketPeer, check_socket_of};
-use nomad_csi_ports::PeerProcess;
+use nomad_csi_ports::{PeerProcess, run_blocking};
 
 /// A plugin that runs already.
 #[derive(Clone, Debug)]
@@ -78,8 +78,7 @@ impl RunningPlugin {
     /// Returns the process that listens on the socket.
     async fn listener(&self) -> io::Result<SocketPeer> {
         let (socket, users) = (self.socket.clone(), self.users.clone());
-        let checked = tokio::task::spawn_blocking(move || check_socket_of(&socket, &users));
-        match checked.await.map_err(io::Error::other)? {
+        match run_blocking(move || check_socket_of(&socket, &users)).await {
             // It has words of its own below.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             checked => checked.map_err(with_advice)?,
@@ -106,8 +105,7 @@ impl RunningPlugin {
     async fn find(&self) -> io::Result<RunningProcess> {
         let peer = self.listener().await?;
         let (file, calls_end) = (self.process_file.clone(), self.earlier_calls_end);
-        let opened = tokio::task::spawn_blocking(move || record(peer, &file, calls_end));
-        let (peer, descriptor) = opened.await.map_err(io::Error::other)??;
+        let (peer, descriptor) = run_blocking(move || record(peer, &file, calls_end)).await?;
         Ok(RunningProcess {
             name: self.name.clone(),
             peer,
@@ -170,7 +168,7 @@ fn record(
     Ok((named, peer.into_descriptor()))
 }
 
-/// What a process file says.
+/// The content of a process file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessRecord {
     /// There is no file.
@@ -239,9 +237,7 @@ impl Task for RunningProcess {
             return Ok(StoppedProcess::LeftBusy);
         }
         let file = self.process_file.clone();
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(file));
-        let removed = removed.await.map_err(io::Error::other);
-        match removed.and_then(|removed| removed) {
+        match run_blocking(move || std::fs::remove_file(file)).await {
             Ok(()) => Ok(StoppedProcess::LeftIdle),
             Err(source) => {
                 Err(DriverError { task: self.name.clone(), action: "stop using", source })

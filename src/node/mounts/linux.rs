@@ -19,7 +19,7 @@ use super::superblock::processes_that_keep;
 use super::table::{TableChanges, mount_table, topmost_mount};
 use nomad_csi_ports::{
     FileSystem, MountCalls, MountChanges, MountEntry, MountError, MountFlags, MountIdentity,
-    Mounter, SourceIdentity,
+    Mounter, SourceIdentity, run_blocking,
 };
 
 /// Mounts in the mount namespace of this process. Needs `CAP_SYS_ADMIN`, except for reading.
@@ -67,32 +67,29 @@ impl MountCalls for LinuxMounter {
 #[async_trait]
 impl Mounter for LinuxMounter {
     async fn share(&self, directory: &Path) -> Result<(), MountError> {
-        run_blocking(directory, |directory| {
-            named("share", directory, || share_directory(directory))
-        })
-        .await
+        call_at(directory, |directory| named("share", directory, || share_directory(directory)))
+            .await
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), MountError> {
-        run_blocking(target, |target| MountCalls::unmount(&Self, target)).await
+        call_at(target, |target| MountCalls::unmount(&Self, target)).await
     }
 
     async fn entry(&self, target: &Path) -> Result<Option<MountEntry>, MountError> {
-        run_blocking(target, |target| named("list the mounts at", target, || topmost_mount(target)))
+        call_at(target, |target| named("list the mounts at", target, || topmost_mount(target)))
             .await
     }
 
     async fn seal(&self, target: &Path) -> Result<bool, MountError> {
-        run_blocking(target, |target| named("seal what is below", target, || seal(target))).await
+        call_at(target, |target| named("seal what is below", target, || seal(target))).await
     }
 
     async fn unseal(&self, target: &Path) -> Result<(), MountError> {
-        run_blocking(target, |target| named("remove the seal below", target, || unseal(target)))
-            .await
+        call_at(target, |target| named("remove the seal below", target, || unseal(target))).await
     }
 
     async fn identify(&self, target: &Path) -> Result<Option<SourceIdentity>, MountError> {
-        run_blocking(target, |target| {
+        call_at(target, |target| {
             let opened = named("examine", target, || open_source(target));
             match opened {
                 Ok(opened) => Ok(Some(opened.identity)),
@@ -104,7 +101,7 @@ impl Mounter for LinuxMounter {
     }
 
     async fn mount_of(&self, path: &Path) -> Result<Option<MountEntry>, MountError> {
-        run_blocking(path, |path| named("find the mount of", path, || mount_of_path(path))).await
+        call_at(path, |path| named("find the mount of", path, || mount_of_path(path))).await
     }
 
     async fn processes_that_keep(
@@ -112,14 +109,14 @@ impl Mounter for LinuxMounter {
         mount: &MountIdentity,
     ) -> Result<Option<Vec<u32>>, MountError> {
         let mount = mount.clone();
-        run_blocking(Path::new("/"), move |root| {
+        call_at(Path::new("/"), move |root| {
             named("look for users of a file system in", root, || processes_that_keep(&mount))
         })
         .await
     }
 
     async fn list(&self) -> Result<Vec<MountEntry>, MountError> {
-        run_blocking(Path::new("/"), |_| MountCalls::list(&Self)).await
+        call_at(Path::new("/"), |_| MountCalls::list(&Self)).await
     }
 
     async fn follow(&self) -> Result<Box<dyn MountChanges>, MountError> {
@@ -139,19 +136,15 @@ fn named<T>(
 }
 
 /// Runs one call on a blocking thread.
-async fn run_blocking<T: Send + 'static>(
+async fn call_at<T: Send + 'static>(
     path: &Path,
     call: impl FnOnce(&Path) -> Result<T, MountError> + Send + 'static,
 ) -> Result<T, MountError> {
     let path = path.to_owned();
     let name = path.clone();
-    let result = tokio::task::spawn_blocking(move || call(&path)).await;
-    result.unwrap_or_else(|stopped| {
-        Err(MountError {
-            operation: "work with the mount at",
-            path: name,
-            source: io::Error::other(stopped),
-        })
+    let done = run_blocking(move || Ok(call(&path))).await;
+    done.unwrap_or_else(|source| {
+        Err(MountError { operation: "work with the mount at", path: name, source })
     })
 }
 

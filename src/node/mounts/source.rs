@@ -23,7 +23,7 @@ const UNIQUE_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 #[derive(Debug)]
 pub struct OpenedSource {
     file: OwnedFd,
-    /// What is there.
+    /// The identity of the opened path.
     pub identity: SourceIdentity,
 }
 

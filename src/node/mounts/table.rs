@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::mountinfo;
-use nomad_csi_ports::{MountChanges, MountEntry, MountError};
+use nomad_csi_ports::{MountChanges, MountEntry, MountError, run_blocking};
 
 /// The table.
 const TABLE: &str = "/proc/self/mountinfo";
@@ -61,8 +61,7 @@ impl TableChanges {
             // Cleared before the table is read, so that no later change is missed.
             self.table.ready(Interest::PRIORITY).await?.clear_ready();
         }
-        let read = tokio::task::spawn_blocking(mount_table).await;
-        read.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+        run_blocking(mount_table).await
     }
 }
 

@@ -10,12 +10,12 @@
 //! for its calls, and recorded that the plugin had none. Such a plugin is used as it is, once for each record.
 
 mod plugin_host;
-mod plugin_places;
+mod plugin_paths;
 mod serving_tasks;
 mod supervision;
 #[cfg(test)]
 mod tests;
 
 pub use plugin_host::{PluginHost, PluginHostDeps};
-pub(super) use plugin_places::{PluginDirectories, PluginPlaces};
+pub(super) use plugin_paths::{PluginDirectories, PluginPaths};
 pub(super) use supervision::{HealthChange, PluginSupervision};

@@ -7,18 +7,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::plugin_places::{PluginDirectories, remove_socket_directory};
+use super::plugin_paths::{PluginDirectories, remove_socket_directory};
 use super::serving_tasks::{PluginRun, ServingTasks};
-use crate::alloc_directory::blocking;
 use crate::registry::Registry;
 use nomad_csi_model::{AllocId, NodeId, PluginId};
-use nomad_csi_ports::{Clock, Connector, IdSource, Mounter, PluginObserver, SentSecretsReader};
+use nomad_csi_ports::{
+    Clock, Connector, IdSource, Mounter, PluginObserver, SentSecretsReader, run_blocking,
+};
 
 /// The dependencies of a [`PluginHost`].
 pub struct PluginHostDeps {
     /// Connects to sockets.
     pub connector: Arc<dyn Connector>,
-    /// What plugins got before.
+    /// The secrets that plugins got before.
     pub sent: Arc<dyn SentSecretsReader>,
     /// Publishes connections.
     pub registry: Arc<Registry>,
@@ -65,7 +66,7 @@ impl PluginHost {
     pub async fn record_idle(&self) {
         for run in self.idle_runs() {
             let shown = run.directory.path().display().to_string();
-            let recorded = blocking(move || {
+            let recorded = run_blocking(move || {
                 let Some(mut record) = run.directory.read_record()? else {
                     return Ok(());
                 };
@@ -101,7 +102,7 @@ impl PluginHost {
     pub(super) async fn remove_socket(&self, alloc: &AllocId) {
         let directory = self.directories().socket_directory_of(alloc);
         let shown = directory.display().to_string();
-        let removed = blocking(move || remove_socket_directory(&directory));
+        let removed = run_blocking(move || remove_socket_directory(&directory));
         if let Err(error) = removed.await {
             tracing::info!(directory = shown, %error, "the directory of a plugin's socket stays");
         }

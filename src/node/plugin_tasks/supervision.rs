@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::plugin_host::PluginHost;
-use super::plugin_places::PluginPlaces;
+use super::plugin_paths::PluginPaths;
 use super::serving_tasks::ServingStage;
-use crate::alloc_directory::{TaskDirectory, blocking};
+use crate::alloc_directory::TaskDirectory;
 use crate::fingerprint::{FingerprintRecorder, FingerprintResult, PluginFacts, fingerprint_plugin};
 use crate::process_run::ProcessRun;
 use crate::registry::RunningInstance;
 use nomad_csi_model::private::{create_directory, create_subdirectory};
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, CsiPluginConfig};
-use nomad_csi_ports::PluginConnection;
+use nomad_csi_ports::{PluginConnection, run_blocking};
 
 /// The time between two fingerprints of a healthy plugin.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub(crate) struct PluginSupervision {
     host: Arc<PluginHost>,
     alloc: AllocId,
     config: CsiPluginConfig,
-    places: PluginPlaces,
+    paths: PluginPaths,
     fingerprint: FingerprintRecorder,
 }
 
@@ -57,7 +57,7 @@ impl PluginSupervision {
         has_own_root: bool,
     ) -> Self {
         host.tasks.note_begin(&config.id, alloc);
-        let places = host.directories().places(alloc, config, has_own_root);
+        let paths = host.directories().paths(alloc, config, has_own_root);
         let fingerprint = FingerprintRecorder {
             plugin: config.id.clone(),
             node: host.deps.node.clone(),
@@ -70,7 +70,7 @@ impl PluginSupervision {
             host: host.clone(),
             alloc: alloc.clone(),
             config: config.clone(),
-            places,
+            paths,
             fingerprint,
         }
     }
@@ -85,22 +85,22 @@ impl PluginSupervision {
     /// # Errors
     /// If a directory cannot be created or shared.
     pub(crate) async fn prepare(&self) -> io::Result<()> {
-        let places = self.places.clone();
+        let paths = self.paths.clone();
         let base = self.host.deps.volumes.clone();
-        blocking(move || {
-            create_subdirectory(places.socket_directory())?;
+        run_blocking(move || {
+            create_subdirectory(paths.socket_directory())?;
             create_directory(&base)?;
-            create_subdirectory(places.volumes())?;
-            match std::fs::remove_file(places.socket()) {
+            create_subdirectory(paths.volumes())?;
+            match std::fs::remove_file(paths.socket()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 Ok(()) | Err(_) => Ok(()),
             }
         })
         .await?;
-        if self.places.volumes_in_task().is_none() {
+        if self.paths.volumes_in_task().is_none() {
             return Ok(());
         }
-        let shared = self.host.deps.mounter.share(self.places.volumes()).await;
+        let shared = self.host.deps.mounter.share(self.paths.volumes()).await;
         shared.map_err(|error| {
             io::Error::new(error.source.kind(), format!("{error}: {}", error.source))
         })
@@ -122,7 +122,7 @@ impl PluginSupervision {
     ) -> String {
         let deps = &self.host.deps;
         let sent = deps.sent.sent(Some(&self.config.id)).await;
-        let connection = deps.connector.connect(&self.places.socket(), None, &sent);
+        let connection = deps.connector.connect(&self.paths.socket(), None, &sent);
         let reason = self.wait_until_healthy(&connection, run).await;
         if let Err(reason) = reason {
             return reason;
@@ -202,7 +202,7 @@ impl PluginSupervision {
             controller: facts.controller(),
             node: facts.node(),
             run: run.clone(),
-            volumes_in_plugin: self.places.volumes_in_task().map(ToOwned::to_owned),
+            volumes_in_plugin: self.paths.volumes_in_task().map(ToOwned::to_owned),
         };
         let registry = &self.host.deps.registry;
         registry.register(&self.config.id, &self.alloc, instance);

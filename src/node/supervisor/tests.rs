@@ -4,14 +4,16 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::fakes::{FakeConnector, FakeDriver, FakeObserver, FakePlugin, ProbeResponse};
+use crate::fakes::{
+    FakeConnector, FakeDriver, FakeObserver, ProbeResponse, plugin_named, set_probe_response,
+};
 use crate::volume_call_locks::VolumeCallLocks;
 use nomad_csi_model::Health;
 use nomad_csi_ports::{PluginDirectory as _, RandomIds, SystemClock};
-use nomad_csi_testing::NothingSent;
+use nomad_csi_testing::{FakeBackend, NothingSent};
 
 struct TestBed {
-    plugin: Arc<FakePlugin>,
+    plugin: Arc<FakeBackend>,
     driver: Arc<FakeDriver>,
     connector: Arc<FakeConnector>,
     registry: Arc<Registry>,
@@ -21,7 +23,7 @@ struct TestBed {
 
 impl TestBed {
     fn new() -> Self {
-        let plugin = Arc::new(FakePlugin::named("fake.csi.example"));
+        let plugin = plugin_named("fake.csi.example");
         Self {
             driver: Arc::default(),
             connector: Arc::new(FakeConnector {
@@ -80,15 +82,15 @@ impl TestBed {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_is_registered_once_it_is_healthy() {
     let bed = TestBed::new();
-    bed.plugin.set_probe_response(ProbeResponse::Unavailable);
+    set_probe_response(&bed.plugin, ProbeResponse::Unavailable);
     let (status, run) = bed.supervise(None);
     bed.driver.until_started(1).await;
     let reason = wait_until_healthy(status.clone(), Duration::from_secs(7)).await.unwrap_err();
-    assert_eq!(reason, "Probe failed with Unavailable: no connection");
+    assert_eq!(reason, "Probe failed with Unavailable: scripted Unavailable");
     assert!(!bed.is_registered().await);
     assert!(bed.observer.reports().is_empty(), "an unhealthy first report creates nothing");
 
-    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&bed.plugin, ProbeResponse::Ready);
     wait_until_healthy(status.clone(), Duration::from_secs(10)).await.unwrap();
     assert!(bed.is_registered().await);
     assert_eq!(bed.observer.reports(), ["healthy"]);
@@ -102,7 +104,7 @@ async fn a_plugin_is_registered_once_it_is_healthy() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_never_becomes_healthy_is_restarted() {
     let bed = TestBed::new();
-    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&bed.plugin, ProbeResponse::NotReady);
     let begun = Instant::now();
     let (status, run) = bed.supervise(None);
     bed.driver.until_started(2).await;
@@ -122,11 +124,11 @@ async fn a_plugin_that_stays_unhealthy_is_restarted() {
     let bed = TestBed::new();
     let (status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
-    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&bed.plugin, ProbeResponse::NotReady);
     bed.observer.until("the plugin reports that it is not ready").await;
     assert!(matches!(&*status.borrow(), TaskStatus::Unhealthy { .. } | TaskStatus::Healthy));
     bed.driver.until_started(2).await;
-    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&bed.plugin, ProbeResponse::Ready);
     bed.observer.until("healthy").await;
     let reports = bed.observer.reports();
     assert_eq!(reports[..2], ["healthy", "the plugin reports that it is not ready"]);
@@ -140,9 +142,9 @@ async fn a_plugin_that_recovers_keeps_running() {
     let bed = TestBed::new();
     let (_status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
-    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&bed.plugin, ProbeResponse::NotReady);
     bed.observer.until("the plugin reports that it is not ready").await;
-    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&bed.plugin, ProbeResponse::Ready);
     bed.observer.until("healthy").await;
     bed.end(run).await;
     assert_eq!(bed.driver.started(), 1);
@@ -245,10 +247,10 @@ async fn a_process_that_does_not_stop_is_not_gone() {
     let first = bed.registry.running(&"p".into(), &"task".into()).ok();
     let first = first.unwrap().run;
     bed.driver.is_stuck.store(true, Ordering::Relaxed);
-    bed.plugin.set_probe_response(ProbeResponse::Unavailable);
+    set_probe_response(&bed.plugin, ProbeResponse::Unavailable);
     bed.observer.until("cannot stop the earlier process").await;
     assert!(!first.is_gone());
-    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&bed.plugin, ProbeResponse::Ready);
     bed.driver.end(1, "was killed by signal 9");
     bed.driver.until_started(2).await;
     first.wait_until_gone().await;
@@ -278,10 +280,10 @@ async fn a_plugin_that_runs_already_is_never_stopped() {
     let bed = bed_with_a_running_plugin();
     let (_status, run) = bed.supervise(None);
     bed.observer.until("healthy").await;
-    bed.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&bed.plugin, ProbeResponse::NotReady);
     bed.observer.until("the plugin reports that it is not ready").await;
     tokio::time::advance(PluginTask::HEALTH_TIMEOUT * 20).await;
-    bed.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&bed.plugin, ProbeResponse::Ready);
     bed.observer.until("healthy").await;
     assert_eq!(bed.driver.started(), 1);
     bed.stop.cancel();

@@ -453,7 +453,7 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     assert!(matches!(refused, Err(HostError::OtherSession { .. })));
 }
 
-/// What follows a step that met a fault.
+/// The step that follows one that met a fault.
 #[derive(Clone, Copy, Debug)]
 enum Reaction {
     /// The step is repeated, then everything is undone.

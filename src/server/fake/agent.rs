@@ -119,7 +119,7 @@ impl FakeAgent {
     ) -> Result<Self, JournalError> {
         let directory = Arc::new(FakeDirectory::default());
         let controllers = Self::host(&backend, None);
-        let connection = controllers.laned_plugin().connection();
+        let connection = controllers.serialized_plugin().connection();
         directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
         let sealer = FakeSealer::default();
         let ports = VolumePorts {

@@ -15,15 +15,14 @@
 //! Calls block, so they run on blocking threads, one transaction at a time in the order of the calls:
 //! an append waits for one transaction of a snapshot at most.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use redb::{
-    Builder, Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
-    StorageBackend as _, StorageError, Table, TableDefinition, TableHandle as _, WriteTransaction,
+    Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, StorageError, Table,
+    TableDefinition, TableHandle as _,
 };
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -36,10 +35,9 @@ use super::record_table::{
     RECORDS, ROWS_PER_TRANSACTION, RecordTable, load_records, remove_rows, remove_superseded,
     write_header, write_some,
 };
-use super::storage::{FileStorage, Storage};
 use crate::journal::{Journal, JournalError, JournalErrorKind, Replay};
 use nomad_csi_claims::state::{Event, SnapshotChanges, State, StateSnapshot, is_growth};
-use nomad_csi_ports::contained;
+use nomad_csi_database::{FileStorage, Storage, begin, contained};
 
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
@@ -95,6 +93,14 @@ impl EmbeddedJournal {
     /// Fails if the file cannot be opened, is not a journal, or has a later version.
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         Self::with_storage(FileStorage::new(path), HISTORY_EVENTS).await
+    }
+
+    /// Opens the journal in this file. Its snapshots keep none of the events that they replace.
+    ///
+    /// # Errors
+    /// See [`EmbeddedJournal::open`].
+    pub async fn open_without_history(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        Self::with_storage(FileStorage::new(path), 0).await
     }
 }
 
@@ -293,18 +299,8 @@ impl<S: Storage> Shared<S> {
 }
 
 fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
-    let bytes = match storage.open()? {
-        Some(bytes) => bytes,
-        None => {
-            create_database(storage)?;
-            let published = storage.open()?;
-            published.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
-        }
-    };
-    if bytes.len()? == 0 {
-        return Err(Failure::Foreign);
-    }
-    let database = builder().create_with_backend(bytes)?;
+    let opened = nomad_csi_database::open(storage, CACHE_BYTES, || new_database(storage))?;
+    let database = opened.ok_or(Failure::Foreign)?;
     let reading = database.begin_read()?;
     if reading.list_tables()?.all(|table| table.name() != META.name()) {
         return Err(Failure::Foreign);
@@ -314,12 +310,6 @@ fn open_database(storage: &impl Storage) -> Result<Database, Failure> {
         Some(found) if found > FORMAT_VERSION => Err(Failure::FormatTooNew { found }),
         Some(_) | None => Err(Failure::Foreign),
     }
-}
-
-fn create_database(storage: &impl Storage) -> Result<(), Failure> {
-    let database = new_database(storage)?;
-    database.close()?;
-    Ok(storage.publish()?)
 }
 
 /// Creates a database that has this snapshot, and closes it. It is not published.
@@ -336,7 +326,7 @@ fn fill_database(storage: &impl Storage, snapshot: &SnapshotChanges) -> Result<(
 }
 
 fn new_database(storage: &impl Storage) -> Result<Database, Failure> {
-    let database = builder().create_with_backend(storage.create()?)?;
+    let database = nomad_csi_database::create(storage, CACHE_BYTES)?;
     let transaction = begin(&database)?;
     {
         let mut meta = transaction.open_table(META)?;
@@ -347,20 +337,6 @@ fn new_database(storage: &impl Storage) -> Result<Database, Failure> {
     transaction.open_table(RECORDS)?;
     transaction.commit()?;
     Ok(database)
-}
-
-fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    builder.set_check_integrity_on_open(true);
-    builder
-}
-
-/// Begins a transaction. All transactions of the journal use this function.
-fn begin(database: &Database) -> Result<WriteTransaction, Failure> {
-    let mut transaction = database.begin_write()?;
-    transaction.set_two_phase_commit(true);
-    Ok(transaction)
 }
 
 #[async_trait]
@@ -385,9 +361,9 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     async fn read_events(
         &self,
         after: u64,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(u64, Event)>, JournalError> {
-        let work = move |shared: &Shared<S>| shared.run(|db| read_events(db, after, most));
+        let work = move |shared: &Shared<S>| shared.run(|db| read_events(db, after, limit));
         self.blocking("read", work).await
     }
 
@@ -443,10 +419,14 @@ fn load(database: &Database) -> Result<(Replay, Vec<RecordKey>), Failure> {
     Ok((replay, leftovers))
 }
 
-fn read_events(database: &Database, after: u64, most: usize) -> Result<Vec<(u64, Event)>, Failure> {
+fn read_events(
+    database: &Database,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Event)>, Failure> {
     let table = database.begin_read()?.open_table(EVENTS)?;
     let mut events = vec![];
-    for row in table.range(after.saturating_add(1)..)?.take(most) {
+    for row in table.range(after.saturating_add(1)..)?.take(limit) {
         let (index, row) = row?;
         let index = index.value();
         events.push((index, decode_event(index, row.value())?));
@@ -570,12 +550,12 @@ fn remove_covered(database: &Database, history: u64) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Removes up to `most` rows by reading them. Returns their number.
+/// Removes up to `limit` rows by reading them. Returns their number.
 fn remove_first<T>(
     rows: impl Iterator<Item = Result<T, StorageError>>,
-    most: usize,
+    limit: usize,
 ) -> Result<usize, StorageError> {
-    rows.take(most).try_fold(0, |count, row| row.map(|_| count + 1))
+    rows.take(limit).try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
 /// Makes a closed journal one of an earlier version.

@@ -1,14 +1,13 @@
 //! Why a journal operation failed, and when a failed database is opened again.
 
-use std::io;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::codec::CodecError;
 use crate::journal::JournalErrorKind;
+use nomad_csi_database::{ContainedPanic, FailureKind};
 use nomad_csi_model::private::NotPrivate;
-use nomad_csi_ports::ContainedPanic;
 
 /// The format of the tables and their keys, the highest that this program reads. Format 2 has
 /// snapshots with one row per object.
@@ -88,19 +87,11 @@ impl Failure {
 }
 
 fn database_kind(error: &redb::Error) -> JournalErrorKind {
-    use io::ErrorKind::{InvalidData, QuotaExceeded, StorageFull, UnexpectedEof};
-    match error {
-        redb::Error::DatabaseAlreadyOpen => JournalErrorKind::InUse,
-        redb::Error::Io(error) => match error.kind() {
-            StorageFull | QuotaExceeded => JournalErrorKind::DiskFull,
-            InvalidData | UnexpectedEof => JournalErrorKind::Damaged,
-            _ => JournalErrorKind::Unavailable,
-        },
-        redb::Error::Corrupted(_)
-        | redb::Error::UpgradeRequired(_)
-        | redb::Error::TableTypeMismatch { .. }
-        | redb::Error::TableDoesNotExist(_) => JournalErrorKind::Damaged,
-        _ => JournalErrorKind::Unavailable,
+    match FailureKind::of(error) {
+        FailureKind::InUse => JournalErrorKind::InUse,
+        FailureKind::Full => JournalErrorKind::DiskFull,
+        FailureKind::Damaged => JournalErrorKind::Damaged,
+        FailureKind::Closed | FailureKind::Unavailable => JournalErrorKind::Unavailable,
     }
 }
 

@@ -13,7 +13,6 @@ mod parts_codec;
 mod record_codec;
 mod record_table;
 mod seal;
-mod storage;
 
 pub use codec::{EVENT_VERSION, SNAPSHOT_VERSION};
 pub use embedded::EmbeddedJournal;
@@ -24,4 +23,3 @@ pub use key_rotation::{KeyRotation, KeyVerification, ResealError};
 pub use lock::{DataLock, LockError, LockOwner};
 pub use node_id::{NodeIdError, open_node_id};
 pub use seal::KeySealer;
-pub use storage::{FileStorage, Storage};

@@ -1,17 +1,24 @@
-//! Converts CSI messages to the types of the model. A message that the specification forbids is an error.
+//! Converts CSI messages to and from the types of the model. A message that the specification forbids is an error.
+
+use std::path::PathBuf;
 
 use nomad_csi_csi::convert;
 use nomad_csi_model::{
     AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, ExternalNodeId, ExternalVolume,
-    MountOptions, Secrets, Snapshot, SnapshotId, Topology, TopologyRequest,
+    MountOptions, ReportedQuantity, Secrets, Snapshot, SnapshotId, StatsUnit, StorageStatus,
+    StorageStatusKind, Topology, TopologyRequest, VolumeStatus, VolumeStatusKind,
 };
 use nomad_csi_ports::{
     ControllerPublishVolume, ControllerUnpublishVolume, CreateVolume, ExpandVolume, GetCapacity,
-    ListSnapshots, NodeExpandVolume, PageRequest, PublishVolume, StageVolume, ValidateVolume,
-    VolumeSource,
+    ListSnapshots, NodeExpandVolume, NodeVolumeHealth, NodeVolumeStats, PageRequest, PublishVolume,
+    StageVolume, ValidateVolume, VolumeSource,
 };
 use nomad_csi_proto as proto;
-use nomad_csi_proto::volume_capability::AccessType;
+use nomad_csi_proto::node_get_storage_health_response::StorageBackendHealth;
+use nomad_csi_proto::volume_capability::{AccessType, BlockVolume, MountVolume};
+use nomad_csi_proto::volume_health::VolumeHealthEntry;
+use nomad_csi_proto::volume_usage::Unit;
+use nomad_csi_testing::ReportedStats;
 
 pub(super) fn capabilities(
     list: &[proto::VolumeCapability],
@@ -301,5 +308,77 @@ pub(super) fn snapshot(snapshot: &Snapshot) -> proto::Snapshot {
         ready_to_use: snapshot.is_ready,
         group_snapshot_id: String::new(),
         accessible_topology: vec![],
+    }
+}
+
+pub(super) fn volume_health(id: String, statuses: Vec<VolumeStatus>) -> proto::VolumeHealth {
+    let entries = statuses.into_iter().map(|status| VolumeHealthEntry {
+        status: match status.kind {
+            VolumeStatusKind::Degraded => 1,
+            VolumeStatusKind::Inaccessible => 2,
+            VolumeStatusKind::DataLoss => 3,
+            VolumeStatusKind::Unknown(number) => number,
+            VolumeStatusKind::Abnormal => panic!("a VolumeCondition is not a status"),
+        },
+        reason: status.reason,
+        message: status.message,
+    });
+    proto::VolumeHealth { volume_id: id, health_statuses: entries.collect() }
+}
+
+pub(super) fn node_volume_health(request: proto::NodeGetVolumeHealthRequest) -> NodeVolumeHealth {
+    let path = |path: String| (!path.is_empty()).then(|| PathBuf::from(path));
+    NodeVolumeHealth {
+        external_id: ExternalId::new(request.volume_id),
+        publish_path: path(request.volume_publish_path),
+        staging_path: path(request.staging_target_path),
+    }
+}
+
+pub(super) fn storage_health(status: StorageStatus) -> StorageBackendHealth {
+    let access_type = |mode| match mode {
+        AttachmentMode::BlockDevice => AccessType::Block(BlockVolume {}),
+        AttachmentMode::FileSystem => AccessType::Mount(MountVolume::default()),
+    };
+    StorageBackendHealth {
+        status: match status.kind {
+            StorageStatusKind::Degraded => 1,
+            StorageStatusKind::Unreachable => 2,
+            StorageStatusKind::Unknown(number) => number,
+        },
+        reason: status.reason,
+        message: status.message,
+        volume_capability: status.attachment_mode.map(|mode| proto::VolumeCapability {
+            access_mode: None,
+            access_type: Some(access_type(mode)),
+        }),
+    }
+}
+
+pub(super) fn stats_request(request: proto::NodeGetVolumeStatsRequest) -> NodeVolumeStats {
+    let staging = request.staging_target_path;
+    NodeVolumeStats {
+        external_id: ExternalId::new(request.volume_id),
+        volume_path: PathBuf::from(request.volume_path),
+        staging_path: (!staging.is_empty()).then(|| PathBuf::from(staging)),
+    }
+}
+
+pub(super) fn stats_response(stats: ReportedStats) -> proto::NodeGetVolumeStatsResponse {
+    let usage = |quantity: ReportedQuantity| proto::VolumeUsage {
+        available: quantity.available,
+        total: quantity.total,
+        used: quantity.used,
+        unit: match quantity.unit {
+            StatsUnit::Bytes => Unit::Bytes.into(),
+            StatsUnit::Inodes => Unit::Inodes.into(),
+        },
+    };
+    proto::NodeGetVolumeStatsResponse {
+        usage: stats.quantities.into_iter().map(usage).collect(),
+        volume_condition: stats.condition.map(|condition| proto::VolumeCondition {
+            abnormal: condition.abnormal,
+            message: condition.message,
+        }),
     }
 }

@@ -18,12 +18,11 @@ use nomad_csi_testing::{CallError, FakeBackend, FakeCallLock, ProviderState, Ref
 use tonic::{Request, Response, Status, async_trait};
 
 use super::connection::ConnectionCutter;
-use super::health::{node_volume_health, storage_health, volume_health};
 use super::messages::{
-    attach, capacity_request, create, detach, expand, list_snapshots, listed, node_expand, page,
-    publish, snapshot, stage, validate,
+    attach, capacity_request, create, detach, expand, list_snapshots, listed, node_expand,
+    node_volume_health, page, publish, snapshot, stage, stats_request, stats_response,
+    storage_health, validate, volume_health,
 };
-use super::stats::{stats_request, stats_response};
 
 /// The three services.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use super::state::{Content, PluginState, SharedState, is_block};
 
 /// The paths as a workload sees them.
 #[derive(Clone)]
-pub(crate) struct ExemplarFiles(pub(super) SharedState);
+pub(crate) struct ReferenceFiles(pub(super) SharedState);
 
 /// Returns the target at or above a path, and the rest of the path.
 fn target_of(state: &PluginState, path: &Path) -> Option<(PathBuf, PathBuf)> {
@@ -32,7 +32,7 @@ fn content<'a>(state: &'a mut PluginState, target: &Path) -> io::Result<&'a mut 
 }
 
 #[async_trait]
-impl WorkloadFiles for ExemplarFiles {
+impl WorkloadFiles for ReferenceFiles {
     async fn kind(&self, path: &Path) -> io::Result<PathKind> {
         let state = self.0.lock();
         if let Some(target) = state.targets.get(path) {

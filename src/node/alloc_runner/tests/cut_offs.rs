@@ -24,7 +24,7 @@ fn assign(node: &Node) {
     node.control.assign(assigned);
 }
 
-/// Whether the task runs, was asked to stop before, or was started by an earlier agent.
+/// The task may run, have been asked to stop before, or have been started by an earlier agent.
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_given_back_after_its_tasks_were_killed() {
     for (stops, restarts) in [(false, false), (true, false), (false, true)] {

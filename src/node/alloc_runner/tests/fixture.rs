@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{AllocRunnerDeps, AllocRunners};
-use crate::fakes::{FakeConnector, FakeObserver, FakePlugin};
+use crate::fakes::{FakeObserver, plugin_named};
 use crate::plugin_tasks::{PluginHost, PluginHostDeps};
 use crate::registry::Registry;
 use crate::task_run::{
@@ -27,7 +27,9 @@ use nomad_csi_model::{
     RestartMode, RestartPolicy, TargetPath, Task, TaskConfig, TaskGroup, VolumeMount,
 };
 use nomad_csi_ports::{AssignedAlloc, Clock, LogStream, MountEntry, SourceIdentity};
-use nomad_csi_testing::{CountingIds, FakeControlPlane, FakeMounter, NothingSent};
+use nomad_csi_testing::{
+    CountingIds, FakeBackend, FakeConnector, FakeControlPlane, FakeMounter, FakePlugin, NothingSent,
+};
 
 /// A driver of the crate's mock runs with scripts, by task; the last script of a task repeats. It can mount.
 #[derive(Default)]
@@ -337,14 +339,14 @@ pub(super) const ID: &str = "alloc-1";
 pub(super) struct Node {
     pub(super) control: Arc<FakeControlPlane>,
     pub(super) driver: Arc<ScriptedDriver>,
-    /// What every plugin task serves.
-    pub(super) plugin: Arc<FakePlugin>,
+    /// The plugin that every plugin task serves.
+    pub(super) plugin: Arc<FakeBackend>,
     pub(super) observer: Arc<FakeObserver>,
     pub(super) mounter: FakeMounter,
     /// That of the agent that runs.
     pub(super) registry: Arc<Registry>,
     pub(super) data: tempfile::TempDir,
-    /// What the next agent offers.
+    /// The host volumes that the next agent offers.
     pub(super) host_volumes: BTreeMap<String, HostVolume>,
     plugins: Option<Arc<PluginHost>>,
     stop: CancellationToken,
@@ -356,7 +358,7 @@ impl Node {
         let mut node = Self {
             control: Arc::default(),
             driver: Arc::default(),
-            plugin: Arc::new(FakePlugin::named("fake.csi.example")),
+            plugin: plugin_named("fake.csi.example"),
             observer: Arc::default(),
             mounter: FakeMounter::new(),
             registry: new_registry(),
@@ -395,7 +397,7 @@ impl Node {
     /// A new host of plugins, with a new registry.
     fn plugin_host(&mut self) -> Arc<PluginHost> {
         self.registry = new_registry();
-        let connector = FakeConnector { plugin: self.plugin.clone(), sockets: Mutex::default() };
+        let connector = FakeConnector(FakePlugin::new(self.plugin.clone()));
         let sockets = self.data.path().join("run");
         std::fs::create_dir_all(&sockets).unwrap();
         Arc::new(PluginHost::new(PluginHostDeps {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
-use crate::fakes::ProbeResponse;
+use crate::fakes::{ProbeResponse, set_probe_response};
 use crate::task_run::{RunRequest, TaskMount};
 use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, PropagationMode};
 use nomad_csi_ports::{AssignedAlloc, HostError, Mounter as _};
@@ -71,10 +71,10 @@ async fn a_plugin_task_has_its_directories_and_the_endpoint() {
 #[tokio::test(start_paused = true)]
 async fn each_start_of_a_plugin_task_has_the_same_mounts() {
     let node = Node::new();
-    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&node.plugin, ProbeResponse::NotReady);
     node.control.assign(plugin_alloc());
     node.event("plugin", "Restarting").await;
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     node.observer.until("healthy").await;
     let starts = node.driver.starts();
     assert_eq!(starts.len(), 2, "the task was restarted once");
@@ -104,7 +104,7 @@ async fn each_type_of_plugin_is_registered_with_its_services() {
         (CsiPluginType::Node, [false, true]),
     ] {
         let node = Node::new();
-        node.plugin.set_probe_response(ProbeResponse::NotReady);
+        set_probe_response(&node.plugin, ProbeResponse::NotReady);
         let mut plugin = task("plugin", "main");
         plugin.restart = policy(1);
         plugin.csi_plugin = Some(CsiPluginConfig::new(PLUGIN.into(), kind));
@@ -112,7 +112,7 @@ async fn each_type_of_plugin_is_registered_with_its_services() {
         node.event("plugin", "Started").await;
         tokio::time::advance(Duration::from_secs(7)).await;
         assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_err(), "{kind}");
-        node.plugin.set_probe_response(ProbeResponse::Ready);
+        set_probe_response(&node.plugin, ProbeResponse::Ready);
         node.observer.until("healthy").await;
         let instance = node.registry.running(&PLUGIN.into(), &ID.into()).unwrap();
         let served = [instance.controller.is_some(), instance.node.is_some()];
@@ -125,14 +125,14 @@ async fn each_type_of_plugin_is_registered_with_its_services() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {
     let node = Node::new();
-    node.plugin.set_probe_response(ProbeResponse::Unavailable);
+    set_probe_response(&node.plugin, ProbeResponse::Unavailable);
     node.control.assign(plugin_alloc());
     node.event("plugin", "Started").await;
     tokio::time::advance(Duration::from_secs(7)).await;
     assert_eq!(node.observer.reports(), [""; 0]);
     let refused = node.registry.running(&PLUGIN.into(), &ID.into()).err();
     assert!(matches!(refused, Some(HostError::NoPlugin { .. })));
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     let report = node.event("plugin", "Plugin").await;
     assert_eq!(plugin_events(&report), ["Plugin became healthy: plugin: ebs"]);
     assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_ok());
@@ -146,7 +146,7 @@ async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
     let node = Node::new();
-    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&node.plugin, ProbeResponse::NotReady);
     let begun = Instant::now();
     node.control.assign(plugin_alloc());
     let report = node.event("plugin", "Restarting").await;
@@ -159,7 +159,7 @@ async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
             "Restart Signaled: CSI plugin did not become healthy before configured 30s health timeout",
         ]
     );
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     node.observer.until("healthy").await;
     assert_eq!(node.driver.started(), ["plugin", "plugin"]);
     assert_eq!(node.observer.reports(), ["healthy"]);
@@ -177,11 +177,11 @@ async fn the_facts_of_a_plugin_are_refreshed() {
     node.observer.until("healthy").await;
     assert_eq!(limit(&node), None);
     let begun = Instant::now();
-    *node.plugin.max_volumes.lock() = Some(7);
+    node.plugin.update_settings(|settings| settings.description.max_volumes = Some(7));
     node.observer.until_reports(2).await;
     assert_eq!((limit(&node), begun.elapsed()), (Some(7), Duration::from_secs(30)));
     node.stop_agent().await;
-    *node.plugin.max_volumes.lock() = Some(8);
+    node.plugin.update_settings(|settings| settings.description.max_volumes = Some(8));
     node.start_agent();
     let begun = Instant::now();
     node.observer.until_reports(3).await;
@@ -195,7 +195,7 @@ async fn a_wait_for_one_plugin_delays_no_other() {
     let node = Node::new();
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
-    node.plugin.set_probe_response(ProbeResponse::Hang);
+    set_probe_response(&node.plugin, ProbeResponse::Hang);
     let mut silent = plugin_alloc();
     silent.id = "alloc-2".into();
     silent.job = {
@@ -212,7 +212,7 @@ async fn a_wait_for_one_plugin_delays_no_other() {
     until_registered(&node, ID, false).await;
     node.observer.until("gone").await;
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     node.observer.until("healthy").await;
     let silent = node.registry.running(&"silent".into(), &"alloc-2".into());
     assert!(silent.is_ok());
@@ -221,7 +221,7 @@ async fn a_wait_for_one_plugin_delays_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_never_becomes_healthy_fails_when_its_policy_is_used_up() {
     let node = Node::new();
-    node.plugin.set_probe_response(ProbeResponse::Hang);
+    set_probe_response(&node.plugin, ProbeResponse::Hang);
     node.control.assign(plugin_alloc());
     let report = node.status("failed").await;
     assert!(report.tasks["plugin"].has_failed);
@@ -235,11 +235,11 @@ async fn events_are_sent_when_the_health_changes() {
     let node = Node::new();
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
-    node.plugin.set_probe_response(ProbeResponse::Unavailable);
+    set_probe_response(&node.plugin, ProbeResponse::Unavailable);
     node.event("plugin", "Plugin became unhealthy").await;
     tokio::time::advance(Duration::from_secs(600)).await;
     until_registered(&node, ID, true).await;
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     node.observer.until("healthy").await;
     node.stop_alloc();
     let report = node.status("complete").await;
@@ -247,11 +247,11 @@ async fn events_are_sent_when_the_health_changes() {
         plugin_events(&report),
         [
             "Plugin became healthy: plugin: ebs",
-            "Plugin became unhealthy: Error: Probe failed with Unavailable: no connection",
+            "Plugin became unhealthy: Error: Probe failed with Unavailable: scripted Unavailable",
             "Plugin became healthy: plugin: ebs",
         ]
     );
-    let failed = "Probe failed with Unavailable: no connection";
+    let failed = "Probe failed with Unavailable: scripted Unavailable";
     assert_eq!(node.observer.reports(), ["healthy", failed, "healthy", "gone"]);
     assert_eq!(node.driver.started(), ["plugin"]);
 }
@@ -399,14 +399,14 @@ async fn an_upgrade_of_a_plugin_has_no_gap() {
     let node = Node::new();
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
-    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&node.plugin, ProbeResponse::NotReady);
     let begun = Instant::now();
     node.control.replace(&ID.into(), successor());
     node.driver.until_started(2).await;
     tokio::time::advance(Duration::from_secs(10)).await;
     let serves = |alloc: &str| node.registry.running(&PLUGIN.into(), &alloc.into()).is_ok();
     assert!(serves(ID) && !serves("alloc-2"));
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     // The clock is paused, and a sleep moves it.
     let ended = async {
         while serves(ID) {
@@ -427,12 +427,12 @@ async fn a_plugin_does_not_wait_for_a_successor_whose_process_ends() {
     node.driver.script("plugin", &[lasting(3600), exiting(1, 1), lasting(3600)]);
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
-    node.plugin.set_probe_response(ProbeResponse::NotReady);
+    set_probe_response(&node.plugin, ProbeResponse::NotReady);
     let begun = Instant::now();
     node.control.replace(&ID.into(), successor());
     node.status("complete").await;
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    node.plugin.set_probe_response(ProbeResponse::Ready);
+    set_probe_response(&node.plugin, ProbeResponse::Ready);
     node.observer.until("healthy").await;
 }
 
@@ -442,7 +442,7 @@ async fn a_plugin_waits_for_its_successor_as_long_as_that_may_take() {
     let node = Node::new();
     node.control.assign(plugin_alloc());
     node.observer.until("healthy").await;
-    node.plugin.set_probe_response(ProbeResponse::Hang);
+    set_probe_response(&node.plugin, ProbeResponse::Hang);
     let begun = Instant::now();
     node.control.replace(&ID.into(), successor());
     node.status("complete").await;

@@ -150,7 +150,7 @@ impl ControlGroup {
     }
 }
 
-/// What could not be done with a group.
+/// An operation on a group that failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot limit the task: cannot {action} control group `{}`: {reason}; restart the agent, which then looks again at what \

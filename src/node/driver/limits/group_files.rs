@@ -7,7 +7,7 @@ use std::path::Path;
 /// No file of a group that is read here is longer.
 const LONGEST: u64 = 1 << 20;
 
-/// What can be done with control groups.
+/// The operations on control groups.
 pub(in crate::driver) trait GroupFiles {
     /// Returns the content of a file.
     fn read(&self, file: &Path) -> io::Result<String>;

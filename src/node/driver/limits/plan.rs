@@ -125,9 +125,9 @@ fn cpu_weight(resources: &Resources) -> i64 {
         1.. => resources.cores.saturating_mul(MHZ_OF_A_CORE),
         _ => resources.cpu,
     };
-    let (least, most) = SHARES;
-    let above = shares.clamp(least, most) - least;
-    1 + above * (MAX_WEIGHT - 1) / (most - least)
+    let (min_shares, max_shares) = SHARES;
+    let above = shares.clamp(min_shares, max_shares) - min_shares;
+    1 + above * (MAX_WEIGHT - 1) / (max_shares - min_shares)
 }
 
 #[cfg(test)]

@@ -30,20 +30,20 @@ struct TaskGroups {
 /// Something of tasks that this agent does not limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotEnforced {
-    /// What is not limited, for a sentence.
+    /// The part of a sentence that names what is not limited.
     pub what: String,
     /// The reason.
     pub reason: String,
 }
 
-/// What this agent limits of its tasks.
+/// The limits that this agent can set for its tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskLimits {
     groups: Option<TaskGroups>,
     not_enforced: Vec<NotEnforced>,
 }
 
-/// What is known of this process and its machine.
+/// The facts about this process and its machine.
 struct Surroundings<'a> {
     mounts: &'a [PathBuf],
     /// The content of `/proc/self/cgroup`.

@@ -14,6 +14,7 @@ use super::run_state::{RunState, WaitStep, settled, wait_step};
 use crate::mounts::boot_id;
 use crate::task_run::RunEnd;
 use nomad_csi_model::retry::RetryPolicy;
+use nomad_csi_ports::run_blocking;
 
 /// The pauses between attempts to take the lock of a run whose shim is gone. Another agent holds it for an instant.
 const LOCK_RETRY: RetryPolicy =
@@ -152,12 +153,11 @@ fn remove_group(run: &RunFiles) {
     }
 }
 
-/// Runs a call that blocks on a thread for such calls.
+/// Runs a call about a run on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     run: &RunFiles,
     call: impl FnOnce(&RunFiles) -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let run = run.clone();
-    let done = tokio::task::spawn_blocking(move || call(&run)).await;
-    done.map_err(io::Error::other)?
+    run_blocking(move || call(&run)).await
 }

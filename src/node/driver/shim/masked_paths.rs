@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 
 use super::action_error::about;
 
-/// What is readable for everyone on the host, and hidden from tasks.
+/// The paths that everyone on the host can read, and that are hidden from tasks.
 const HIDDEN: [&str; 20] = [
     "/proc/acpi",
     "/proc/asound",
@@ -41,7 +41,7 @@ const HIDDEN: [&str; 20] = [
 ];
 const DATA_ONLY: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
-/// What is done with an entry of `/proc`.
+/// The protection of an entry of `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryRule {
     /// It shows and changes what belongs to processes of the task, or changes nothing.
@@ -55,7 +55,7 @@ enum EntryRule {
 /// Covers and protects what is below `root`, where `/proc` and `/sys` of the task are mounted.
 ///
 /// # Errors
-/// What could not be protected, and why.
+/// Names what could not be protected, and why.
 pub(super) fn protect_kernel_files(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root.join("proc"))? {
         let entry = entry?;

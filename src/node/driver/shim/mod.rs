@@ -16,7 +16,6 @@
 mod action_error;
 mod attach;
 mod destination;
-mod devices;
 mod host_directories;
 mod launch;
 mod living;

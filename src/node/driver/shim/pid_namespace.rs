@@ -21,12 +21,12 @@ pub(super) struct OwnPidNamespace {
     process: ProcessId,
 }
 
-/// What collecting ended processes found.
+/// The result of collecting ended processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reaped {
     /// How the awaited child ended, if it did.
     pub(super) child: Option<TaskExit>,
-    /// What is left.
+    /// The processes that are left.
     pub(super) rest: Remaining,
 }
 

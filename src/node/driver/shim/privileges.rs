@@ -15,7 +15,7 @@ use rustix::thread::{
 
 use super::action_error::about;
 
-/// What a task may keep.
+/// The capabilities that a task may keep.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)

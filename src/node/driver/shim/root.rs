@@ -16,13 +16,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, UnmountFlags, mount, mount_bind_recursive, mount_remount, unmount,
+    MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_remount, unmount,
 };
 use rustix::thread::UnshareFlags;
 
 use super::action_error::about;
 use super::destination::open_destination;
-use super::devices::make_devices;
 use super::host_directories::NoOwners;
 use super::launch::unshare;
 use super::masked_paths::protect_kernel_files;
@@ -38,7 +37,7 @@ use crate::task_run::TaskMount;
 use nomad_csi_model::PropagationMode;
 use nomad_csi_ports::SourceIdentity;
 
-/// What of the host a task sees: the list of Nomad's driver `exec`.
+/// The paths of the host that a task sees: the list of Nomad's driver `exec`.
 const HOST: [&str; 9] = [
     "/bin",
     "/etc",
@@ -50,13 +49,24 @@ const HOST: [&str; 9] = [
     "/sbin",
     "/usr",
 ];
-/// Returns why the task does not see its program, although the host may have it; `None` if it sees the place.
+/// The devices of the host in the `/dev` of a task.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// The links in the `/dev` of a task.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// Returns why the task does not see its program, although the host may have it; `None` if it sees the path.
 pub(super) fn hidden_from(spec: &RunSpec) -> Option<String> {
     let mut mounted = spec.mounts.iter().map(|mount| &*mount.destination);
     let is_seen = spec.root == TaskRoot::Host
         || spec.command.is_relative()
-        || mounted.any(|place| spec.command.starts_with(place))
-        || HOST.iter().any(|place| spec.command.starts_with(place));
+        || mounted.any(|path| spec.command.starts_with(path))
+        || HOST.iter().any(|path| spec.command.starts_with(path));
     (!is_seen).then(|| {
         let seen = HOST.join(", ");
         format!("of the host, a task of the driver `exec` sees only {seen}")
@@ -81,7 +91,7 @@ struct HeldSource<'a> {
 /// A mount of the task that is not at its destination yet.
 struct DetachedMount<'a> {
     mount: &'a TaskMount,
-    /// What is mounted, without symbolic links.
+    /// The path that is mounted, without symbolic links.
     source: PathBuf,
     tree: OwnedFd,
 }
@@ -89,7 +99,7 @@ struct DetachedMount<'a> {
 /// Replaces the root of this process, which has one thread, by the task's.
 ///
 /// # Errors
-/// What could not be mounted, why, and what to change.
+/// Names what could not be mounted, why, and what to change.
 pub(super) fn enter_new_root(run: &RunFiles, spec: &RunSpec) -> io::Result<()> {
     let root = &run.root();
     // In the mount namespace of the agent: mounts have other numbers in the next one.
@@ -328,4 +338,34 @@ fn refused(mount: &TaskMount, error: &io::Error) -> io::Error {
         ));
     }
     about(&format!("mount `{source}` at `{destination}`"), error)
+}
+
+/// Fills the directory `dev` with the devices that every program may use.
+///
+/// The host's nodes are bound, which needs no CAP_MKNOD and works in a user namespace. They are bound read-only: a device
+/// can be written to all the same, and root in the task cannot change the mode, owner or times of a node that the whole
+/// machine uses.
+///
+/// # Errors
+/// If something cannot be mounted.
+fn make_devices(dev: &Path) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("tmpfs", dev, "tmpfs", flags, c"mode=0755,size=64k,nr_inodes=1k")?;
+    for name in DEVICES {
+        drop(File::create(dev.join(name))?);
+        let node = dev.join(name);
+        mount_bind(Path::new("/dev").join(name), &node)?;
+        make_read_only_below(&node)?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        symlink(target, dev.join(name))?;
+    }
+    for name in ["pts", "shm"] {
+        fs::create_dir(dev.join(name))?;
+    }
+    let terminals = c"newinstance,ptmxmode=0666,mode=0620";
+    mount("devpts", dev.join("pts"), "devpts", flags, terminals)?;
+    let shared_memory = flags | MountFlags::NODEV;
+    mount("tmpfs", dev.join("shm"), "tmpfs", shared_memory, c"mode=1777,size=64m,nr_inodes=4k")?;
+    Ok(())
 }

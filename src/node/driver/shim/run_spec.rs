@@ -44,7 +44,7 @@ pub(super) struct RunSpec {
     /// The specification of an earlier version has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) earlier_runs: Vec<PathBuf>,
-    /// What the task may use, if the agent can limit it.
+    /// The resources that the task may use, if the agent can limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) control_group: Option<ControlGroup>,
     /// True if the PID namespace limits the number of processes, because no control group does.
@@ -52,7 +52,7 @@ pub(super) struct RunSpec {
     pub(super) limits_process_numbers: bool,
 }
 
-/// What the agent may do.
+/// The rights of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentRights {
     /// It runs as root.

@@ -86,7 +86,7 @@ impl RunState {
     }
 }
 
-/// What an agent does that waits for a run.
+/// The next step of an agent that waits for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WaitStep {
     /// Report the end.
@@ -118,7 +118,7 @@ pub(super) fn settled(state: &RunState, boot_id: &str) -> Option<RunState> {
     Some(RunState::Lost { reason: reason.to_owned() })
 }
 
-/// What a shim does that has just started.
+/// The first step of a shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShimStep {
     /// Report that the run was started before.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::process_id::ProcessId;
 
-/// What must be at the source of a mount, and is not.
+/// The source of a mount that is not what it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct LostSource {
@@ -36,7 +36,7 @@ pub(super) enum StageReport {
 impl StageReport {
     /// The line before the task's program is executed.
     pub(super) const PREPARED: &str = "prepared\n";
-    /// What precedes a source that is lost, in place of a reason.
+    /// The prefix of a source that is lost, in place of a reason.
     const SOURCE_LOST: &str = "source lost: ";
     /// The number of bytes of a report that are kept.
     pub(super) const LIMIT: usize = 16 << 10;

@@ -172,7 +172,7 @@ struct Shim<'a> {
     was_message_sent: bool,
 }
 
-/// What ended the wait of a shim.
+/// The reason why the wait of a shim ended.
 enum Wake {
     KillTimeout,
     StopRequested,

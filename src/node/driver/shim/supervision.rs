@@ -13,7 +13,7 @@ use super::run_state::RunState;
 use super::stage_report::StageReport;
 use crate::task_run::LimitsReached;
 
-/// What happened.
+/// An event that a shim waits for.
 #[derive(Debug)]
 pub(super) enum ShimEvent {
     /// The agent or an operator requested the stop.
@@ -26,7 +26,7 @@ pub(super) enum ShimEvent {
     Reaped(Reaped),
 }
 
-/// What to do about it.
+/// The response to an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ShimAction {
     /// Send the task its kill signal, and start the timer.
@@ -37,7 +37,7 @@ pub(super) enum ShimAction {
     RecordRunning(ProcessId),
 }
 
-/// What a shim knows about its task.
+/// The knowledge of a shim about its task.
 #[derive(Debug, Default)]
 pub(super) struct Supervision {
     report: Option<StageReport>,

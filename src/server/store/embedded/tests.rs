@@ -1,5 +1,6 @@
 //! Durability, error messages, and recovery after failures. `tests/suite/crash.rs` tests power failures.
 
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,7 +91,7 @@ async fn the_newest_of_the_replaced_events_stay_as_history() {
     let journal = EmbeddedJournal::with_storage(storage, HISTORY).await;
     let journal = journal.unwrap();
     let events = events(3, 90);
-    let read = async |after, most| journal.read_events(after, most).await.unwrap();
+    let read = async |after, limit| journal.read_events(after, limit).await.unwrap();
     let indexed = |from: u64, to: u64| {
         (2..).zip(events.clone()).filter(move |(index, _)| (from..=to).contains(index))
     };
@@ -455,8 +456,13 @@ impl Storage for SmallDisk {
         Ok((!self.bytes().is_empty()).then(|| self.clone()))
     }
 
-    fn create(&self) -> io::Result<Self> {
+    fn unpublished(&self) -> io::Result<Self> {
         Ok(self.clone())
+    }
+
+    fn discard(&self) -> io::Result<()> {
+        self.bytes().clear();
+        Ok(())
     }
 
     fn publish(&self) -> io::Result<()> {

@@ -28,7 +28,7 @@ pub(crate) struct PluginDirectories {
 
 /// Where the socket and the volumes of one plugin are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PluginPlaces {
+pub(crate) struct PluginPaths {
     socket_directory: PathBuf,
     volumes: PathBuf,
     /// The directories of the socket and of the volumes in the task, if it has a root of its own.
@@ -48,16 +48,16 @@ impl PluginDirectories {
         self.sockets.join(name)
     }
 
-    /// Returns the places of the plugin that an allocation runs.
-    pub(crate) fn places(
+    /// Returns the paths of the plugin that an allocation runs.
+    pub(crate) fn paths(
         &self,
         alloc: &AllocId,
         config: &CsiPluginConfig,
         has_own_root: bool,
-    ) -> PluginPlaces {
+    ) -> PluginPaths {
         let in_task =
             || (PathBuf::from(&config.mount_dir), PathBuf::from(&config.stage_publish_base_dir));
-        PluginPlaces {
+        PluginPaths {
             socket_directory: self.socket_directory_of(alloc),
             volumes: self.volumes_of(&config.id),
             in_task: has_own_root.then(in_task),
@@ -81,7 +81,7 @@ fn socket_in(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
 }
 
-impl PluginPlaces {
+impl PluginPaths {
     /// Returns the directory of the socket on the host.
     pub(super) fn socket_directory(&self) -> &Path {
         &self.socket_directory

@@ -1,9 +1,7 @@
 //! The file of the embedded database as a trait, so tests can use disks that are full, fail, or lose
 //! power.
 //!
-//! An incompletely created database looks damaged and would be refused. The file is therefore created
-//! under another name and renamed when it is complete; an interrupted first start is repeated.
-//! A file beside it holds space for what must be recorded when the disk is full: the database gets it then, piece by piece,
+//! A new file gets its name when it is complete. A file beside it holds space for what must be recorded when the disk is full: the database gets it then, piece by piece,
 //! because whatever fills the disk takes what is given free.
 //! The files are private (`private`): a link or a file of another user is not opened.
 
@@ -37,11 +35,17 @@ pub trait Storage: Send + Sync + 'static {
     /// Returns the error of the operating system.
     fn open(&self) -> io::Result<Option<Self::Backend>>;
 
-    /// Creates an empty file, and replaces one that was created but not published.
+    /// Opens the file that is not published, and creates it if it does not exist. Its content stays.
     ///
     /// # Errors
     /// Returns the error of the operating system.
-    fn create(&self) -> io::Result<Self::Backend>;
+    fn unpublished(&self) -> io::Result<Self::Backend>;
+
+    /// Removes the file that is not published.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn discard(&self) -> io::Result<()>;
 
     /// Frees the space that was kept for a full disk. Returns whether there was any.
     ///
@@ -70,24 +74,23 @@ pub trait Storage: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct FileStorage {
     path: PathBuf,
+    unpublished: PathBuf,
 }
 
 impl FileStorage {
-    /// Uses the file at this path.
+    /// Uses the file at this path, and until it is published the same path with `.new` at its end.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        let path = path.into();
+        Self { unpublished: with_suffix(&path, ".new"), path }
     }
 
-    fn unpublished(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".new");
-        name.into()
+    /// Uses the file at this path, and the other one until it is published.
+    pub fn completed_at(unpublished: PathBuf, path: PathBuf) -> Self {
+        Self { path, unpublished }
     }
 
     fn reserve(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".reserve");
-        name.into()
+        with_suffix(&self.path, ".reserve")
     }
 
     /// Syncs the directory, because a power failure could otherwise lose the name of a new file.
@@ -115,10 +118,12 @@ impl Storage for FileStorage {
         }
     }
 
-    fn create(&self) -> io::Result<FileBackend> {
-        let file = private::open_or_create(&self.unpublished())?;
-        file.set_len(0)?;
-        backend(file)
+    fn unpublished(&self) -> io::Result<FileBackend> {
+        backend(private::open_or_create(&self.unpublished)?)
+    }
+
+    fn discard(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.unpublished)
     }
 
     fn free_reserve(&self) -> io::Result<bool> {
@@ -150,7 +155,7 @@ impl Storage for FileStorage {
     }
 
     fn publish(&self) -> io::Result<()> {
-        std::fs::rename(self.unpublished(), &self.path)?;
+        std::fs::rename(&self.unpublished, &self.path)?;
         self.sync_directory()
     }
 }
@@ -179,6 +184,12 @@ fn hand_over(reserve: &Path, file: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(suffix);
+    name.into()
 }
 
 fn backend(file: File) -> io::Result<FileBackend> {
