@@ -38,12 +38,18 @@ pub struct Execution<'a> {
     pub resolved: &'a Resolved,
     /// The largest number of concurrent changes.
     pub parallelism: usize,
-    /// Nothing new starts once this is cancelled.
-    pub stop: &'a CancellationToken,
-    /// Observes the progress.
-    pub progress: &'a dyn ProgressObserver,
     /// Records every step.
-    pub record: &'a dyn Record,
+    pub record: Box<dyn Record + 'a>,
+    /// How its steps wait.
+    pub wait: StepWait<'a>,
+}
+
+/// How steps wait for their server and their plugins, and what ends that.
+pub struct StepWait<'a> {
     /// The wait for a plugin that the server has not found again.
     pub reconnect: &'a Reconnect,
+    /// Observes the progress, and that wait.
+    pub progress: &'a dyn ProgressObserver,
+    /// Nothing new starts, and no step is repeated, once this is cancelled.
+    pub stop: &'a CancellationToken,
 }

@@ -41,7 +41,6 @@ mod volume_owners;
 mod wait;
 pub mod workflow;
 
-pub use apply::{SetRecording, apply};
 pub use drift::{DriftFound, DriftQuery, find_drift};
 pub use execute::execute;
 pub use execution::{Execution, ProgressObserver};

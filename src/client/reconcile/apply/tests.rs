@@ -1,24 +1,26 @@
 //! Applies plans for a set, on a server and a ledger that fail.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::ports::fake::{CallFault, FakeServer, LedgerFault, MemoryLedger};
-use crate::ports::{ResolvedSecret, SecretProblem, SecretSource, VolumeReader as _};
-use crate::reconcile::execution::ProgressObserver;
+use crate::ports::{LedgerError, ResolvedSecret, SecretProblem, SecretSource, VolumeReader as _};
+use crate::reconcile::execution::{ProgressObserver, StepWait};
+use crate::reconcile::ledger_writer::LedgerWriter;
 use crate::reconcile::observe::{ObserveRequest, observe};
 use crate::reconcile::outcome::Status;
 use crate::reconcile::reconnect::Reconnect;
-use crate::reconcile::record::Unrecorded;
+use crate::reconcile::recorded_scope::RecordedScope;
 use crate::reconcile::resolve::{Unresolved, resolve};
 use crate::reconcile::secret_variables::SecretVariables;
 use nomad_csi_model::diagnostic::{Code, Diagnostics, SourceMap};
 use nomad_csi_model::{Namespace, NamespacedId, Secrets, SetName, VolumeId};
 use nomad_csi_plan::{
-    Action, AppliedValues, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions, StoredValue,
-    build_plan, interrupted_step_warnings,
+    Action, Actor, AppliedValues, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions,
+    StoredValue, build_plan, interrupted_step_warnings,
 };
 use nomad_csi_spec::{Defaults, Purpose, Syntax, VolumeSpec, parse};
 use nomad_csi_testing::{CountingIds, FakeClock};
@@ -146,29 +148,32 @@ impl Scene {
         });
         let (resolved, _) =
             resolve(sent.collect(), Arc::new(NoSecrets), SecretVariables::default()).await.unwrap();
-        let execution = Execution {
-            registered: &[],
-            existing: &[],
-            api: &self.server,
-            snapshots: &self.server,
-            rules: MergeRules::NOMAD,
-            resolved: &resolved,
-            parallelism: 1,
-            stop: &CancellationToken::new(),
-            progress: &NoProgress,
-            record: &Unrecorded,
-            reconnect: &Reconnect::default(),
-        };
         let unfinished = interrupted_step_warnings(set.set(), &observed).len();
-        let recording = SetRecording {
-            scope: RecordedScope::WholeRequest,
-            set: &mut set,
-            actor: actor(),
-            clock: Arc::new(FakeClock::at(5)),
-            observed: &observed,
-            saved_plan: Some("plan-1"),
-        };
-        let outcomes = apply(&execution, &plan, Some(recording)).await;
+        let (rules, scope) = (MergeRules::NOMAD, RecordedScope::WholeRequest);
+        let clock = Arc::new(FakeClock::at(5));
+        let (writer, updates) = LedgerWriter::new(&plan, 1, rules, scope, actor(), clock);
+        let outcomes =
+            match writer.begin(&mut set, &plan, &observed, &resolved, Some("plan-1")).await {
+                Ok(writer) => {
+                    let execution = Execution {
+                        registered: &[],
+                        existing: &[],
+                        api: &self.server,
+                        snapshots: &self.server,
+                        rules,
+                        resolved: &resolved,
+                        parallelism: 1,
+                        record: Box::new(writer),
+                        wait: StepWait {
+                            stop: &CancellationToken::new(),
+                            progress: &NoProgress,
+                            reconnect: &Reconnect::default(),
+                        },
+                    };
+                    Ok(apply_for_set(execution, &plan, &mut set, updates).await)
+                }
+                Err(error) => Err(error),
+            };
         Ended {
             actions: plan.volumes.into_iter().map(|one| one.action).collect(),
             unfinished,

@@ -12,7 +12,7 @@ use super::error::{FailureKind, Failures, WorkflowError};
 use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
 use super::outcome_report::report_outcomes;
-use super::plan_execution::{ExecutionRequest, execute_plan};
+use super::plan_execution::execute_plan;
 use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use super::plugin_health::prepare_plan_when_healthy;
 use super::preflight::check_permissions;
@@ -175,15 +175,10 @@ async fn apply_in_set(
     }
     let owner = set.as_deref().map(SetLedger::set);
     let resolved = look_up_secrets(context, specifications, plan, owner).await?;
-    let execution = ExecutionRequest {
-        prepared: &prepared,
-        resolved: &resolved,
-        set,
-        saved_plan: request.saved_plan.map(SavedPlan::id),
-        scope: RecordedScope::WholeRequest,
-        stop,
-    };
-    let mut outcomes = execute_plan(context, execution).await?;
+    let saved_plan = request.saved_plan.map(SavedPlan::id);
+    let scope = RecordedScope::WholeRequest;
+    let mut outcomes =
+        execute_plan(context, &prepared, &resolved, set, saved_plan, scope, stop).await?;
     let mut failures = Failures::default();
     report_outcomes(context, specifications, plan, &mut outcomes, &mut failures);
     if request.mode.is_apply() && plan.counts().without_data > 0 {

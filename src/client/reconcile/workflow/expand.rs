@@ -13,7 +13,7 @@ use super::expand_problems::expand_problems;
 use super::expand_request::ExpandRequest;
 use super::ledger_access::LedgerAccess;
 use super::other_owners::{changed_without_set, owners_of};
-use super::plan_execution::{ExecutionRequest, execute_plan};
+use super::plan_execution::execute_plan;
 use super::plan_request::{ChangeOptions, PlanRequest, ProviderCheck, Reading};
 use super::prepare::prepare_plan;
 use super::secret_lookup::look_up_secrets;
@@ -136,17 +136,11 @@ async fn expand_in_set(
     let resolved = look_up_secrets(context, specifications, &prepared.plan, None).await?;
     // Without a file, the other fields come from the server and were not applied.
     let records = request.is_from_file || planned.action != Action::Unchanged;
-    let execution = ExecutionRequest {
-        prepared: &prepared,
-        resolved: &resolved,
-        set: set.filter(|_| records),
-        saved_plan: None,
-        scope: match request.is_from_file {
-            true => RecordedScope::WholeRequest,
-            false => RecordedScope::SizeOnly,
-        },
-        stop,
+    let set = set.filter(|_| records);
+    let scope = match request.is_from_file {
+        true => RecordedScope::WholeRequest,
+        false => RecordedScope::SizeOnly,
     };
-    let mut outcomes = execute_plan(context, execution).await?;
+    let mut outcomes = execute_plan(context, &prepared, &resolved, set, None, scope, stop).await?;
     Ok(outcomes.pop())
 }
