@@ -22,7 +22,7 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_plan::{Action, Plan, PlannedVolume, Removal};
 
 /// Carries out a plan. Returns the outcomes in its order.
-pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
+pub(super) async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
     let mut schedule = Schedule::new(plan, |volume| execution.record.order(volume));
     let mut outcomes = vec![Outcome::plain(Status::NotStarted); plan.volumes.len()];
     let mut running = FuturesUnordered::new();

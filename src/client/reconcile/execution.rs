@@ -23,7 +23,7 @@ pub trait ProgressObserver: Sync {
 }
 
 /// What a plan is carried out with.
-pub struct Execution<'a> {
+pub(super) struct Execution<'a> {
     /// The server.
     pub api: &'a dyn VolumeApi,
     /// The same server, for snapshots.
@@ -45,7 +45,7 @@ pub struct Execution<'a> {
 }
 
 /// How steps wait for their server and their plugins, and what ends that.
-pub struct StepWait<'a> {
+pub(super) struct StepWait<'a> {
     /// The wait for a plugin that the server has not found again.
     pub reconnect: &'a Reconnect,
     /// Observes the progress, and that wait.

@@ -15,7 +15,7 @@ pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
 /// The shared wait of an execution.
 #[derive(Debug, Default)]
-pub struct Reconnect {
+pub(super) struct Reconnect {
     at_most: Duration,
     since: Mutex<Option<Instant>>,
 }
@@ -33,7 +33,7 @@ pub(super) enum NextTry {
 
 impl Reconnect {
     /// A wait of up to this time.
-    pub fn waiting(at_most: Duration) -> Self {
+    pub(super) fn waiting(at_most: Duration) -> Self {
         Self { at_most, since: Mutex::default() }
     }
 

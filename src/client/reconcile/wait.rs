@@ -15,7 +15,7 @@ use nomad_csi_plan::{ConditionStatus, WaitCondition};
 
 /// A volume to wait for.
 #[derive(Clone, Debug)]
-pub struct WaitRequest {
+pub(super) struct WaitRequest {
     /// The volume.
     pub volume: NamespacedId,
     /// The condition that it must meet.
@@ -26,7 +26,7 @@ pub struct WaitRequest {
 
 /// How a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitOutcome {
+pub(super) enum WaitOutcome {
     /// The volume meets the condition.
     Met,
     /// The volume does not exist.
@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// If the first request fails, or the server refuses one.
-pub async fn wait_for_volume(
+pub(super) async fn wait_for_volume(
     watch: &dyn VolumeWatch,
     request: &WaitRequest,
     report: &mut (dyn FnMut(&str) + Send),
