@@ -220,14 +220,7 @@ mod tests {
     use super::*;
 
     fn failed(verdict: Verdict) -> AttemptError {
-        let error = ApiError {
-            code: Code::ApiNoLeader,
-            status: Some(500),
-            message: "no".into(),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        };
+        let error = ApiError::new(Code::ApiNoLeader, "no").status(500);
         AttemptError { error, verdict }
     }
 

@@ -34,6 +34,31 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// Creates the error of a request without a response.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, status: None, message, notes: vec![], help: vec![], server_text: None }
+    }
+
+    /// Sets the HTTP status of the response.
+    #[must_use]
+    pub fn status(self, status: u16) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// Sets the server's error text, unless it is empty.
+    #[must_use]
+    pub fn server_text(self, text: impl Into<String>) -> Self {
+        Self { server_text: Some(text.into()).filter(|text| !text.is_empty()), ..self }
+    }
+
     /// Returns whether the server does not respond, or has no leader. A request with this error changed nothing.
     pub fn is_server_away(&self) -> bool {
         self.code.means_server_away()

@@ -132,14 +132,7 @@ mod tests {
     }
 
     fn error(code: Code, status: u16) -> Result<TokenKind, ApiError> {
-        Err(ApiError {
-            code,
-            status: Some(status),
-            message: "refused".into(),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        })
+        Err(ApiError::new(code, "refused").status(status))
     }
 
     /// Missing permissions block; unknown ones do not.

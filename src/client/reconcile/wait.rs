@@ -150,12 +150,8 @@ mod tests {
                     Ok(WatchResponse { value: found.map(volume), index: 7, changed: true })
                 }
                 Err(status) => Err(ApiError {
-                    code: Code::ApiServerError,
                     status: (status > 0).then_some(status),
-                    message: "unreachable".into(),
-                    help: vec![],
-                    notes: vec![],
-                    server_text: None,
+                    ..ApiError::new(Code::ApiServerError, "unreachable")
                 }),
             }
         }
@@ -210,14 +206,7 @@ mod tests {
 
     #[test]
     fn what_a_repetition_cannot_change_is_not_temporary() {
-        let error = |code, status| ApiError {
-            code,
-            status,
-            message: String::new(),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        };
+        let error = |code, status| ApiError { status, ..ApiError::new(code, "") };
         for (code, status, expected) in [
             (Code::ApiServerError, None, true),
             (Code::ApiServerError, Some(500), true),

@@ -38,14 +38,7 @@ impl OutageObserver for Lines {
 }
 
 fn refused() -> ApiError {
-    ApiError {
-        code: Code::ApiConnectionRefused,
-        status: None,
-        message: "refused".into(),
-        notes: vec![],
-        help: vec![],
-        server_text: None,
-    }
+    ApiError::new(Code::ApiConnectionRefused, "refused")
 }
 
 fn outage() -> (Outage, Arc<Lines>) {

@@ -200,23 +200,11 @@ fn is_selected(filter: &str, volume: &Volume) -> bool {
 }
 
 fn connection_lost() -> ApiError {
-    ApiError {
-        status: None,
-        notes: vec![],
-        server_text: None,
-        ..refusal(Code::ApiOutcomeUnknown, "the connection ended before the answer")
-    }
+    ApiError::new(Code::ApiOutcomeUnknown, "the connection ended before the answer")
 }
 
 fn refusal(code: Code, text: &str) -> ApiError {
-    ApiError {
-        code,
-        status: Some(500),
-        message: text.to_owned(),
-        help: vec![],
-        notes: vec![],
-        server_text: Some(text.to_owned()),
-    }
+    ApiError::new(code, text).status(500).server_text(text)
 }
 
 impl Content {

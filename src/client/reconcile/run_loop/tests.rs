@@ -34,14 +34,7 @@ impl VolumeWatch for Server {
         wait: WatchRequest,
     ) -> Result<WatchResponse<Vec<WithDocument<VolumeSummary>>>, ApiError> {
         if self.away {
-            return Err(ApiError {
-                code: Code::ApiUnreachable,
-                status: None,
-                message: "no reply".into(),
-                help: vec![],
-                notes: vec![],
-                server_text: None,
-            });
+            return Err(ApiError::new(Code::ApiUnreachable, "no reply"));
         }
         *self.asked.lock() += 1;
         let patience = if self.hasty { Duration::ZERO } else { wait.max_wait };
