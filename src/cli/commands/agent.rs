@@ -11,6 +11,7 @@ use crate::agent::{
 };
 use crate::cli::args::{AgentProfileArgs, OutputArgs, PluginConcurrencyArgs};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::print_list;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -237,18 +238,10 @@ pub(crate) async fn show_journal(
             let namespace = context.namespace()?.unwrap_or_default();
             let key = NamespacedId::new(namespace, VolumeId::new(&arguments.id));
             let read = read_history(&workflow, &key, usize::from(arguments.last)).await?;
-            let (events, documents): (Vec<_>, Vec<_>) =
-                read.into_iter().map(|reading| (reading.value, reading.document)).unzip();
-            match output.render_list(&documents)? {
-                Some(text) => context.printer.print_result(&text),
-                None if events.is_empty() => context
-                    .printer
-                    .print_status(&format!("The journal has no events of volume {key}")),
-                None => {
-                    context.printer.print_result(&event_list(&events, &context.time_reference()));
-                }
-            }
-            Ok(Exit::Done)
+            let nothing = format!("The journal has no events of volume {key}");
+            print_list(context, output, read, &nothing, |events| {
+                event_list(events, &context.time_reference())
+            })
         })
         .await
 }
