@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::cli::args::{
     ChangeArgs, FileArgs, LedgerArgs, LedgerChoice, OutputArgs, ParallelismArgs, ReportArgs,
-    ServerWaitArgs, SetArgs, TypedOptions, required_paths,
+    ServerWaitArgs, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
@@ -22,6 +23,42 @@ use nomad_csi_client::reconcile::workflow::{
 };
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, shell_quoted};
+
+/// The IDs of the options that the command line names. It takes no values, so it must be the first
+/// field of its command: later fields take theirs out of the matches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypedOptions(Vec<String>);
+
+impl TypedOptions {
+    /// Returns the first of these options that the command line names.
+    pub(crate) fn first_of(&self, ids: &[&'static str]) -> Option<&'static str> {
+        let is_typed = |id: &&str| self.0.iter().any(|typed| typed == id);
+        ids.iter().copied().find(is_typed)
+    }
+}
+
+impl FromArgMatches for TypedOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let ids = matches.ids().map(clap::Id::as_str).filter(is_typed);
+        Ok(Self(ids.map(ToOwned::to_owned).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for TypedOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
 
 /// Arguments of `apply`.
 #[derive(Args, Debug)]

@@ -29,7 +29,6 @@ mod redaction;
 mod request;
 mod response;
 mod retrying;
-mod server_kind;
 mod session;
 mod settings;
 mod tls;

@@ -11,11 +11,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::execution::Execution;
-use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::Recorded;
-use super::until_sent::{Check, until_sent};
+use super::until_sent::{CONFIRMATION_PAUSES, Check, until_sent};
 use super::volume_list::list_volumes_with_data;
 use crate::ports::{ApiError, WithDocument, WriteReply};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};

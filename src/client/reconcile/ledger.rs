@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::lock_state::LockState;
+use super::lock_renewal::LockState;
 use super::lock_takeover::has_ended;
 use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, ProcessTable, SetLock};
 use nomad_csi_plan::{LedgerKey, LedgerProblem, LedgerSet, SetLayout, SetName, StoredSet};

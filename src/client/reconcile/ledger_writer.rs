@@ -14,9 +14,8 @@ use tokio::sync::watch;
 
 use super::ledger::SetLedger;
 use super::ledger_queue::{Burst, Change, LedgerQueue, QueuedUpdates, ledger_queue};
-use super::lock_state::{LockState, is_held};
+use super::lock_renewal::{LockState, is_held};
 use super::record::{Record, Recorded};
-use super::recorded_scope::RecordedScope;
 use super::resolve::Resolved;
 use crate::ports::LedgerError;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -341,4 +340,13 @@ pub(super) fn unwritten_result(volume: &NamespacedId, error: LedgerError) -> Dia
     Diagnostic::warning(error.code, message)
         .note(error.message)
         .help("run the command again; it records the current state")
+}
+
+/// What of a request a set records as applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedScope {
+    /// All of it: a file declares it.
+    WholeRequest,
+    /// Its size. The rest is what the server had, so drift of other fields stays visible.
+    SizeOnly,
 }

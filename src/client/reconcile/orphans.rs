@@ -10,7 +10,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::lost_reply::CONFIRMATION_PAUSES;
+use super::until_sent::CONFIRMATION_PAUSES;
 use super::volume_list::list_all_volumes;
 use crate::ports::{ApiError, VolumeApi};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};

@@ -8,11 +8,10 @@
 //! removal is sent again: removing twice has the result of removing once.
 
 use super::execution::Execution;
-use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::{Record, Recorded};
-use super::until_sent::{Check, until_sent};
+use super::until_sent::{CONFIRMATION_PAUSES, Check, until_sent};
 use super::volume_list::list_all_volumes;
 use crate::ports::{ApiError, VolumeApi};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};

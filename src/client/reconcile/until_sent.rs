@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-
 use tokio_util::sync::CancellationToken;
 
 use super::execution::StepWait;
@@ -111,3 +110,7 @@ impl Check {
         Some(Status::ServerUnreachable(slow))
     }
 }
+
+/// The pauses before each read that looks for the change: four reads within seven seconds.
+pub(super) const CONFIRMATION_PAUSES: [Duration; 4] =
+    [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];

@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::job_launches::next_launch_text;
-use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
+use super::job_progress::{
+    JobProgress, job_progress, named, next_launch_text, not_placed, result_text,
+};
 use crate::ports::{JobDispatch, JobRegistration, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
 use crate::reconcile::unclaimed_users::read_volumes;

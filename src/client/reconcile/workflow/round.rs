@@ -24,9 +24,9 @@ use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::reconcile::drift::{DriftQuery, find_drift};
 use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::ledger_writer::RecordedScope;
 use crate::reconcile::outcome::Outcome;
 use crate::reconcile::permissions::Preflight;
-use crate::reconcile::recorded_scope::RecordedScope;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use nomad_csi_model::{SetName, shell_quoted};
 use nomad_csi_plan::{

@@ -10,8 +10,7 @@ use super::error::WorkflowError;
 use super::ledger_access::SetSelection;
 use crate::ports::{LedgerError, LockHolder, SetLock};
 use crate::reconcile::ledger::{LockEvent, LockWait, SetLedger};
-use crate::reconcile::lock_renewal::hold_lock;
-use crate::reconcile::lock_state::LockState;
+use crate::reconcile::lock_renewal::{LockState, hold_lock};
 use nomad_csi_model::diagnostic::Severity;
 
 /// How long a command waits for the lock of a set.
