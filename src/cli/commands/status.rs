@@ -1,4 +1,4 @@
-//! What the `status` commands share: one query, and a list or one object as output.
+//! Runs one query and prints a list or one object, for the `status` commands.
 
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;

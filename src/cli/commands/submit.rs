@@ -1,4 +1,4 @@
-//! What `apply`, `volume create` and `volume register` share: apply specifications and print the volumes.
+//! Applies specifications and prints the volumes, for `apply`, `volume create` and `volume register`.
 
 use crate::cli::args::{ChangeArgs, SetArgs};
 use crate::cli::change_options::change_options;

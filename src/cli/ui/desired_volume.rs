@@ -1,4 +1,4 @@
-//! What a plan makes: the request of a volume as text and as JSON.
+//! The request that a plan makes for a volume, as text and as JSON.
 
 use std::collections::BTreeMap;
 

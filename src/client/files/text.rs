@@ -79,9 +79,9 @@ pub fn read_bytes(file: &Path, limit: usize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be read.
 pub fn read_at_most(reader: &mut dyn Read, limit: usize) -> io::Result<Vec<u8>> {
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = vec![];
-    reader.take(most).read_to_end(&mut bytes)?;
+    reader.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

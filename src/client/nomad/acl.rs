@@ -1,4 +1,4 @@
-//! What the token may do, from Nomad's ACL API.
+//! The permissions of the token, from Nomad's ACL API.
 //!
 //! If ACLs are disabled, later servers respond with a token of that name and earlier ones with an
 //! error.

@@ -141,7 +141,7 @@ impl VolumeReader for NomadClient {
     async fn summarize_volumes(
         &self,
         namespace: &Namespace,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<Vec<VolumeSummary>>, ApiError> {
         let query = VolumeQuery::of_namespace(namespace.clone());
         let mut parameters = list_parameters(&query);
@@ -154,7 +154,7 @@ impl VolumeReader for NomadClient {
                 volumes.insert(volume.key(), volume);
             }
         };
-        let listed = self.session.list_at_most(&["volumes"], &parameters, action, most, add);
+        let listed = self.session.list_at_most(&["volumes"], &parameters, action, limit, add);
         let is_whole = listed.await?;
         Ok(is_whole.then(|| volumes.into_values().collect()))
     }

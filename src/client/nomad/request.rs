@@ -40,10 +40,10 @@ impl<'a> ApiRequest<'a> {
     }
 }
 
-/// What a request does and to which server, for its errors.
+/// The action of a request and its server, for errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestContext<'a> {
-    /// What the request does, as in "cannot create volume `db0`": verb and object.
+    /// The action, as in "cannot create volume `db0`": verb and object.
     pub(super) action: &'a str,
     pub(super) access: Access,
     pub(super) address: &'a Address,

@@ -49,8 +49,8 @@ pub(super) fn parse_json(
     require_body(response, context)?;
     wire::parse_bounded(&response.body, limits).map_err(|problem| {
         if problem.is_limit {
-            let most = format!("a document with more than {} JSON values", limits.json_values);
-            return context.above_limit(&most, "json-values");
+            let content = format!("a document with more than {} JSON values", limits.json_values);
+            return context.above_limit(&content, "json-values");
         }
         not_json(&problem.error, response, context)
     })

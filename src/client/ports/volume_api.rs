@@ -25,9 +25,9 @@ pub struct ApiError {
     pub status: Option<u16>,
     /// The headline: what failed for which object.
     pub message: String,
-    /// What the reader needs to judge, besides the server's text.
+    /// The facts that the reader needs to judge, besides the server's text.
     pub notes: Vec<String>,
-    /// What to do; empty to use the remedy of the code.
+    /// The remedies; empty to use the remedy of the code.
     pub help: Vec<String>,
     /// The server's error text, verbatim, if the server answered.
     pub server_text: Option<String>,
@@ -167,12 +167,12 @@ pub trait VolumeReader: Send + Sync {
         &self,
         query: &VolumeQuery,
     ) -> Result<Vec<WithDocument<VolumeSummary>>, ApiError>;
-    /// Returns the volumes of one namespace; `None` if it has more volumes than `most`. A server does not
+    /// Returns the volumes of one namespace; `None` if it has more volumes than `limit`. A server does not
     /// report their number, so up to that many are listed.
     async fn summarize_volumes(
         &self,
         namespace: &Namespace,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<Vec<VolumeSummary>>, ApiError>;
     /// Returns one volume; `None` if it does not exist.
     async fn read_volume(

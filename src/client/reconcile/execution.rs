@@ -1,4 +1,4 @@
-//! What a plan is carried out with.
+//! The context in which a plan is carried out.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub trait ProgressObserver: Sync {
     /// Work on the volume has ended.
     fn finished(&self, position: usize, outcome: &Outcome);
     /// The server has not found a plugin again, and the steps that need it wait.
-    fn plugin_unreachable(&self, at_most: Duration);
+    fn plugin_unreachable(&self, timeout: Duration);
 }
 
-/// What a plan is carried out with.
+/// The context in which a plan is carried out.
 pub(super) struct Execution<'a> {
     /// The server.
     pub api: &'a dyn VolumeApi,

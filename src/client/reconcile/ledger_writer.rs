@@ -45,13 +45,13 @@ pub(super) struct LedgerWriter {
     lock: Option<watch::Receiver<LockState>>,
 }
 
-/// What a plan requests for a volume's entry in the set.
+/// The request of a plan for a volume's entry in the set.
 #[derive(Debug, Default)]
 struct Desired {
     /// The specification of a volume that is changed.
     spec: Option<VolumeSpec>,
     protect: Option<bool>,
-    /// What the set records when the volume is removed.
+    /// The record of the set when the volume is removed.
     removal: RecordedRemoval,
     /// No hidden values exist from before.
     is_new: bool,
@@ -61,7 +61,7 @@ struct Desired {
     filled_in: Vec<&'static str>,
 }
 
-/// What the set records when a plan removes a volume.
+/// The record of a set when a plan removes a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RecordedRemoval {
     /// The set no longer owns it.
@@ -342,7 +342,7 @@ pub(super) fn unwritten_result(volume: &NamespacedId, error: LedgerError) -> Dia
         .help("run the command again; it records the current state")
 }
 
-/// What of a request a set records as applied.
+/// The part of a request that a set records as applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordedScope {
     /// All of it: a file declares it.

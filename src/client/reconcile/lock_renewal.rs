@@ -104,7 +104,7 @@ fn renewal_timed_out(waited: Duration) -> LedgerError {
     LedgerError::new(LedgerFailure::LockLost, Code::LedgerLockLost, message)
 }
 
-/// Whether a lock is held.
+/// The state of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockState {
     /// It is held.

@@ -16,7 +16,7 @@ use nomad_csi_model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volu
 use nomad_csi_plan::{CachedVolumes, LastSnapshot, ObservedState, PluginState};
 use nomad_csi_spec::VolumeSpec;
 
-/// What was read from the server.
+/// The state that was read from the server.
 #[derive(Debug, Default)]
 pub struct Observation {
     /// The state for the planner.
@@ -25,7 +25,7 @@ pub struct Observation {
     pub documents: BTreeMap<NamespacedId, Document>,
 }
 
-/// What to read.
+/// The volumes to read, and how.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObserveRequest<'a> {
     /// The desired volumes.

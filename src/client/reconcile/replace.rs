@@ -60,7 +60,7 @@ struct Replacement<'a> {
     snapshot_first: bool,
     removal: Removal,
     call: Call<'a>,
-    /// What to do if the call fails after the removal.
+    /// The remedy if the call fails after the removal.
     help: &'static str,
 }
 

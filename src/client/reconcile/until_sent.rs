@@ -73,8 +73,8 @@ async fn may_be_reconnected(wait: &StepWait<'_>) -> bool {
     match wait.reconnect.next_try() {
         NextTry::None => return false,
         NextTry::First => {
-            let at_most = wait.reconnect.at_most();
-            wait.progress.plugin_unreachable(at_most);
+            let timeout = wait.reconnect.timeout();
+            wait.progress.plugin_unreachable(timeout);
         }
         NextTry::Later => {}
     }

@@ -225,7 +225,7 @@ fn nothing(query: &VolumeQuery) -> String {
     format!("No CSI volumes{plugin} in namespace {}{filter}", query.namespace)
 }
 
-/// What an ID names.
+/// The object that an ID names.
 enum Resolved {
     Volume(NamespacedId),
     Creation(Box<WithDocument<VolumeCreation>>),

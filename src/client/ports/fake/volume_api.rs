@@ -343,12 +343,12 @@ impl VolumeReader for FakeServer {
     async fn summarize_volumes(
         &self,
         namespace: &Namespace,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<Vec<VolumeSummary>>, ApiError> {
         let query = VolumeQuery::of_namespace(namespace.clone());
         let listed = self.list_volumes(&query).await?;
         let listed: Vec<_> = listed.into_iter().map(|one| one.value).collect();
-        Ok(Some(listed).filter(|listed| listed.len() <= most))
+        Ok(Some(listed).filter(|listed| listed.len() <= limit))
     }
 
     async fn read_volume(

@@ -213,7 +213,7 @@ async fn applied_volumes_are_owned_and_only_changed_secrets_differ() {
     }
 }
 
-/// What an update leaves out of its secrets is gone on Nomad (W20), and the ledger knows that.
+/// Secrets that an update leaves out are gone on Nomad (W20), and the ledger knows that.
 #[tokio::test]
 async fn secrets_cleared_with_consent_are_recorded_as_none() {
     let scene = Scene::new();
@@ -402,7 +402,7 @@ async fn records_are_repeated_after_concurrent_writes() {
     assert_eq!(set.set().intents().count(), 0);
 }
 
-/// What a request says nothing of is remembered as far as it is known.
+/// Fields that a request does not name are remembered as far as they are known.
 #[tokio::test]
 async fn a_new_volume_without_secrets_is_recorded_as_having_none() {
     let scene = Scene::new();

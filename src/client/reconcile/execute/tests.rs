@@ -91,8 +91,8 @@ impl ProgressObserver for Seen {
         self.events.lock().push(format!("finished {position}"));
     }
 
-    fn plugin_unreachable(&self, at_most: Duration) {
-        let line = format!("unreachable for {at_most:?}");
+    fn plugin_unreachable(&self, timeout: Duration) {
+        let line = format!("unreachable for {timeout:?}");
         self.events.lock().push(line);
     }
 }
@@ -516,7 +516,7 @@ async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
     assert!(run_one(&server, &shared).await.status.is_success());
 }
 
-/// What was listed for the plan counts if the list after the creation fails; a creation of which nothing is known stays.
+/// The list for the plan counts if the list after the creation fails; a creation of which nothing is known stays.
 #[tokio::test(start_paused = true)]
 async fn a_creation_is_compared_with_what_is_known() {
     for (others, is_kept) in [(&["other"][..], false), (&[], true)] {

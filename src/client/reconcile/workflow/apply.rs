@@ -42,7 +42,7 @@ pub struct ApplyRequest<'a> {
     pub set: Option<&'a SetSelection>,
     /// The ledger whose sets may own the volumes; `None` if the command uses none.
     pub ledger: Option<&'a LedgerAccess>,
-    /// What is requested besides the specifications.
+    /// The requests besides the specifications.
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
     pub saved_plan: Option<&'a SavedPlan>,
@@ -92,7 +92,7 @@ impl ApplyMode {
 pub struct ApplyResult {
     prepared: PreparedPlan,
     outcomes: Vec<Outcome>,
-    /// Whether everything succeeded. Failures have been reported.
+    /// The result of the apply. Failures have been reported.
     pub result: Result<(), WorkflowError>,
 }
 

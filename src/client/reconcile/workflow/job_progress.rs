@@ -1,4 +1,4 @@
-//! What the evaluation and the allocations of a registered job mean for a command that waits.
+//! The meaning of a registered job's evaluation and allocations for a command that waits.
 //!
 //! Only allocations of the registered version count. Those that failed before this evaluation count only if
 //! nothing else of the job is left. Every decision is a pure function of what the server answered.

@@ -28,7 +28,7 @@ const MOST_SHOWN: usize = 5;
 /// The pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether and how long to wait for the result of a request.
+/// The wait for the result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobWait {
     /// End after the request.
@@ -293,7 +293,7 @@ struct Following<'a> {
     context: &'a WorkflowContext<'a>,
     deadline: Instant,
     limit_text: &'a str,
-    /// What is not so yet, for the error at the deadline.
+    /// The condition that is not met yet, for the error at the deadline.
     unmet: &'static str,
 }
 

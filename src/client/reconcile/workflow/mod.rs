@@ -1,4 +1,4 @@
-//! What each command does on a server: read, plan, ask for approval, change, report.
+//! The work of each command on a server: read, plan, ask for approval, change, report.
 //!
 //! A workflow takes parsed requests and a [`WorkflowContext`], and returns typed results. It reports to
 //! a person or to a log through a [`Reporter`] only, and asks through an [`ApprovalPrompt`] only. The

@@ -45,7 +45,7 @@ pub struct RemovalRequest<'a> {
     pub removal: Removal,
     /// True if the removal is approved without a question.
     pub is_approved: bool,
-    /// What a person approved to cut off: allocations that lose their claims, and allocations and nodes whose tasks lose
+    /// The approved cut-offs: allocations that lose their claims, and allocations and nodes whose tasks lose
     /// the data.
     pub cut_off: CutOffs,
     /// True if a volume that does not exist is a success.

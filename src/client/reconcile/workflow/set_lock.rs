@@ -78,7 +78,7 @@ async fn lock_set(
             context.reporter.status(&line);
         }
     };
-    let wait = LockWait { at_most: LOCK_TIMEOUT, processes: Some(&*context.processes) };
+    let wait = LockWait { timeout: LOCK_TIMEOUT, processes: Some(&*context.processes) };
     set.lock(&holder, wait, report).await
 }
 
