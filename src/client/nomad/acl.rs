@@ -10,7 +10,7 @@ use http::Method;
 
 use super::client::NomadClient;
 use super::request::ApiRequest;
-use crate::ports::{AccessReader, ApiError, NamespaceApi as _, Policy, TokenKind};
+use crate::ports::{AccessReader, ApiError, ClusterApi as _, Policy, TokenKind};
 use nomad_csi_model::Namespace;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_wire::{PolicyDocument, TokenDocument};
