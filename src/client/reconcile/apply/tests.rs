@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -10,6 +11,7 @@ use crate::ports::fake::{CallFault, FakeServer, LedgerFault, MemoryLedger};
 use crate::ports::{LedgerError, ResolvedSecret, SecretProblem, SecretSource, VolumeReader as _};
 use crate::reconcile::execution::{ProgressObserver, StepWait};
 use crate::reconcile::ledger_writer::{LedgerWriter, RecordedScope};
+use crate::reconcile::lock_renewal::LockState;
 use crate::reconcile::observe::{ObserveRequest, observe};
 use crate::reconcile::outcome::Status;
 use crate::reconcile::reconnect::Reconnect;
@@ -114,7 +116,16 @@ impl Scene {
     }
 
     async fn apply_with(&self, volumes: &[String], requests: &PlanOptions) -> Ended {
-        let (desired, mut set) = (specs(volumes), self.set().await);
+        self.apply_in(self.set().await, volumes, requests).await
+    }
+
+    async fn apply_in(
+        &self,
+        mut set: SetLedger,
+        volumes: &[String],
+        requests: &PlanOptions,
+    ) -> Ended {
+        let desired = specs(volumes);
         let intents = set.set().intents().map(|(key, _)| key.clone());
         let owned = set.set().owned().map(|(key, _)| key.clone());
         let looking = ObserveRequest {
@@ -211,6 +222,19 @@ async fn applied_volumes_are_owned_and_only_changed_secrets_differ() {
     for text in scene.ledger.texts() {
         assert!(!text.contains("canary"), "{text}");
     }
+}
+
+/// Another command may be changing the volumes of the set.
+#[tokio::test]
+async fn nothing_is_changed_once_the_lock_is_lost() {
+    let scene = Scene::new();
+    let (_state, lock) = watch::channel(LockState::Lost);
+    let mut set = scene.set().await;
+    set.hold(lock);
+    let applied = scene.apply_in(set, &[volume("db", "")], &PlanOptions::default()).await;
+    assert_eq!(*applied.ending(), Status::NotStarted);
+    assert_eq!(scene.server.writes(), Vec::<String>::new());
+    assert_eq!(scene.set().await.set().intents().count(), 0);
 }
 
 /// Secrets that an update leaves out are gone on Nomad (W20), and the ledger knows that.
