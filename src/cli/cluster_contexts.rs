@@ -19,7 +19,7 @@ use nomad_csi_client::secrets::LocalSecrets;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
 use nomad_csi_model::private::NotPrivate;
 
-/// What selected the cluster.
+/// The setting that selected the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SelectedBy {
     /// `--context`.
@@ -35,7 +35,7 @@ pub(super) struct SelectedCluster {
     pub name: String,
     /// Settings of the context.
     pub cluster: ClusterContext,
-    /// What selected the cluster.
+    /// The setting that selected the cluster.
     pub selected_by: SelectedBy,
     /// The directory that relative paths start from.
     directory: PathBuf,

@@ -63,11 +63,11 @@ pub struct ProcessEnvironment {
     pub servers: Arc<dyn Servers>,
     /// Interrupts: Ctrl-C and SIGTERM.
     pub interrupts: Interrupts,
-    /// Whether the run owns the process.
+    /// The ownership of the process.
     pub ownership: ProcessOwnership,
 }
 
-/// Whether a run owns its process.
+/// The ownership of a process by its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessOwnership {
     /// The run owns the process: it handles signals and starts the log.

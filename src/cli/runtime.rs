@@ -24,7 +24,7 @@ type RunningCommand<'a> = Pin<Box<dyn Future<Output = Result<Exit, CliError>> + 
 pub(super) struct CommandRuntime<'a> {
     /// The settings of the command line.
     pub context: &'a CommandContext,
-    /// What of the process belongs to the command.
+    /// The part of the process that belongs to the command.
     pub process: ProcessOwnership,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct RuntimeOptions {
     pub default_log_level: LogLevel,
     /// The number of threads.
     pub threads: Threads,
-    /// What a second interrupt prints.
+    /// The line that a second interrupt prints.
     pub abort_message: &'static str,
 }
 

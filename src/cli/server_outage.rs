@@ -33,8 +33,8 @@ impl OutageLines {
 }
 
 impl OutageObserver for OutageLines {
-    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration) {
-        self.printer.print_status(&away_line(server, why, at_most));
+    fn server_unreachable(&self, server: &str, why: &ApiError, timeout: Duration) {
+        self.printer.print_status(&away_line(server, why, timeout));
         self.begin_live_line(server);
     }
 
@@ -58,8 +58,8 @@ impl OutageObserver for OutageLines {
 pub(super) struct OutageLog;
 
 impl OutageObserver for OutageLog {
-    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration) {
-        tracing::warn!("{}", away_line(server, why, at_most));
+    fn server_unreachable(&self, server: &str, why: &ApiError, timeout: Duration) {
+        tracing::warn!("{}", away_line(server, why, timeout));
     }
 
     fn server_silent(&self, server: &str, since: Duration) {
@@ -75,10 +75,10 @@ impl OutageObserver for OutageLog {
     }
 }
 
-fn away_line(server: &str, why: &ApiError, at_most: Duration) -> String {
-    let (server, at_most) = (one_line(server), TimeSpan(at_most));
+fn away_line(server: &str, why: &ApiError, timeout: Duration) -> String {
+    let (server, timeout) = (one_line(server), TimeSpan(timeout));
     let why = one_line(&why.message);
-    format!("server {server}: does not respond, waiting up to {at_most} ({why})")
+    format!("server {server}: does not respond, waiting up to {timeout} ({why})")
 }
 
 fn silent_line(server: &str, since: Duration) -> String {

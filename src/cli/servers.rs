@@ -17,7 +17,7 @@ use nomad_csi_client::ports::ClusterApi;
 pub struct ServerConnection {
     /// The server.
     pub api: Box<dyn ClusterApi>,
-    /// What ends with the session.
+    /// The embedded agent, which ends with the session.
     pub companion: Option<Box<dyn EmbeddedAgentGuard>>,
 }
 
@@ -34,7 +34,7 @@ impl ServerConnection {
     }
 }
 
-/// What lives as long as a session: the embedded agent.
+/// The embedded agent of a session, which lives as long.
 #[async_trait]
 pub trait EmbeddedAgentGuard: Send {
     /// Shuts it down.

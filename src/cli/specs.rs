@@ -27,16 +27,16 @@ impl From<SpecSyntax> for Syntax {
 /// How specification files are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadOptions<'a> {
-    /// What the volumes are for.
+    /// The purpose of the volumes.
     pub purpose: Purpose,
-    /// What happens if the files declare no volume.
+    /// The treatment of files that declare no volume.
     pub empty_files: EmptyFiles,
     /// The volumes that may have the data of another one, as `--share` names them; `None` for a command that
     /// registers nothing.
     pub share: Option<&'a [String]>,
 }
 
-/// What happens if the files declare no volume. In each case the files must exist and name a set:
+/// The treatment of files that declare no volume. In each case the files must exist and name a set:
 /// missing files never empty a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmptyFiles {

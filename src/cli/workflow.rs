@@ -36,7 +36,7 @@ impl CommandContext {
     /// when it ends.
     pub(super) fn wait_for_server(&self, wait: ServerWaitArgs) -> ServerWait {
         ServerWait {
-            at_most: wait.server_wait.0,
+            timeout: wait.server_wait.0,
             observer: Arc::new(OutageLines::new(Arc::clone(&self.printer))),
         }
     }
@@ -93,8 +93,8 @@ impl Reporter for CommandContext {
         Box::new(Progress::new(&self.printer, plan))
     }
 
-    fn waiting_for_lock(&self, set: &SetName, holder: Option<&LockHolder>, at_most: Duration) {
-        self.status(&lock_wait_line(set, holder, at_most, self.clock.now()));
+    fn waiting_for_lock(&self, set: &SetName, holder: Option<&LockHolder>, timeout: Duration) {
+        self.status(&lock_wait_line(set, holder, timeout, self.clock.now()));
     }
 }
 
@@ -102,14 +102,14 @@ impl Reporter for CommandContext {
 pub(super) fn lock_wait_line(
     set: &SetName,
     holder: Option<&LockHolder>,
-    at_most: Duration,
+    timeout: Duration,
     now: i64,
 ) -> String {
     let holder = match holder {
         None => "an unknown holder".to_owned(),
         Some(holder) => format!("{}, taken {}", holder.by, ago(holder.since, now)),
     };
-    let minutes = at_most.as_secs() / 60;
+    let minutes = timeout.as_secs() / 60;
     format!("set {set}: waiting up to {minutes} minutes for its lock (held by {holder})")
 }
 

@@ -106,7 +106,7 @@ async fn reads_during_an_outage(
     let outages = Arc::new(Outages::default());
     let client = server
         .client()
-        .waiting(ServerWait { at_most: Duration::from_secs(60), observer: outages.clone() });
+        .waiting(ServerWait { timeout: Duration::from_secs(60), observer: outages.clone() });
     let first = client.list_plugins(None).await;
     assert!(first.is_ok(), "{first:?}");
     let reads = (0..8).map(async |_| match client.list_plugins(None).await {

@@ -32,7 +32,7 @@ fn name() -> SetName {
 }
 
 fn waiting(seconds: u64) -> LockWait<'static> {
-    LockWait { at_most: Duration::from_secs(seconds), processes: None }
+    LockWait { timeout: Duration::from_secs(seconds), processes: None }
 }
 
 fn holder(user: &str) -> LockHolder {

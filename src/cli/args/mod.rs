@@ -10,16 +10,12 @@ mod ledger_choice;
 mod output;
 mod parallelism;
 #[cfg(feature = "agent")]
-mod plugin_concurrency;
-#[cfg(feature = "agent")]
 mod plugin_profile;
 mod redacted;
-mod refresh;
 mod reports;
 mod secrets;
 mod server_wait;
 mod set;
-mod typed_options;
 mod value_parsers;
 
 pub(crate) use changes::{
@@ -34,14 +30,10 @@ pub(crate) use output::TableFormat;
 pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
 pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
-pub(crate) use plugin_concurrency::PluginConcurrencyArgs;
-#[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;
-pub(crate) use refresh::RefreshArgs;
 pub(crate) use reports::ReportArgs;
 pub(crate) use secrets::SecretArgs;
 pub(crate) use server_wait::ServerWaitArgs;
 pub(crate) use set::SetArgs;
-pub(crate) use typed_options::TypedOptions;
 pub(crate) use value_parsers::{drift_field, not_empty, one_of};

@@ -9,14 +9,52 @@ use crate::agent::{
     AgentConfig, AgentOptions, CheckedState, PluginConcurrency, ProfileOptions, RotatedKey,
     check_data_directory, embedded_directory, rotate_key,
 };
-use crate::cli::args::{AgentProfileArgs, OutputArgs, PluginConcurrencyArgs};
+use crate::cli::args::{AgentProfileArgs, OutputArgs};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::print_list;
 use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::event_list;
 use nomad_csi_client::reconcile::workflow::read_history;
 use nomad_csi_model::{NamespacedId, VolumeId};
+
+/// How many calls a plugin gets at a time.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PluginConcurrencyArgs {
+    /// Concurrent calls of all classes per plugin, from 1 to 1000; one permit is kept for deletes and detaches
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.total,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub calls_per_plugin: u16,
+    /// Concurrent calls of class `create` (creates, validations) per plugin, from 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.creates,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub creates_per_plugin: u16,
+    /// Concurrent calls of classes `change` (expansions, snapshots) and `release` (deletes) per plugin, from 1 to 1000; drivers rely on 1
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.changes,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub changes_per_plugin: u16,
+    /// Concurrent calls of classes `attach` and `detach` per plugin, from 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.attaches,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub attaches_per_plugin: u16,
+    /// Concurrent calls of class `list` per plugin, from 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = PluginConcurrency::DEFAULT.lists,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub lists_per_plugin: u16,
+}
+
+impl From<&PluginConcurrencyArgs> for PluginConcurrency {
+    fn from(arguments: &PluginConcurrencyArgs) -> Self {
+        Self {
+            total: arguments.calls_per_plugin,
+            creates: arguments.creates_per_plugin,
+            changes: arguments.changes_per_plugin,
+            attaches: arguments.attaches_per_plugin,
+            lists: arguments.lists_per_plugin,
+        }
+    }
+}
 
 /// The subcommands of `agent`.
 #[derive(Subcommand, Debug)]
@@ -237,18 +275,10 @@ pub(crate) async fn show_journal(
             let namespace = context.namespace()?.unwrap_or_default();
             let key = NamespacedId::new(namespace, VolumeId::new(&arguments.id));
             let read = read_history(&workflow, &key, usize::from(arguments.last)).await?;
-            let (events, documents): (Vec<_>, Vec<_>) =
-                read.into_iter().map(|reading| (reading.value, reading.document)).unzip();
-            match output.render_list(&documents)? {
-                Some(text) => context.printer.print_result(&text),
-                None if events.is_empty() => context
-                    .printer
-                    .print_status(&format!("The journal has no events of volume {key}")),
-                None => {
-                    context.printer.print_result(&event_list(&events, &context.time_reference()));
-                }
-            }
-            Ok(Exit::Done)
+            let nothing = format!("The journal has no events of volume {key}");
+            print_list(context, output, read, &nothing, |events| {
+                event_list(events, &context.time_reference())
+            })
         })
         .await
 }

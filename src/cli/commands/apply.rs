@@ -2,21 +2,63 @@
 
 use std::path::Path;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::cli::args::{
     ChangeArgs, FileArgs, LedgerArgs, LedgerChoice, OutputArgs, ParallelismArgs, ReportArgs,
-    ServerWaitArgs, SetArgs, TypedOptions, required_paths,
+    ServerWaitArgs, SetArgs, required_paths,
 };
+use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::submit::{Submission, submit};
+use crate::cli::commands::submit::submit;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use crate::cli::ledger::ledger_access;
 use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan};
+use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::one_line;
-use nomad_csi_client::reconcile::workflow::ApplyMode;
+use nomad_csi_client::reconcile::workflow::{
+    ApplyMode, ApplyRequest, SetSelection, WorkflowContext,
+};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::shell_quoted;
+use nomad_csi_model::{NamespacedId, shell_quoted};
+
+/// The IDs of the options that the command line names. It takes no values, so it must be the first
+/// field of its command: later fields take theirs out of the matches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypedOptions(Vec<String>);
+
+impl TypedOptions {
+    /// Returns the first of these options that the command line names.
+    pub(crate) fn first_of(&self, ids: &[&'static str]) -> Option<&'static str> {
+        let is_typed = |id: &&str| self.0.iter().any(|typed| typed == id);
+        ids.iter().copied().find(is_typed)
+    }
+}
+
+impl FromArgMatches for TypedOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let ids = matches.ids().map(clap::Id::as_str).filter(is_typed);
+        Ok(Self(ids.map(ToOwned::to_owned).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for TypedOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
 
 /// Arguments of `apply`.
 #[derive(Args, Debug)]
@@ -91,7 +133,7 @@ const SAVED_OPTIONS: [&str; 8] = [
 /// Applies files or a saved plan.
 ///
 /// # Errors
-/// If the saved plan cannot be read, and those of [`submit`].
+/// If the saved plan or a file cannot be read, and those of [`submit`].
 pub(crate) async fn apply_specifications(
     context: &CommandContext,
     arguments: &ApplyArgs,
@@ -101,28 +143,55 @@ pub(crate) async fn apply_specifications(
     if let Some(saved) = saved {
         check_ledger(context, saved, &arguments.ledger)?;
     }
-    let submission = Submission {
-        files: saved.map_or(&arguments.files, |saved| &saved.files),
-        set: saved.map_or(&arguments.set, |saved| &saved.set),
-        ledger: Some(&arguments.ledger),
-        mode: ApplyMode::Apply {
-            is_approved: arguments.options.yes,
-            keep_going: arguments.options.keep_going,
-            waits_for_plugins: !arguments.options.no_wait,
-        },
-        output: (!arguments.reports.replace_output()).then_some(&arguments.output.output),
-        parallelism: arguments.parallelism.parallelism,
-        server_wait: arguments.server_wait,
-        changes: &arguments.changes,
-        policy_override: arguments.policy_override,
-        waits_until_schedulable: arguments.wait,
-        saved_plan: saved.map(|saved| &saved.plan),
-        namespace: match saved {
-            Some(saved) => saved.namespace.clone(),
-            None => context.namespace()?,
-        },
+    let mode = ApplyMode::Apply {
+        is_approved: arguments.options.yes,
+        keep_going: arguments.options.keep_going,
+        waits_for_plugins: !arguments.options.no_wait,
     };
-    submit(context, &submission).await
+    let plan = saved.map(|saved| &saved.plan);
+    let requested = plan.and_then(|plan| plan.options().ok()).unwrap_or_default();
+    let share = requested.share.iter().map(NamespacedId::option);
+    let share: Vec<_> = arguments.changes.share.iter().cloned().chain(share).collect();
+    let load_options = LoadOptions {
+        purpose: mode.purpose(),
+        empty_files: EmptyFiles::with_prune(arguments.changes.prune || requested.prune),
+        share: Some(&share),
+    };
+    let (files, set, namespace) = match saved {
+        Some(saved) => (&saved.files, &saved.set, saved.namespace.clone()),
+        None => (&arguments.files, &arguments.set, context.namespace()?),
+    };
+    let specifications =
+        load_specifications_in(context, files, load_options, set, namespace.as_ref())?;
+    let options = change_options(context, &arguments.changes, &specifications.volumes)?;
+    let options = match plan {
+        Some(plan) => options.for_saved_plan(plan)?,
+        None => options,
+    };
+    context
+        .with_cluster(async |cluster| {
+            let cluster = cluster.overriding_policies(arguments.policy_override);
+            let cluster = &*cluster.waiting(context.wait_for_server(arguments.server_wait));
+            let access = ledger_access(context, &arguments.ledger, cluster);
+            let set = SetSelection::new(access.clone(), specifications.set.as_ref());
+            let request = ApplyRequest {
+                specifications: &specifications,
+                mode,
+                set: set.as_ref(),
+                ledger: access.as_ref(),
+                options,
+                saved_plan: plan,
+                waits_until_schedulable: arguments.wait,
+            };
+            let workflow = WorkflowContext {
+                server_wait: arguments.server_wait.server_wait.0,
+                ..context.workflow(cluster, "apply", arguments.parallelism.parallelism)
+            };
+            let prints = !arguments.reports.replace_output();
+            let output = prints.then_some(&arguments.output.output);
+            submit(context, &workflow, &request, output).await
+        })
+        .await
 }
 
 /// Checks that a saved plan was made with the ledger of the command line. The file does not choose one: who can

@@ -154,7 +154,7 @@ fn with_live_values(
     values.complete("", command_line)
 }
 
-/// What completes the values of arguments.
+/// The sources that complete the values of arguments.
 struct CompletedValues {
     contexts: Vec<String>,
     server: Arc<ServerValues>,

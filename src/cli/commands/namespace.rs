@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::ask;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{namespace_list, one_line};
@@ -65,26 +66,18 @@ pub(crate) async fn manage_namespaces(
     context: &CommandContext,
     command: &NamespaceCommand,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |cluster| {
-            let running = async {
-                match command {
-                    NamespaceCommand::List(arguments) => list(context, cluster, arguments).await,
-                    NamespaceCommand::Create(arguments) => {
-                        create(context, cluster, arguments).await
-                    }
-                    NamespaceCommand::Delete(arguments) => {
-                        let name = Namespace::new(&*arguments.name);
-                        cluster.delete_namespace(&name).await?;
-                        let line = format!("namespace {}: deleted", one_line(&arguments.name));
-                        context.printer.print_status(&line);
-                        Ok(Exit::Done)
-                    }
-                }
-            };
-            context.interrupts.unless_interrupted(running).await?
-        })
-        .await
+    ask(context, async |cluster| match command {
+        NamespaceCommand::List(arguments) => list(context, cluster, arguments).await,
+        NamespaceCommand::Create(arguments) => create(context, cluster, arguments).await,
+        NamespaceCommand::Delete(arguments) => {
+            let name = Namespace::new(&*arguments.name);
+            cluster.delete_namespace(&name).await?;
+            let line = format!("namespace {}: deleted", one_line(&arguments.name));
+            context.printer.print_status(&line);
+            Ok(Exit::Done)
+        }
+    })
+    .await
 }
 
 async fn list(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum as _, ValueHint};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, RefreshArgs, ReportArgs,
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
     ReportFormat, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
@@ -28,6 +28,17 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_plan::{PlanOrigin, SavedPlan};
 use nomad_csi_ports::{IdSource as _, RandomIds};
 use nomad_csi_spec::Purpose;
+
+/// Which volumes are read.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct RefreshArgs {
+    /// Read every volume, even one that cannot have changed
+    ///
+    /// A set on the server notes which volumes were as their files want them. By default, a volume is read
+    /// only if the server's list or its file is not as noted.
+    #[arg(long)]
+    pub refresh: bool,
+}
 
 /// Arguments of `plan`.
 #[derive(Args, Debug)]

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::args::{LedgerArgs, OutputArgs};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::ask;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::required_ledger;
@@ -56,17 +57,11 @@ pub(crate) async fn show_sets(
     context: &CommandContext,
     command: &SetCommand,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |client| {
-            let work = async {
-                match command {
-                    SetCommand::List(arguments) => list(context, client, arguments).await,
-                    SetCommand::Show(arguments) => show(context, client, arguments).await,
-                }
-            };
-            context.interrupts.unless_interrupted(work).await?
-        })
-        .await
+    ask(context, async |client| match command {
+        SetCommand::List(arguments) => list(context, client, arguments).await,
+        SetCommand::Show(arguments) => show(context, client, arguments).await,
+    })
+    .await
 }
 
 async fn list(

@@ -67,7 +67,7 @@ enum Quoting {
     PowerShell,
 }
 
-/// What bash expands or ends a word at inside of double quotes.
+/// The characters that bash expands or ends a word at inside of double quotes.
 const SPECIAL_IN_DOUBLE_QUOTES: [char; 5] = ['"', '$', '`', '\\', '!'];
 
 impl TypedWord {

@@ -1,10 +1,10 @@
-//! What `volume status` and `plugin status` share: one query, and a list or one object as output.
+//! Runs one query and prints a list or one object, for the `status` commands.
 
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, TimeReference};
-use nomad_csi_client::ports::{Document, VolumeApi, WithDocument};
+use nomad_csi_client::ports::{ClusterApi, Document, WithDocument};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// How one kind of object is shown.
@@ -17,6 +17,9 @@ pub(super) struct Layout<S, T> {
 
 impl<S, T> Layout<S, T> {
     /// Prints a list. The text form shows `nothing` for an empty one.
+    ///
+    /// # Errors
+    /// Those of [`print_list`].
     pub(super) fn print_list(
         &self,
         context: &CommandContext,
@@ -24,14 +27,8 @@ impl<S, T> Layout<S, T> {
         listed: Vec<WithDocument<S>>,
         nothing: &str,
     ) -> Result<Exit, CliError> {
-        let (objects, documents): (Vec<S>, Vec<Document>) =
-            listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
-        match output.render_list(&documents)? {
-            Some(text) => context.printer.print_result(&text),
-            None if objects.is_empty() => context.printer.print_status(nothing),
-            None => context.printer.print_result(&(self.list)(&objects, output.is_wide())),
-        }
-        Ok(Exit::Done)
+        let table = |objects: &[S]| (self.list)(objects, output.is_wide());
+        print_list(context, output, listed, nothing, table)
     }
 
     /// Prints one object.
@@ -64,13 +61,34 @@ impl<S, T> Layout<S, T> {
     }
 }
 
+/// Prints a list. The text form is a `table`, or `nothing` for an empty one.
+///
+/// # Errors
+/// If a path leads to nothing in the list.
+pub(super) fn print_list<S>(
+    context: &CommandContext,
+    output: &OutputFormat,
+    listed: Vec<WithDocument<S>>,
+    nothing: &str,
+    table: impl FnOnce(&[S]) -> String,
+) -> Result<Exit, CliError> {
+    let (objects, documents): (Vec<S>, Vec<Document>) =
+        listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
+    match output.render_list(&documents)? {
+        Some(text) => context.printer.print_result(&text),
+        None if objects.is_empty() => context.printer.print_status(nothing),
+        None => context.printer.print_result(&table(&objects)),
+    }
+    Ok(Exit::Done)
+}
+
 /// Runs a query that an interrupt can abandon at any time.
 ///
 /// # Errors
 /// If the server refuses, and those of `work`.
 pub(super) async fn ask(
     context: &CommandContext,
-    work: impl AsyncFnOnce(&dyn VolumeApi) -> Result<Exit, CliError>,
+    work: impl AsyncFnOnce(&dyn ClusterApi) -> Result<Exit, CliError>,
 ) -> Result<Exit, CliError> {
     context.with_cluster(async |api| context.interrupts.unless_interrupted(work(api)).await?).await
 }

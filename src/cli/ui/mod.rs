@@ -3,20 +3,17 @@
 mod allocation;
 mod allocs;
 mod auth;
-mod capacity;
 #[cfg(feature = "agent")]
 mod check_progress;
 #[cfg(feature = "agent")]
 mod check_reports;
 mod claim;
-mod creation;
 mod desired_volume;
 mod diagnostic;
 mod doctor;
 mod drift;
 mod field;
 mod formats;
-mod health;
 #[cfg(feature = "agent")]
 mod history;
 mod import;
@@ -27,7 +24,6 @@ mod namespace;
 mod node;
 mod orphans;
 mod output;
-mod parameters;
 mod placement;
 mod plan;
 mod plan_groups;
@@ -55,19 +51,16 @@ mod volume;
 pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;
 pub(super) use auth::{AuthReport, auth_json, auth_text};
-pub(super) use capacity::capacity_report;
 #[cfg(feature = "agent")]
 pub(super) use check_progress::CheckProgress;
 #[cfg(feature = "agent")]
 pub(super) use check_reports::CheckReportFile;
 pub(super) use claim::{claim_list, volume_overview};
-pub(super) use creation::{creation_detail, creation_list};
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use field::field_explanation;
 pub(super) use formats::{Finding, Place, ReportFile, RunReport};
-pub(super) use health::volume_health;
 #[cfg(feature = "agent")]
 pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
@@ -77,11 +70,10 @@ pub(super) use namespace::namespace_list;
 pub(super) use node::{NodeOverview, node_detail, node_list};
 pub(super) use orphans::{orphan_document, orphan_list};
 pub(super) use output::{OutputFormat, json_text};
-pub(super) use parameters::{mutable_parameters, parameters_of_volume};
 pub(super) use placement::placement_text;
 pub(super) use plan_json::plan_json;
 pub(super) use plan_text::plan_text;
-pub(super) use plugin::{plugin_detail, plugin_list};
+pub(super) use plugin::{capacity_report, plugin_detail, plugin_list};
 pub(super) use plugin_impact::{plugin_impact_json, plugin_impact_text};
 #[cfg(test)]
 pub(super) use printer::without_commands;
@@ -104,4 +96,7 @@ pub(super) use table::{key_values, table};
 pub(super) use time::ago;
 #[cfg(feature = "agent")]
 pub(super) use verdicts::{case_list, report_json, report_text};
-pub(super) use volume::{volume_detail, volume_list};
+pub(super) use volume::{
+    creation_detail, creation_list, mutable_parameters, parameters_of_volume, volume_detail,
+    volume_health, volume_list,
+};

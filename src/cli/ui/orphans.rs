@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::health::statuses_text;
 use super::table::{heading, table};
+use super::volume::statuses_text;
 use nomad_csi_client::ports::Document;
 use nomad_csi_client::reconcile::ListedVolume;
 use nomad_csi_model::{ExternalNodeId, VolumeSummary};

@@ -1,4 +1,4 @@
-//! What would be lost without a plugin, as text and as JSON.
+//! The losses without a plugin, as text and as JSON.
 
 use std::collections::BTreeSet;
 

@@ -275,7 +275,7 @@ fn visible_chars(line: &str) -> Vec<(usize, char)> {
     visible
 }
 
-/// What begins a command anywhere in a line, the shorter one first.
+/// The beginnings of a command anywhere in a line, the shorter one first.
 const BRACKETED: [&str; 2] = ["##[", "##vso["];
 
 fn without_bracketed_commands(text: &str) -> String {

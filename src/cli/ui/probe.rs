@@ -77,15 +77,15 @@ fn node_text(answer: &Result<NodeGetInfoResponse, CallFailure>) -> String {
         Err(failure) => return heading("Node") + &one_line(&failure.to_string()) + "\n",
         Ok(node) => node,
     };
-    let most = match node.max_volumes_per_node {
+    let max_volumes = match node.max_volumes_per_node {
         0 => "no limit".to_owned(),
-        most => most.to_string(),
+        max_volumes => max_volumes.to_string(),
     };
     let place = node.accessible_topology.as_ref().map(place).unwrap_or_default();
     heading("Node")
         + &key_values([
             ("Node ID", node.node_id.clone()),
-            ("Max Volumes", most),
+            ("Max Volumes", max_volumes),
             ("Topology", place),
         ])
 }

@@ -125,14 +125,14 @@ impl ProgressObserver for Progress {
         self.printer.print_status(&self.end_line(position, outcome, elapsed));
     }
 
-    fn plugin_unreachable(&self, at_most: Duration) {
-        self.printer.print_status(&unreachable_line(at_most));
+    fn plugin_unreachable(&self, timeout: Duration) {
+        self.printer.print_status(&unreachable_line(timeout));
     }
 }
 
 /// Returns the line that reports a wait for a plugin.
-pub(crate) fn unreachable_line(at_most: Duration) -> String {
-    let seconds = at_most.as_secs();
+pub(crate) fn unreachable_line(timeout: Duration) -> String {
+    let seconds = timeout.as_secs();
     format!("the server does not reach the plugin yet, trying again for up to {seconds}s")
 }
 

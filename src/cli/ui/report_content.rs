@@ -1,4 +1,4 @@
-//! What `plan`, `apply`, `drift` and `validate` add to the report of their run.
+//! The entries that `plan`, `apply`, `drift` and `validate` add to the report of their run.
 
 use std::collections::BTreeSet;
 

@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 
 use super::allocs::{TimeReference, allocations};
 use super::table::{heading, key_values, table};
-use nomad_csi_model::{AllocId, Bytes, MountOptions, Volume, VolumeSummary};
+use super::time::ago;
+use nomad_csi_model::{
+    AllocId, Bytes, MountOptions, NamespacedId, Volume, VolumeCreation, VolumeHealth, VolumeStatus,
+    VolumeSummary, one_line, shell_quoted, until,
+};
 
 /// Returns a table of volumes.
 pub(crate) fn volume_list(volumes: &[VolumeSummary], wide: bool) -> String {
@@ -179,4 +183,104 @@ fn unknown_claims(claims: &[(&AllocId, &'static str)]) -> String {
     let rows = claims.iter().map(|(id, kind)| [id.to_string(), (*kind).to_owned()]);
     heading("Claims of allocations that the server no longer knows")
         + &table(["Allocation ID", "Claim"], rows)
+}
+
+/// Returns the creations as a section below a list of volumes.
+pub(crate) fn creation_list(creations: &[VolumeCreation], now: &TimeReference) -> String {
+    let rows = creations.iter().map(|creation| {
+        [
+            creation.volume.id.to_string(),
+            creation.volume.namespace.to_string(),
+            creation.plugin_id.to_string(),
+            ago(creation.since, now.now),
+            next_attempt(creation, now),
+            one_line(creation.problem.as_deref().unwrap_or("-")),
+        ]
+    });
+    let headings = ["ID", "Namespace", "Plugin ID", "Began", "Continued", "Problem"];
+    format!("\n{}{}", heading("Creations that did not end"), table(headings, rows))
+}
+
+/// Returns one creation in detail.
+pub(crate) fn creation_detail(creation: &VolumeCreation, now: &TimeReference) -> String {
+    let mut fields = vec![
+        ("ID", creation.volume.id.to_string()),
+        ("Namespace", creation.volume.namespace.to_string()),
+        ("Plugin ID", creation.plugin_id.to_string()),
+        ("State", "being created".to_owned()),
+        ("Name at Provider", creation.provider_name.clone()),
+        ("Requests", creation.requests.to_string()),
+        ("Began", ago(creation.since, now.now)),
+        ("Failed Attempts", creation.failed_attempts.to_string()),
+        ("Continued", next_attempt(creation, now)),
+    ];
+    fields.extend(creation.problem.clone().map(|problem| ("Problem", problem)));
+    key_values(fields)
+}
+
+fn next_attempt(creation: &VolumeCreation, now: &TimeReference) -> String {
+    match creation.next_attempt {
+        Some(next) => until(next, now.now),
+        None if creation.problem.is_some() => "when the plugin changes".to_owned(),
+        None => "now".to_owned(),
+    }
+}
+
+/// Returns the mutable parameters in force.
+pub(crate) fn mutable_parameters(parameters: &BTreeMap<String, String>) -> String {
+    let rows = parameters.iter().map(|(key, value)| [key.clone(), value.clone()]);
+    heading("Mutable Parameters") + &table(["Parameter", "Value"], rows)
+}
+
+/// Returns what a volume has of mutable parameters, and the change that did not end; nothing if there is neither.
+pub(crate) fn parameters_of_volume(
+    volume: &NamespacedId,
+    in_force: &BTreeMap<String, String>,
+    pending: Option<&BTreeMap<String, String>>,
+) -> String {
+    let shown = (!in_force.is_empty()).then(|| format!("\n{}", mutable_parameters(in_force)));
+    let pending = pending.map(|pending| {
+        let words = pending.iter().map(|(key, value)| format!("{key}={value}"));
+        let words: Vec<_> = words.map(|word| shell_quoted(&word)).collect();
+        let (key, words) = (volume.command_words(), words.join(" "));
+        let command = format!("nomad-csi volume modify {key} {words}");
+        format!(
+            "\nnote: a change of mutable parameters did not end, and the plugin may have carried it out\n\
+             help: continue it with `{}`\n",
+            one_line(&command)
+        )
+    });
+    shown.unwrap_or_default() + &pending.unwrap_or_default()
+}
+
+/// Returns the conditions of a volume, and what could not be read.
+pub(crate) fn volume_health(health: &VolumeHealth) -> String {
+    let mut text = format!("\n{}", heading("Health"));
+    if health.statuses.is_empty() && health.unknown.is_empty() {
+        text.push_str("No adverse condition is known\n");
+    }
+    if !health.statuses.is_empty() {
+        let rows = health.statuses.iter().map(|(node, status)| {
+            let node = node.as_ref();
+            [
+                node.map_or_else(|| "controller".to_owned(), ToString::to_string),
+                status.kind.to_string(),
+                status.reason.clone(),
+                status.message.clone(),
+            ]
+        });
+        text += &table(["Reported By", "Status", "Reason", "Message"], rows);
+    }
+    let notes = health.unknown.iter().map(|reason| {
+        let reason = one_line(reason);
+        format!("note: the health is not complete: {reason}\n")
+    });
+    text.extend(notes);
+    text
+}
+
+/// Returns the conditions in one cell of a table.
+pub(crate) fn statuses_text(statuses: &[VolumeStatus]) -> String {
+    let texts: Vec<String> = statuses.iter().map(ToString::to_string).collect();
+    texts.join("; ")
 }

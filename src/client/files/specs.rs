@@ -72,7 +72,7 @@ pub fn read_job_files(
     read_files(request, FileKind::Job, sources, diagnostics)
 }
 
-/// What the files contain.
+/// The content of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileKind {
     /// Volumes. Of a directory, every specification below it is read.
@@ -320,13 +320,13 @@ impl SpecFilesReader<'_> {
     }
 
     fn too_large(&mut self, name: &str) {
-        let (most, help) = match self.kind {
+        let (limit, help) = match self.kind {
             FileKind::Specification => {
                 ("16 MiB", "split the file: `-f` accepts several files and directories")
             }
             FileKind::Job => ("4 MiB", "a job file contains one job: check that it is one"),
         };
-        let message = format!("`{name}` is larger than {most}");
+        let message = format!("`{name}` is larger than {limit}");
         self.diagnostics.push(Diagnostic::error(Code::FilesTooLarge, message).help(help));
     }
 
@@ -348,15 +348,15 @@ impl SpecFilesReader<'_> {
         length: u64,
         from: &mut dyn Read,
     ) -> Option<SourceId> {
-        let most = self.kind.max_bytes();
+        let limit = self.kind.max_bytes();
         // One more shows the end without growing.
-        let room = usize::try_from(length.min(most)).map_or(0, |length| length + 1);
+        let room = usize::try_from(length.min(limit)).map_or(0, |length| length + 1);
         let mut bytes = Vec::with_capacity(room);
-        if let Err(error) = from.take(most + 1).read_to_end(&mut bytes) {
+        if let Err(error) = from.take(limit + 1).read_to_end(&mut bytes) {
             self.refuse_path(name, &error);
             return None;
         }
-        if bytes.len() as u64 > most {
+        if bytes.len() as u64 > limit {
             self.too_large(name);
             return None;
         }

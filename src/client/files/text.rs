@@ -1,7 +1,7 @@
 //! Reads one named file as a whole.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use super::specs::{MAX_BYTES, reason};
@@ -64,6 +64,25 @@ fn read_opened(file: &Path, opened: io::Result<File>) -> Result<String, Diagnost
         return Err(refused(Code::FilesTooLarge, why));
     }
     Ok(text)
+}
+
+/// Returns the bytes of a file. Of a longer one, only one byte more than `limit` is read.
+///
+/// # Errors
+/// If the file cannot be opened or read.
+pub fn read_bytes(file: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    read_at_most(&mut File::open(file)?, limit)
+}
+
+/// Returns the bytes of a reader. Of a longer one, only one byte more than `limit` is read.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_at_most(reader: &mut dyn Read, limit: usize) -> io::Result<Vec<u8>> {
+    let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = vec![];
+    reader.take(max_bytes).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(unix)]

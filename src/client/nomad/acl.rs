@@ -1,4 +1,4 @@
-//! What the token may do, from Nomad's ACL API.
+//! The permissions of the token, from Nomad's ACL API.
 //!
 //! If ACLs are disabled, later servers respond with a token of that name and earlier ones with an
 //! error.
@@ -10,7 +10,7 @@ use http::Method;
 
 use super::client::NomadClient;
 use super::request::ApiRequest;
-use crate::ports::{AccessReader, ApiError, NamespaceApi as _, Policy, TokenKind};
+use crate::ports::{AccessReader, ApiError, ClusterApi as _, Policy, TokenKind};
 use nomad_csi_model::Namespace;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_wire::{PolicyDocument, TokenDocument};

@@ -112,14 +112,8 @@ fn without_credentials(text: &str) -> String {
 }
 
 fn invalid(text: &str, why: &str, help: Option<String>) -> ApiError {
-    ApiError {
-        code: Code::ApiAddress,
-        status: None,
-        message: format!("invalid address `{}`: {why}", without_credentials(text)),
-        help: help.into_iter().collect(),
-        notes: vec![],
-        server_text: None,
-    }
+    let message = format!("invalid address `{}`: {why}", without_credentials(text));
+    ApiError { help: help.into_iter().collect(), ..ApiError::new(Code::ApiAddress, message) }
 }
 
 #[cfg(test)]

@@ -31,14 +31,14 @@ struct BlockingQuery {
 
 impl BlockingQuery {
     fn new(wait: WatchRequest) -> Self {
-        let at_most = wait.max_wait.min(MAX_WAIT);
+        let limit = wait.max_wait.min(MAX_WAIT);
         let held = match wait.index {
-            Some(_) => at_most + at_most / 16,
+            Some(_) => limit + limit / 16,
             None => Duration::ZERO,
         };
         Self {
             index: wait.index.map(|index| index.max(1).to_string()),
-            wait: format!("{}ms", at_most.as_millis()),
+            wait: format!("{}ms", limit.as_millis()),
             timeout: held + RESPONSE_MARGIN,
         }
     }

@@ -161,12 +161,12 @@ impl ClaimApi for NomadClient {
     async fn volume_history(
         &self,
         volume: &NamespacedId,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<WithDocument<VolumeEvent>>, ApiError> {
         let action = format!("read the history of volume {}", volume.quoted());
         check_addressable(volume.id.as_str(), &action)?;
-        let most = most.to_string();
-        let query = [("namespace", volume.namespace.as_str()), ("per_page", most.as_str())];
+        let limit = limit.to_string();
+        let query = [("namespace", volume.namespace.as_str()), ("per_page", limit.as_str())];
         let mut events = vec![];
         let add = |event, document| {
             events.push(WithDocument { value: event_from_wire(event), document });

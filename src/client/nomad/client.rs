@@ -13,7 +13,6 @@ use http::Method;
 use super::redaction::{mount_flag_values, redact_secrets, redact_texts};
 use super::request::{ApiRequest, check_addressable, secrets_header, unsendable_request};
 use super::retrying::Access;
-use super::server_kind::{read_is_agent, read_server_kind};
 use super::session::Session;
 use super::settings::ClientSettings;
 use crate::ports::{
@@ -22,11 +21,12 @@ use crate::ports::{
 };
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{
-    Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, Volume, VolumeId,
-    VolumeRequest, VolumeSummary,
+    Namespace, NamespacedId, NodeId, Plugin, PluginId, PluginSummary, Secrets, ServerVersion,
+    Volume, VolumeId, VolumeRequest, VolumeSummary,
 };
 use nomad_csi_wire::{
-    self as wire, PluginDocument, PluginStub, VolumeDocument, VolumeStub, WriteKind, WriteRequest,
+    self as wire, AGENT, AgentSelf, PluginDocument, PluginStub, VolumeDocument, VolumeStub,
+    WriteKind, WriteRequest,
 };
 
 /// Volumes per page. Nomad before 1.3 sends all of them in one response.
@@ -141,7 +141,7 @@ impl VolumeReader for NomadClient {
     async fn summarize_volumes(
         &self,
         namespace: &Namespace,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<Vec<VolumeSummary>>, ApiError> {
         let query = VolumeQuery::of_namespace(namespace.clone());
         let mut parameters = list_parameters(&query);
@@ -154,7 +154,7 @@ impl VolumeReader for NomadClient {
                 volumes.insert(volume.key(), volume);
             }
         };
-        let listed = self.session.list_at_most(&["volumes"], &parameters, action, most, add);
+        let listed = self.session.list_at_most(&["volumes"], &parameters, action, limit, add);
         let is_whole = listed.await?;
         Ok(is_whole.then(|| volumes.into_values().collect()))
     }
@@ -314,4 +314,36 @@ fn matches_query(query: &VolumeQuery, volume: &VolumeSummary) -> bool {
     volume.id.as_str().starts_with(prefix)
         && (all || volume.namespace == query.namespace)
         && plugin.is_none_or(|plugin| volume.plugin_id == *plugin)
+}
+
+/// Reads whether the server is the embedded agent, which sends the header [`AGENT`] with every response. `/v1/regions`
+/// reads it, because every Nomad has that endpoint and it needs no token.
+async fn read_is_agent(session: &Session, action: &str) -> Result<bool, ApiError> {
+    let regions = ApiRequest::new(Method::GET, &["regions"]);
+    let headers = session.headers(&regions, action).await?;
+    Ok(headers.contains_key(AGENT))
+}
+
+/// Reads which server responds, and its version. Nomad reports the version only to a token with
+/// `agent:read`, and it is the version of the agent that responds, not of the leader.
+async fn read_server_kind(session: &Session) -> Result<ServerKind, ApiError> {
+    let action = "read the server's version";
+    if read_is_agent(session, action).await? {
+        return Ok(ServerKind::Agent);
+    }
+    let about = ApiRequest::new(Method::GET, &["agent", "self"]);
+    match session.read::<AgentSelf>(&about, action).await {
+        Ok((about, _)) => {
+            let text = about.config.version.to_string();
+            match ServerVersion::parse(&text) {
+                Ok(version) => Ok(ServerKind::Nomad(version)),
+                Err(_) => Err(session.unexpected_object(action, &text)),
+            }
+        }
+        // Proxies in front of a cluster often do not forward the agents' own endpoints.
+        Err(error) if matches!(error.status, Some(403 | 404 | 405 | 501)) => {
+            Ok(ServerKind::NomadUnknownVersion)
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -71,14 +71,7 @@ pub(super) fn timeout_error(limit: Duration, context: RequestContext<'_>) -> Att
 
 fn attempt_error(failure: ConnectionFailure, context: RequestContext<'_>) -> AttemptError {
     let mut error = if failure.not_sent {
-        ApiError {
-            code: failure.code,
-            status: None,
-            message: context.failed(&failure.reason),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        }
+        ApiError::new(failure.code, context.failed(&failure.reason))
     } else {
         context.no_clear_response(failure.code, &failure.reason)
     };

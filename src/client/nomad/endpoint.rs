@@ -267,14 +267,10 @@ impl Endpoint {
 }
 
 fn unsendable(name: &str) -> ApiError {
-    ApiError {
-        code: Code::ApiUnsendable,
-        status: None,
-        message: format!("{name} contains a character that an HTTP header cannot carry"),
-        help: vec![],
-        notes: vec![],
-        server_text: None,
-    }
+    ApiError::new(
+        Code::ApiUnsendable,
+        format!("{name} contains a character that an HTTP header cannot carry"),
+    )
 }
 
 fn token_header(token: &str) -> Result<HeaderValue, ApiError> {
@@ -418,12 +414,9 @@ fn too_large(
         context.server(),
         limit_size(limits.response_bytes)
     );
-    AttemptError::permanent(ApiError {
-        code: Code::ApiTooLarge,
-        status: Some(status.as_u16()),
-        message: context.failed(&reason),
-        help: vec![limit_help(limit)],
-        notes: vec![],
-        server_text: None,
-    })
+    AttemptError::permanent(
+        ApiError::new(Code::ApiTooLarge, context.failed(&reason))
+            .status(status.as_u16())
+            .help(limit_help(limit)),
+    )
 }

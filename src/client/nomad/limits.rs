@@ -113,13 +113,13 @@ mod tests {
     fn every_limit_can_be_set_within_its_range() {
         for limit in RESPONSE_LIMITS {
             let mut limits = ResponseLimits::default();
-            let (least, most) = limit.range;
-            assert!((least..=most).contains(&limit.get(&limits)), "{}", limit.name);
-            for number in [least, most] {
+            let (min, max) = limit.range;
+            assert!((min..=max).contains(&limit.get(&limits)), "{}", limit.name);
+            for number in [min, max] {
                 limits.set(&format!("{}={number}", limit.name)).unwrap();
                 assert_eq!(limit.get(&limits), number, "{}", limit.name);
             }
-            for beyond in [least - 1, most + 1] {
+            for beyond in [min - 1, max + 1] {
                 assert!(limits.set(&format!("{}={beyond}", limit.name)).is_err());
             }
         }

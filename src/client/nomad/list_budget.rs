@@ -1,4 +1,4 @@
-//! What one list may still cost: pages, entries and bytes, and no page twice.
+//! The rest of the budget of one list: pages, entries and bytes, and no page twice.
 
 use std::collections::HashSet;
 
@@ -29,8 +29,8 @@ impl<'l> ListBudget<'l> {
         self.pages += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.limits.list_bytes {
-            let most = limit_size(self.limits.list_bytes);
-            return Err(context.above_limit(&format!("more than {most}"), "list-bytes"));
+            let limit = limit_size(self.limits.list_bytes);
+            return Err(context.above_limit(&format!("more than {limit}"), "list-bytes"));
         }
         Ok(())
     }
@@ -38,9 +38,9 @@ impl<'l> ListBudget<'l> {
     /// Counts an entry.
     pub(super) fn item(&mut self, context: RequestContext<'_>) -> Result<(), ApiError> {
         self.items += 1;
-        let most = self.limits.list_items;
-        if self.items > most {
-            return Err(context.above_limit(&format!("more than {most} entries"), "list-items"));
+        let limit = self.limits.list_items;
+        if self.items > limit {
+            return Err(context.above_limit(&format!("more than {limit} entries"), "list-items"));
         }
         Ok(())
     }
@@ -56,9 +56,9 @@ impl<'l> ListBudget<'l> {
         token: &str,
         context: RequestContext<'_>,
     ) -> Result<(), ApiError> {
-        let most = self.limits.list_pages;
-        if self.pages >= most {
-            return Err(context.above_limit(&format!("more than {most} pages"), "list-pages"));
+        let limit = self.limits.list_pages;
+        if self.pages >= limit {
+            return Err(context.above_limit(&format!("more than {limit} pages"), "list-pages"));
         }
         if !self.tokens.insert(token.to_owned()) {
             let reason = format!("`{}` sent the same page twice", context.server());

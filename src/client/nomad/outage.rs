@@ -32,7 +32,7 @@ const PROBE_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Outage {
     server: String,
-    at_most: Duration,
+    timeout: Duration,
     /// Observes the wait; `None` to wait in silence.
     wait: Option<ServerWait>,
     /// Held by the request that is probing.
@@ -43,7 +43,7 @@ pub(super) struct Outage {
     has_recovered: AtomicBool,
 }
 
-/// What the requests know about the server.
+/// The state of the server as the requests know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It responds, as far as known.
@@ -58,7 +58,7 @@ impl Default for Outage {
     fn default() -> Self {
         Self {
             server: String::new(),
-            at_most: DEFAULT_WAIT,
+            timeout: DEFAULT_WAIT,
             wait: None,
             probing: Semaphore::new(1),
             state: Mutex::new(State::Responding),
@@ -73,15 +73,15 @@ impl Outage {
     pub(super) fn waiting(server: &str, wait: ServerWait) -> Self {
         Self {
             server: server.to_owned(),
-            at_most: wait.at_most,
+            timeout: wait.timeout,
             wait: Some(wait),
             ..Self::default()
         }
     }
 
     /// The longest wait.
-    pub(super) fn at_most(&self) -> Duration {
-        self.at_most
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Returns whether a probe has failed since the server last responded.
@@ -166,7 +166,7 @@ impl Outage {
                 self.end();
                 return true;
             }
-            let left = self.at_most.saturating_sub(self.begin(why).elapsed());
+            let left = self.timeout.saturating_sub(self.begin(why).elapsed());
             if left.is_zero() {
                 break;
             }
@@ -188,7 +188,7 @@ impl Outage {
             *state = State::Away { since: now, gave_up: false };
         }
         if let Some(wait) = &self.wait {
-            wait.observer.server_unreachable(&self.server, why, self.at_most);
+            wait.observer.server_unreachable(&self.server, why, self.timeout);
         }
         now
     }

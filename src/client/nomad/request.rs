@@ -40,10 +40,10 @@ impl<'a> ApiRequest<'a> {
     }
 }
 
-/// What a request does and to which server, for its errors.
+/// The action of a request and its server, for errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestContext<'a> {
-    /// What the request does, as in "cannot create volume `db0`": verb and object.
+    /// The action, as in "cannot create volume `db0`": verb and object.
     pub(super) action: &'a str,
     pub(super) access: Access,
     pub(super) address: &'a Address,
@@ -72,26 +72,12 @@ impl<'a> RequestContext<'a> {
     /// The error of a read whose response exceeds a limit: "more than 5 pages".
     pub(super) fn above_limit(self, what: &str, limit: &str) -> ApiError {
         let reason = format!("`{}` sent {what} (limit `{limit}`)", self.server());
-        ApiError {
-            code: Code::ApiTooLarge,
-            status: Some(200),
-            message: self.failed(&reason),
-            help: vec![limit_help(limit)],
-            notes: vec![],
-            server_text: None,
-        }
+        ApiError::new(Code::ApiTooLarge, self.failed(&reason)).status(200).help(limit_help(limit))
     }
 
     /// The error of a response that the request cannot have.
     pub(super) fn unexpected_response(self, reason: &str) -> ApiError {
-        ApiError {
-            code: Code::ApiNotNomad,
-            status: Some(200),
-            message: self.failed(reason),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        }
+        ApiError::new(Code::ApiNotNomad, self.failed(reason)).status(200)
     }
 
     /// The error of a request without a response that shows its outcome. The outcome of a write is
@@ -111,7 +97,7 @@ impl<'a> RequestContext<'a> {
                 ],
             ),
         };
-        ApiError { code, status: None, message, help, notes: vec![], server_text: None }
+        ApiError { help, ..ApiError::new(code, message) }
     }
 }
 
@@ -127,14 +113,10 @@ pub(super) fn check_addressable(id: &str, action: &str) -> Result<(), ApiError> 
 }
 
 fn unaddressable(action: &str, problem: &str) -> ApiError {
-    ApiError {
-        code: Code::VolumeUnaddressable,
-        status: None,
-        message: format!("cannot {action}: the ID is invalid: {problem}"),
-        help: vec![],
-        notes: vec![],
-        server_text: None,
-    }
+    ApiError::new(
+        Code::VolumeUnaddressable,
+        format!("cannot {action}: the ID is invalid: {problem}"),
+    )
 }
 
 /// Refuses a job's ID that the server would read as another path. It may contain `/`, as those of dispatched and periodic
@@ -162,12 +144,5 @@ pub(super) fn secrets_header(secrets: &Secrets, action: &str) -> Result<HeaderMa
 
 /// The error for a request that HTTP or JSON cannot carry.
 pub(super) fn unsendable_request(action: &str, reason: &str) -> ApiError {
-    ApiError {
-        code: Code::ApiUnsendable,
-        status: None,
-        message: format!("cannot {action}: {reason}"),
-        help: vec![],
-        notes: vec![],
-        server_text: None,
-    }
+    ApiError::new(Code::ApiUnsendable, format!("cannot {action}: {reason}"))
 }

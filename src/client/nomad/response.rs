@@ -49,8 +49,8 @@ pub(super) fn parse_json(
     require_body(response, context)?;
     wire::parse_bounded(&response.body, limits).map_err(|problem| {
         if problem.is_limit {
-            let most = format!("a document with more than {} JSON values", limits.json_values);
-            return context.above_limit(&most, "json-values");
+            let content = format!("a document with more than {} JSON values", limits.json_values);
+            return context.above_limit(&content, "json-values");
         }
         not_json(&problem.error, response, context)
     })
@@ -101,7 +101,7 @@ fn not_json(
 /// The error of JSON that is not the requested document.
 pub(super) fn unexpected_document(error: &DecodeError, context: RequestContext<'_>) -> ApiError {
     let reason = format!("`{}` responded with unexpected JSON ({error})", context.server());
-    ApiError { status: Some(200), ..context.no_clear_response(Code::ApiNotNomad, &reason) }
+    context.no_clear_response(Code::ApiNotNomad, &reason).status(200)
 }
 
 fn failure(response: &ApiResponse, context: RequestContext<'_>) -> AttemptError {
@@ -144,13 +144,10 @@ fn text_error(
     lines: &[String],
     context: RequestContext<'_>,
 ) -> ApiError {
+    let error = ApiError::new(meaning.code, context.failed(meaning.reason)).status(status);
     ApiError {
-        code: meaning.code,
-        status: Some(status),
-        message: context.failed(meaning.reason),
         help: meaning.help.map(str::to_owned).into_iter().collect(),
-        notes: vec![],
-        server_text: (!lines.is_empty()).then(|| lines.join("\n")),
+        ..error.server_text(lines.join("\n"))
     }
 }
 
@@ -176,12 +173,10 @@ fn agent_error(body: ErrorBody, status: u16) -> AttemptError {
     // A text that Nomad does not have repeats the message and the notes.
     let has_text = !body.text.is_empty() && !body.text.starts_with(&body.message);
     let error = ApiError {
-        code,
-        status: Some(status),
-        message: body.message,
         help,
         notes: body.notes,
         server_text: has_text.then_some(body.text),
+        ..ApiError::new(code, body.message).status(status)
     };
     AttemptError { verdict: verdict(code, status), error }
 }
@@ -193,14 +188,9 @@ fn gateway_error(response: &ApiResponse, context: RequestContext<'_>) -> Attempt
         context.server(),
         response.status
     );
-    let excerpt = Some(body_excerpt(&response.body)).filter(|text| !text.is_empty());
+    let error = context.no_clear_response(Code::ApiConnectionLost, &reason);
     AttemptError {
-        error: ApiError {
-            status: Some(response.status.as_u16()),
-            notes: vec![],
-            server_text: excerpt,
-            ..context.no_clear_response(Code::ApiConnectionLost, &reason)
-        },
+        error: error.status(response.status.as_u16()).server_text(body_excerpt(&response.body)),
         verdict: Verdict::RetryUnknownOutcome,
     }
 }
@@ -214,31 +204,20 @@ fn redirect_error(response: &ApiResponse, context: RequestContext<'_>) -> ApiErr
         ),
         None => format!("`{server}` responded with a redirect without a target"),
     };
-    ApiError {
-        code: Code::ApiNotNomad,
-        status: Some(response.status.as_u16()),
-        message: context.failed(&reason),
-        help: vec![
-            "set the address to the redirect's target if that is the Nomad server, or bypass the login page"
-                .to_owned(),
-        ],
-        notes: vec![],
-        server_text: None,
-    }
+    let help = "set the address to the redirect's target if that is the Nomad server, or bypass the login page";
+    ApiError::new(Code::ApiNotNomad, context.failed(&reason))
+        .status(response.status.as_u16())
+        .help(help)
 }
 
 /// The error of a response that Nomad cannot have sent.
 fn not_nomad(response: &ApiResponse, got: &str, context: RequestContext<'_>) -> ApiError {
     let excerpt = body_excerpt(&response.body);
     let reason = format!("`{}` responded with {got} ({})", context.server(), response.status);
-    ApiError {
-        code: Code::ApiNotNomad,
-        status: Some(response.status.as_u16()),
-        message: context.failed(&reason),
-        help: vec!["check that the address is that of a Nomad server".to_owned()],
-        notes: vec![],
-        server_text: (!excerpt.is_empty()).then_some(excerpt),
-    }
+    ApiError::new(Code::ApiNotNomad, context.failed(&reason))
+        .status(response.status.as_u16())
+        .help("check that the address is that of a Nomad server")
+        .server_text(excerpt)
 }
 
 fn has_type(response: &ApiResponse, media_type: &str) -> bool {

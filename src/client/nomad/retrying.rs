@@ -18,7 +18,7 @@ use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::retry::{RetryPolicy, Verdict};
 use nomad_csi_ports::{IdSource as _, RandomIds};
 
-/// Whether a request changes something.
+/// The effect of a request: it reads, or it changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// It only reads.
@@ -106,7 +106,7 @@ const VOLUME_WRITE_BUDGET: Duration = Duration::from_secs(5);
 /// Attempts at a read whose connection is lost before the server has responded at all.
 const MAX_FIRST_READS: u32 = 3;
 
-/// What the requests of a session share.
+/// The state that the requests of a session share.
 #[derive(Debug, Default)]
 pub(super) struct Retrying {
     pub(super) reads: ReadGate,
@@ -208,7 +208,7 @@ impl Retrying {
     fn budget(&self, access: Access, verdict: Verdict) -> Duration {
         match (access, verdict) {
             (Access::VolumeWrite, Verdict::RetryLater) => VOLUME_WRITE_BUDGET,
-            _ => self.outage.at_most().max(DEFAULT_WAIT),
+            _ => self.outage.timeout().max(DEFAULT_WAIT),
         }
     }
 }
@@ -220,14 +220,7 @@ mod tests {
     use super::*;
 
     fn failed(verdict: Verdict) -> AttemptError {
-        let error = ApiError {
-            code: Code::ApiNoLeader,
-            status: Some(500),
-            message: "no".into(),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        };
+        let error = ApiError::new(Code::ApiNoLeader, "no").status(500);
         AttemptError { error, verdict }
     }
 

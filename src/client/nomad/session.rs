@@ -313,14 +313,14 @@ impl Session {
         listed.await.map(drop)
     }
 
-    /// Reads the pages of a list until they have more than `most` entries, and passes on each entry with its
+    /// Reads the pages of a list until they have more than `limit` entries, and passes on each entry with its
     /// JSON. Returns whether it read the whole list. The server makes a page while the one before it is decoded.
     pub(super) async fn list_at_most<T: DeserializeOwned>(
         &self,
         path: &[&str],
         query: &[(&'static str, &str)],
         action: &str,
-        most: usize,
+        limit: usize,
         mut add: impl FnMut(T, Document) + Send,
     ) -> Result<bool, ApiError> {
         let mut budget = self.list_budget();
@@ -346,7 +346,7 @@ impl Session {
             };
             let (following, added) = join!(page(Some(next)), adding);
             added?;
-            if budget.items() > most {
+            if budget.items() > limit {
                 return Ok(false);
             }
             response = following?;

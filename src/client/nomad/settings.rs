@@ -62,7 +62,7 @@ pub struct ClientSettings {
     pub tls: TlsSettings,
     /// HTTP proxies.
     pub proxies: ProxySettings,
-    /// What the server may send.
+    /// The limits of the server's responses.
     pub limits: ResponseLimits,
 }
 

@@ -211,14 +211,7 @@ pub(super) fn unusable_name(name: &str, why: &str) -> ApiError {
 }
 
 fn unusable(what: &str, why: &str) -> ApiError {
-    ApiError {
-        code: Code::ApiTlsFiles,
-        status: None,
-        message: format!("cannot use {what} for TLS: {why}"),
-        help: vec![],
-        notes: vec![],
-        server_text: None,
-    }
+    ApiError::new(Code::ApiTlsFiles, format!("cannot use {what} for TLS: {why}"))
 }
 
 /// Verifies certificates by the settings. It always checks that the server has the certificate's

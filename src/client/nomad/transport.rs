@@ -123,13 +123,9 @@ impl Transport {
         let https = self.proxies.https.as_ref();
         let http = http.map(|url| reqwest::Proxy::http(url.expose()));
         let https = https.map(|url| reqwest::Proxy::https(url.expose()));
-        let invalid = |_| ApiError {
-            code: Code::ApiAddress,
-            status: None,
-            message: "the address of the proxy is invalid".to_owned(),
-            help: vec!["set HTTP_PROXY or HTTPS_PROXY to `http://HOST:PORT`".to_owned()],
-            notes: vec![],
-            server_text: None,
+        let invalid = |_| {
+            ApiError::new(Code::ApiAddress, "the address of the proxy is invalid")
+                .help("set HTTP_PROXY or HTTPS_PROXY to `http://HOST:PORT`")
         };
         http.into_iter()
             .chain(https)
@@ -151,28 +147,14 @@ fn with_unix_socket(
     _builder: reqwest::ClientBuilder,
     socket: &Path,
 ) -> Result<reqwest::ClientBuilder, ApiError> {
-    Err(ApiError {
-        code: Code::ApiAddress,
-        status: None,
-        message: format!(
-            "cannot use `unix://{}`: this system has no Unix sockets",
-            socket.display()
-        ),
-        help: vec![],
-        notes: vec![],
-        server_text: None,
-    })
+    Err(ApiError::new(
+        Code::ApiAddress,
+        format!("cannot use `unix://{}`: this system has no Unix sockets", socket.display()),
+    ))
 }
 
 fn internal(why: &str) -> ApiError {
-    ApiError {
-        code: Code::Internal,
-        status: None,
-        message: format!("cannot build the HTTP client: {why}"),
-        help: vec![],
-        notes: vec![],
-        server_text: None,
-    }
+    ApiError::new(Code::Internal, format!("cannot build the HTTP client: {why}"))
 }
 
 /// Resolves hosts. With `override_host`, every name resolves to the addresses of that host.

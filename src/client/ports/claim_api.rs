@@ -88,12 +88,12 @@ pub trait ClaimApi: Send + Sync {
         volume: &NamespacedId,
         parameters: &BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>, ApiError>;
-    /// Returns the newest events of a volume, at most `most`, in order. A volume that does not exist any
+    /// Returns the newest events of a volume, at most `limit`, in order. A volume that does not exist any
     /// more may have some.
     async fn volume_history(
         &self,
         volume: &NamespacedId,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<WithDocument<VolumeEvent>>, ApiError>;
     /// Returns the creations that did not end, in one namespace or `*`, sorted by volume.
     async fn list_creations(

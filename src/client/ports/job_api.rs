@@ -24,9 +24,9 @@ pub struct JobRegistration {
 /// A request to run a parameterized job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobDispatch {
-    /// What the job gets.
+    /// The input of the job.
     pub request: JobDispatchRequest,
-    /// What makes a repeated request the same request; empty if nothing does.
+    /// The token that makes a repeated request the same request; empty if none does.
     pub idempotency_token: String,
 }
 

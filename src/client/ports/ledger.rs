@@ -58,7 +58,7 @@ pub struct LedgerError {
     pub code: Code,
     /// The headline: what failed for which set, and why.
     pub message: String,
-    /// What to do; empty to use the remedy of the code.
+    /// The remedies; empty to use the remedy of the code.
     pub help: Vec<String>,
     /// The server's error text, verbatim, if the server answered.
     pub server_text: Option<String>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What names one process forever, together with its ID: the kernel gives the ID of an ended process to a
+/// The identity of one process forever, together with its ID: the kernel gives the ID of an ended process to a
 /// new one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
@@ -14,7 +14,7 @@ pub struct ProcessIdentity {
     pub start_time: u64,
 }
 
-/// What is known of the process that has an ID.
+/// The known state of the process that has an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
     /// No process has the ID.

@@ -8,8 +8,8 @@ use super::volume_api::ApiError;
 
 /// Observes that a server stops responding and responds again.
 pub trait OutageObserver: Send + Sync {
-    /// The server does not respond, and the client waits up to `at_most` for it.
-    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration);
+    /// The server does not respond, and the client waits up to `timeout` for it.
+    fn server_unreachable(&self, server: &str, why: &ApiError, timeout: Duration);
     /// The server keeps its connections and has not responded for this time. The client's requests go on.
     fn server_silent(&self, server: &str, since: Duration);
     /// The server responds again after this time.
@@ -22,13 +22,13 @@ pub trait OutageObserver: Send + Sync {
 #[derive(Clone)]
 pub struct ServerWait {
     /// The longest time that the client waits.
-    pub at_most: Duration,
+    pub timeout: Duration,
     /// Observes the wait.
     pub observer: Arc<dyn OutageObserver>,
 }
 
 impl fmt::Debug for ServerWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerWait").field("at_most", &self.at_most).finish_non_exhaustive()
+        f.debug_struct("ServerWait").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }

@@ -25,15 +25,40 @@ pub struct ApiError {
     pub status: Option<u16>,
     /// The headline: what failed for which object.
     pub message: String,
-    /// What the reader needs to judge, besides the server's text.
+    /// The facts that the reader needs to judge, besides the server's text.
     pub notes: Vec<String>,
-    /// What to do; empty to use the remedy of the code.
+    /// The remedies; empty to use the remedy of the code.
     pub help: Vec<String>,
     /// The server's error text, verbatim, if the server answered.
     pub server_text: Option<String>,
 }
 
 impl ApiError {
+    /// Creates the error of a request without a response.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, status: None, message, notes: vec![], help: vec![], server_text: None }
+    }
+
+    /// Sets the HTTP status of the response.
+    #[must_use]
+    pub fn status(self, status: u16) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// Sets the server's error text, unless it is empty.
+    #[must_use]
+    pub fn server_text(self, text: impl Into<String>) -> Self {
+        Self { server_text: Some(text.into()).filter(|text| !text.is_empty()), ..self }
+    }
+
     /// Returns whether the server does not respond, or has no leader. A request with this error changed nothing.
     pub fn is_server_away(&self) -> bool {
         self.code.means_server_away()
@@ -142,12 +167,12 @@ pub trait VolumeReader: Send + Sync {
         &self,
         query: &VolumeQuery,
     ) -> Result<Vec<WithDocument<VolumeSummary>>, ApiError>;
-    /// Returns the volumes of one namespace; `None` if it has more volumes than `most`. A server does not
+    /// Returns the volumes of one namespace; `None` if it has more volumes than `limit`. A server does not
     /// report their number, so up to that many are listed.
     async fn summarize_volumes(
         &self,
         namespace: &Namespace,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<Vec<VolumeSummary>>, ApiError>;
     /// Returns one volume; `None` if it does not exist.
     async fn read_volume(

@@ -11,17 +11,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::execution::Execution;
-use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::Recorded;
-use super::until_sent::{Check, until_sent};
+use super::until_sent::{CONFIRMATION_PAUSES, Check, until_sent};
 use super::volume_list::list_volumes_with_data;
 use crate::ports::{ApiError, WithDocument, WriteReply};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, UnresolvedRequest, Volume, VolumeRequest, shell_quoted};
 use nomad_csi_plan::{
-    IntentStep, MergeRules, NameRule, PlannedVolume, VolumeVersion, created_with_existing_data,
+    IntentStep, MergeRules, NameRule, VolumeVersion, created_with_existing_data,
     created_with_known_data, remaining_differences,
 };
 
@@ -58,44 +57,36 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Creates or changes the volume of a plan's entry.
+/// The state that a call relies on.
+#[derive(Clone, Copy)]
+pub(super) enum Before {
+    /// The volume has the version of the plan, which each attempt checks.
+    Planned(VolumeVersion),
+    /// The call completes a replacement, whose removal was confirmed right before: the first attempt needs no check,
+    /// and an interrupt does not prevent it.
+    Removed,
+}
+
+/// Creates or changes a volume.
 pub(super) async fn change(
     execution: &Execution<'_>,
-    planned: &PlannedVolume,
-    call: Call<'_>,
-) -> Outcome {
-    let version = planned.expected_version;
-    change_from(execution, &planned.key, version, call, false).await
-}
-
-/// Makes a volume after its removal, which was confirmed right before.
-pub(super) async fn make_again(
-    execution: &Execution<'_>,
     key: &NamespacedId,
+    before: Before,
     call: Call<'_>,
 ) -> Outcome {
-    change_from(execution, key, VolumeVersion::Absent, call, true).await
-}
-
-/// Creates or changes a volume that has the expected version. If it `replaces` a volume, whose removal was
-/// confirmed right before, the first attempt needs no check.
-async fn change_from(
-    execution: &Execution<'_>,
-    key: &NamespacedId,
-    expected_version: VolumeVersion,
-    call: Call<'_>,
-    replaces: bool,
-) -> Outcome {
+    let (expected_version, replaces) = match before {
+        Before::Planned(version) => (version, false),
+        Before::Removed => (VolumeVersion::Absent, true),
+    };
     let is_checked = AtomicBool::new(replaces);
-    until_sent(execution.into(), key, async || {
+    until_sent(execution.api, &execution.wait, key, async || {
         let check = Check::begin();
         if !is_checked.swap(false, Ordering::Relaxed)
             && let Err(status) = recheck(execution.api, key, expected_version).await
         {
             return Outcome::plain(status);
         }
-        // A replacement that has begun is completed.
-        if execution.stop.is_cancelled() && !replaces {
+        if execution.wait.stop.is_cancelled() && !replaces {
             return Outcome::plain(Status::NotStarted);
         }
         send(execution, key, expected_version, call, check).await

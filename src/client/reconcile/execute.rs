@@ -12,7 +12,7 @@
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::change::{Call, CallKind, change};
+use super::change::{Before, Call, CallKind, change};
 use super::execution::Execution;
 use super::outcome::{Outcome, Status};
 use super::remove::remove;
@@ -22,7 +22,7 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_plan::{Action, Plan, PlannedVolume, Removal};
 
 /// Carries out a plan. Returns the outcomes in its order.
-pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
+pub(super) async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
     let mut schedule = Schedule::new(plan, |volume| execution.record.order(volume));
     let mut outcomes = vec![Outcome::plain(Status::NotStarted); plan.volumes.len()];
     let mut running = FuturesUnordered::new();
@@ -31,7 +31,7 @@ pub async fn execute(execution: &Execution<'_>, plan: &Plan) -> Vec<Outcome> {
         while running.len() < execution.parallelism.max(1)
             && let Some(entry) = schedule.next()
         {
-            let stops = server_is_away || execution.stop.is_cancelled();
+            let stops = server_is_away || execution.wait.stop.is_cancelled();
             running.push(run_entry(execution, plan, entry, stops));
         }
         let Some((position, outcome)) = running.next().await else {
@@ -61,9 +61,9 @@ async fn run_entry(
             &plan.volumes[failed],
         ))),
         (_, None) => {
-            execution.progress.started(position);
+            execution.wait.progress.started(position);
             let outcome = change_volume(execution, planned).await;
-            execution.progress.finished(position, &outcome);
+            execution.wait.progress.finished(position, &outcome);
             outcome
         }
     };
@@ -71,38 +71,25 @@ async fn run_entry(
 }
 
 async fn change_volume(execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
-    match &planned.action {
-        Action::Create(request) => {
-            change(execution, planned, Call::new(CallKind::Create, request)).await
-        }
-        Action::Register(request) => {
-            change(execution, planned, Call::new(CallKind::Register, request)).await
-        }
+    let call = match &planned.action {
+        Action::Create(request) => Call::new(CallKind::Create, request),
+        Action::Register(request) => Call::new(CallKind::Register, request),
         Action::RegisterAgain(again) => match again.replaces {
-            None => {
-                let call = Call::new(CallKind::Register, &again.request);
-                change(execution, planned, call).await
-            }
-            Some(_) => register_in_place(execution, planned, &again.request).await,
+            None => Call::new(CallKind::Register, &again.request),
+            Some(_) => return register_in_place(execution, planned, &again.request).await,
         },
-        Action::Recreate(recreate) => {
-            let call = Call::new(CallKind::Create, &recreate.request);
-            change(execution, planned, call).await
-        }
-        Action::Update(update) => {
-            change(execution, planned, Call::new(CallKind::Register, &update.request)).await
-        }
-        Action::Expand(update) => {
-            change(execution, planned, Call::new(CallKind::Expand, &update.request)).await
-        }
-        Action::Replace(replacement) => replace(execution, planned, replacement).await,
+        Action::Recreate(recreate) => Call::new(CallKind::Create, &recreate.request),
+        Action::Update(update) => Call::new(CallKind::Register, &update.request),
+        Action::Expand(update) => Call::new(CallKind::Expand, &update.request),
+        Action::Replace(replacement) => return replace(execution, planned, replacement).await,
         Action::Deregister => {
-            remove(execution, planned, Removal::Deregister { force: false }).await
+            return remove(execution, planned, Removal::Deregister { force: false }).await;
         }
-        Action::DeleteData => remove(execution, planned, Removal::Delete).await,
-        Action::Unchanged => Outcome::plain(Status::Unchanged),
-        Action::Blocked(_) | Action::WaitingForClaims(_) => Outcome::plain(Status::Blocked),
-    }
+        Action::DeleteData => return remove(execution, planned, Removal::Delete).await,
+        Action::Unchanged => return Outcome::plain(Status::Unchanged),
+        Action::Blocked(_) | Action::WaitingForClaims(_) => return Outcome::plain(Status::Blocked),
+    };
+    change(execution, &planned.key, Before::Planned(planned.expected_version), call).await
 }
 
 fn dependency_failed(planned: &PlannedVolume, failed: &PlannedVolume) -> Diagnostic {

@@ -1,4 +1,4 @@
-//! What a plan is carried out with.
+//! The context in which a plan is carried out.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ pub trait ProgressObserver: Sync {
     /// Work on the volume has ended.
     fn finished(&self, position: usize, outcome: &Outcome);
     /// The server has not found a plugin again, and the steps that need it wait.
-    fn plugin_unreachable(&self, at_most: Duration);
+    fn plugin_unreachable(&self, timeout: Duration);
 }
 
-/// What a plan is carried out with.
-pub struct Execution<'a> {
+/// The context in which a plan is carried out.
+pub(super) struct Execution<'a> {
     /// The server.
     pub api: &'a dyn VolumeApi,
     /// The same server, for snapshots.
@@ -38,12 +38,18 @@ pub struct Execution<'a> {
     pub resolved: &'a Resolved,
     /// The largest number of concurrent changes.
     pub parallelism: usize,
-    /// Nothing new starts once this is cancelled.
-    pub stop: &'a CancellationToken,
-    /// Observes the progress.
-    pub progress: &'a dyn ProgressObserver,
     /// Records every step.
-    pub record: &'a dyn Record,
+    pub record: Box<dyn Record + 'a>,
+    /// How its steps wait.
+    pub wait: StepWait<'a>,
+}
+
+/// How steps wait for their server and their plugins, and what ends that.
+pub(super) struct StepWait<'a> {
     /// The wait for a plugin that the server has not found again.
     pub reconnect: &'a Reconnect,
+    /// Observes the progress, and that wait.
+    pub progress: &'a dyn ProgressObserver,
+    /// Nothing new starts, and no step is repeated, once this is cancelled.
+    pub stop: &'a CancellationToken,
 }

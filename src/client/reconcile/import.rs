@@ -33,7 +33,7 @@ pub struct ImportFound {
     pub missing: Vec<NamespacedId>,
     /// Volumes that providers list and that no visible registration names.
     pub unregistered: Vec<(PluginId, ExternalId)>,
-    /// What could not be read.
+    /// The parts that could not be read.
     pub warnings: Vec<Diagnostic>,
     /// Why volumes were left out.
     pub left_out: Vec<Diagnostic>,

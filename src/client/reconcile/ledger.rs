@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::lock_state::LockState;
+use super::lock_renewal::LockState;
 use super::lock_takeover::has_ended;
 use crate::ports::{Ledger, LedgerError, LedgerFailure, LockHolder, ProcessTable, SetLock};
 use nomad_csi_plan::{LedgerKey, LedgerProblem, LedgerSet, SetLayout, SetName, StoredSet};
@@ -36,7 +36,7 @@ pub struct SetLedger {
     lock: Option<watch::Receiver<LockState>>,
 }
 
-/// What is known of the shards that a set is stored in.
+/// The known layout of the shards that a set is stored in.
 enum Layout {
     /// Nothing: a crash may have left shards of two writes.
     Unknown,
@@ -192,7 +192,7 @@ impl SetLedger {
                 self.ledger.release_ended(self.set.name(), ended).await?;
                 continue;
             }
-            if start.elapsed() + LOCK_POLL_INTERVAL > wait.at_most {
+            if start.elapsed() + LOCK_POLL_INTERVAL > wait.timeout {
                 return Err(error);
             }
             if is_new {
@@ -208,12 +208,12 @@ impl SetLedger {
 #[derive(Clone, Copy)]
 pub struct LockWait<'a> {
     /// The longest wait.
-    pub at_most: Duration,
+    pub timeout: Duration,
     /// The processes of this machine; `None` to wait for a holder that has ended, too.
     pub processes: Option<&'a dyn ProcessTable>,
 }
 
-/// What a command that needs a lock reports.
+/// An event that a command which needs a lock reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockEvent<'a> {
     /// It waits for this holder; `None` if the holder is unknown.

@@ -38,7 +38,7 @@ impl std::fmt::Debug for QueuedChange {
     }
 }
 
-/// What learns whether an update was written.
+/// The receiver of the result of an update's write.
 #[derive(Debug)]
 enum Written {
     /// The step that waits for it.

@@ -12,17 +12,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use super::ledger::SetLedger;
 use super::ledger_queue::{Burst, Change, LedgerQueue, QueuedUpdates, ledger_queue};
-use super::lock_state::{LockState, is_held};
+use super::lock_renewal::{LockState, is_held};
 use super::record::{Record, Recorded};
-use super::recorded_scope::RecordedScope;
+use super::resolve::Resolved;
 use crate::ports::LedgerError;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, Volume, VolumeRequest};
 use nomad_csi_plan::{
     Action, Actor, CachedMergeRules, DataIdentity, HiddenField, Intent, IntentStep, LastVerified,
-    LedgerSet, MergeRules, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData, VolumeVersion,
-    inputs_of_unchanged, shard_order,
+    LedgerSet, MergeRules, ObservedState, OmittedMap, Ownership, Plan, PlannedVolume, RecordedData,
+    VolumeVersion, inputs_of_unchanged, record_observations, shard_order,
 };
 use nomad_csi_ports::Clock;
 use nomad_csi_spec::VolumeSpec;
@@ -44,13 +45,13 @@ pub(super) struct LedgerWriter {
     lock: Option<watch::Receiver<LockState>>,
 }
 
-/// What a plan requests for a volume's entry in the set.
+/// The request of a plan for a volume's entry in the set.
 #[derive(Debug, Default)]
 struct Desired {
     /// The specification of a volume that is changed.
     spec: Option<VolumeSpec>,
     protect: Option<bool>,
-    /// What the set records when the volume is removed.
+    /// The record of the set when the volume is removed.
     removal: RecordedRemoval,
     /// No hidden values exist from before.
     is_new: bool,
@@ -60,7 +61,7 @@ struct Desired {
     filled_in: Vec<&'static str>,
 }
 
-/// What the set records when a plan removes a volume.
+/// The record of a set when a plan removes a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RecordedRemoval {
     /// The set no longer owns it.
@@ -139,16 +140,31 @@ impl LedgerWriter {
         (writer, queued)
     }
 
-    /// Notes which volumes a plan under these rules leaves unchanged, if there are any.
-    #[must_use]
-    pub(super) fn taking_notes(self, noted_rules: Option<CachedMergeRules>) -> Self {
-        Self { noted_rules, ..self }
-    }
-
-    /// Starts steps only while this lock is held.
-    #[must_use]
-    pub(super) fn under_lock(self, lock: Option<watch::Receiver<LockState>>) -> Self {
-        Self { lock, ..self }
+    /// Begins to record the plan in the set, whose lock the caller holds: records what the plan observed, and starts
+    /// steps only while the lock is held. `saved_plan` is the ID of the plan if it was saved.
+    ///
+    /// # Errors
+    /// If the ledger cannot be written.
+    pub(super) async fn begin(
+        mut self,
+        set: &mut SetLedger,
+        plan: &Plan,
+        observed: &ObservedState,
+        resolved: &Resolved,
+        saved_plan: Option<&str>,
+    ) -> Result<Self, LedgerError> {
+        let now = self.clock.now();
+        self.noted_rules = set.is_on_server().then(|| CachedMergeRules::of(self.rules));
+        set.update(|set| {
+            let rules = self.noted_rules.as_ref();
+            record_observations(set, plan, observed, resolved.assumed_secrets(), now, rules);
+            if let Some(id) = saved_plan {
+                set.record_plan(id, now);
+            }
+        })
+        .await?;
+        self.lock = set.lock_state();
+        Ok(self)
     }
 
     /// Waits until it is certain that the lock is held.
@@ -324,4 +340,13 @@ pub(super) fn unwritten_result(volume: &NamespacedId, error: LedgerError) -> Dia
     Diagnostic::warning(error.code, message)
         .note(error.message)
         .help("run the command again; it records the current state")
+}
+
+/// The part of a request that a set records as applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedScope {
+    /// All of it: a file declares it.
+    WholeRequest,
+    /// Its size. The rest is what the server had, so drift of other fields stays visible.
+    SizeOnly,
 }

@@ -12,7 +12,6 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::lock_state::LockState;
 use crate::ports::{LedgerError, LedgerFailure, SetLock};
 use nomad_csi_model::diagnostic::Code;
 
@@ -103,4 +102,22 @@ fn renewal_timed_out(waited: Duration) -> LedgerError {
         "the set's lock may have expired: the server did not renew it within {seconds} seconds"
     );
     LedgerError::new(LedgerFailure::LockLost, Code::LedgerLockLost, message)
+}
+
+/// The state of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// It is held.
+    Held,
+    /// The server does not answer its renewal, so it may have expired.
+    Uncertain,
+    /// It expired, or another command took it.
+    Lost,
+}
+
+/// Waits until it is certain whether the lock is held, and returns whether it is.
+pub(super) async fn is_held(state: &watch::Receiver<LockState>) -> bool {
+    let mut state = state.clone();
+    let certain = state.wait_for(|state| *state != LockState::Uncertain).await;
+    certain.is_ok_and(|state| *state == LockState::Held)
 }

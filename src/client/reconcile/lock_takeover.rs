@@ -1,4 +1,4 @@
-//! Whether the lock of a set is taken over, because the process that holds it has ended.
+//! Decides if the lock of a set is taken over, because the process that holds it has ended.
 //!
 //! Only a process of this machine can be looked for: one of the same boot, in the same PID namespace. A
 //! process with its ID that started at another time is not the holder. A holder that cannot be looked for

@@ -16,7 +16,7 @@ use nomad_csi_model::{Namespace, NamespacedId, PluginId, Secrets, Snapshot, Volu
 use nomad_csi_plan::{CachedVolumes, LastSnapshot, ObservedState, PluginState};
 use nomad_csi_spec::VolumeSpec;
 
-/// What was read from the server.
+/// The state that was read from the server.
 #[derive(Debug, Default)]
 pub struct Observation {
     /// The state for the planner.
@@ -25,9 +25,9 @@ pub struct Observation {
     pub documents: BTreeMap<NamespacedId, Document>,
 }
 
-/// What to read.
+/// The volumes to read, and how.
 #[derive(Clone, Debug, Default)]
-pub struct ObserveRequest<'a> {
+pub(super) struct ObserveRequest<'a> {
     /// The desired volumes.
     pub desired: &'a [VolumeSpec],
     /// Other volumes: those to remove, and those that the command line names.
@@ -49,7 +49,7 @@ pub struct ObserveRequest<'a> {
 ///
 /// # Errors
 /// If a volume cannot be read.
-pub async fn observe(
+pub(super) async fn observe(
     api: &dyn VolumeApi,
     request: ObserveRequest<'_>,
 ) -> Result<Observation, ApiError> {
@@ -113,7 +113,7 @@ const SNAPSHOT_LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns the last snapshot of volumes whose data is at risk: one call per plugin and namespace. If a
 /// provider cannot list snapshots in time, they are unknown, which is not an error.
-pub async fn last_snapshots(
+pub(super) async fn last_snapshots(
     provider: &dyn ProviderReader,
     observed: &ObservedState,
     keys: impl IntoIterator<Item = &NamespacedId>,

@@ -10,7 +10,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::lost_reply::CONFIRMATION_PAUSES;
+use super::until_sent::CONFIRMATION_PAUSES;
 use super::volume_list::list_all_volumes;
 use crate::ports::{ApiError, VolumeApi};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -20,7 +20,7 @@ use nomad_csi_model::{
 };
 use nomad_csi_plan::{ClaimDrops, Removal, removal_problems};
 
-/// What a provider has, and what is registered.
+/// The volumes of a provider, and the registered ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The provider's volumes, in the order of its list.

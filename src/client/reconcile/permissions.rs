@@ -55,7 +55,7 @@ fn granted(policies: &[Policy]) -> Grants {
 
 /// The result of a permission check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Preflight {
+pub(super) enum Preflight {
     /// The token has every required permission.
     Granted,
     /// A permission is missing. Holds the reason and the policy to add.
@@ -68,7 +68,7 @@ pub enum Preflight {
 ///
 /// # Errors
 /// If the server does not know the token, or cannot be reached.
-pub async fn preflight(
+pub(super) async fn preflight(
     reader: &dyn AccessReader,
     needs: &RequiredPermissions,
 ) -> Result<Preflight, ApiError> {
@@ -132,14 +132,7 @@ mod tests {
     }
 
     fn error(code: Code, status: u16) -> Result<TokenKind, ApiError> {
-        Err(ApiError {
-            code,
-            status: Some(status),
-            message: "refused".into(),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        })
+        Err(ApiError::new(code, "refused").status(status))
     }
 
     /// Missing permissions block; unknown ones do not.

@@ -15,12 +15,12 @@ pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
 /// The shared wait of an execution.
 #[derive(Debug, Default)]
-pub struct Reconnect {
-    at_most: Duration,
+pub(super) struct Reconnect {
+    timeout: Duration,
     since: Mutex<Option<Instant>>,
 }
 
-/// Whether a step may be tried again.
+/// The decision if a step may be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTry {
     /// It may, and this is the first one that waits.
@@ -33,18 +33,18 @@ pub(super) enum NextTry {
 
 impl Reconnect {
     /// A wait of up to this time.
-    pub fn waiting(at_most: Duration) -> Self {
-        Self { at_most, since: Mutex::default() }
+    pub(super) fn waiting(timeout: Duration) -> Self {
+        Self { timeout, since: Mutex::default() }
     }
 
     /// The longest wait.
-    pub(super) fn at_most(&self) -> Duration {
-        self.at_most
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Decides about a step whose plugin was not reached.
     pub(super) fn next_try(&self) -> NextTry {
-        if self.at_most.is_zero() {
+        if self.timeout.is_zero() {
             return NextTry::None;
         }
         let mut since = self.since();
@@ -53,7 +53,7 @@ impl Reconnect {
                 *since = Some(Instant::now());
                 NextTry::First
             }
-            Some(since) if since.elapsed() < self.at_most => NextTry::Later,
+            Some(since) if since.elapsed() < self.timeout => NextTry::Later,
             Some(_) => NextTry::None,
         }
     }

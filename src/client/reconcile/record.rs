@@ -11,7 +11,7 @@ use nomad_csi_plan::IntentStep;
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug)]
-pub enum Recorded<'a> {
+pub(super) enum Recorded<'a> {
     /// The request was carried out.
     Applied {
         /// The request.
@@ -27,7 +27,7 @@ pub enum Recorded<'a> {
 
 /// Records steps.
 #[async_trait]
-pub trait Record: Sync {
+pub(super) trait Record: Sync {
     /// Returns a volume's place among those that can start; volumes of one place start in the order of
     /// the plan.
     fn order(&self, _volume: &NamespacedId) -> u64 {
@@ -43,7 +43,7 @@ pub trait Record: Sync {
 
 /// Records nothing: no ledger is used.
 #[derive(Clone, Copy, Debug)]
-pub struct Unrecorded;
+pub(super) struct Unrecorded;
 
 #[async_trait]
 impl Record for Unrecorded {

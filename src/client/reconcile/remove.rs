@@ -8,11 +8,10 @@
 //! removal is sent again: removing twice has the result of removing once.
 
 use super::execution::Execution;
-use super::lost_reply::CONFIRMATION_PAUSES;
 use super::outcome::{Outcome, Status};
 use super::precondition::recheck;
 use super::record::{Record, Recorded};
-use super::until_sent::{Check, until_sent};
+use super::until_sent::{CONFIRMATION_PAUSES, Check, until_sent};
 use super::volume_list::list_all_volumes;
 use crate::ports::{ApiError, VolumeApi};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -32,22 +31,24 @@ pub(super) async fn remove(
         let check = Check::begin();
         let drops = ClaimDrops::default();
         match check_removable(execution.api, key, planned.expected_version, removal, &drops).await {
-            Ok(None) => removed(execution.record, key, vec![]).await,
-            Ok(Some(_)) if execution.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
+            Ok(None) => removed(&*execution.record, key, vec![]).await,
+            Ok(Some(_)) if execution.wait.stop.is_cancelled() => Outcome::plain(Status::NotStarted),
             Ok(Some(existing)) => send_planned(execution, &existing, removal, check).await,
             Err(outcome) => outcome,
         }
     };
-    let outcome = until_sent(execution.into(), key, step).await;
+    let outcome = until_sent(execution.api, &execution.wait, key, step).await;
     if is_unknown_after_outage(execution, &outcome) {
-        return until_sent(execution.into(), key, step).await;
+        return until_sent(execution.api, &execution.wait, key, step).await;
     }
     outcome
 }
 
 /// Returns whether the server went away while it may have removed the volume, and is back.
 fn is_unknown_after_outage(execution: &Execution<'_>, outcome: &Outcome) -> bool {
-    outcome.status.is_unknown() && execution.api.has_recovered() && !execution.stop.is_cancelled()
+    outcome.status.is_unknown()
+        && execution.api.has_recovered()
+        && !execution.wait.stop.is_cancelled()
 }
 
 /// Sends the removal of a volume that was checked, with the secrets of its file.
@@ -58,7 +59,7 @@ pub(super) async fn send_planned(
     check: Check,
 ) -> Outcome {
     let secrets = secrets_for(execution, existing);
-    let (api, record, key) = (execution.api, execution.record, existing.key());
+    let (api, record, key) = (execution.api, &*execution.record, existing.key());
     send_removal(api, record, &key, removal, &secrets, check).await
 }
 

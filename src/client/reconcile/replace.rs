@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::change::{Call, CallKind, make_again};
+use super::change::{Before, Call, CallKind, change};
 use super::execution::Execution;
 use super::outcome::{Outcome, Status};
 use super::remove::{check_removable, secrets_for, send_planned};
@@ -60,21 +60,21 @@ struct Replacement<'a> {
     snapshot_first: bool,
     removal: Removal,
     call: Call<'a>,
-    /// What to do if the call fails after the removal.
+    /// The remedy if the call fails after the removal.
     help: &'static str,
 }
 
 impl Replacement<'_> {
     async fn run(self, execution: &Execution<'_>, planned: &PlannedVolume) -> Outcome {
         let key = &planned.key;
-        let removed = until_sent(execution.into(), key, async || {
+        let removed = until_sent(execution.api, &execution.wait, key, async || {
             remove_old(execution, planned, self.snapshot_first, self.removal).await
         })
         .await;
         if !removed.status.is_success() {
             return removed;
         }
-        let created = make_again(execution, key, self.call).await;
+        let created = change(execution, key, Before::Removed, self.call).await;
         let status = match created.status {
             Status::Failed(why) | Status::ServerUnreachable(why) => Status::Failed(
                 why.note(format!("the old volume {key} was removed", key = key.quoted()))
@@ -143,7 +143,7 @@ async fn check_old(
     let (key, version) = (&planned.key, planned.expected_version);
     let drops = ClaimDrops::default();
     let existing = check_removable(execution.api, key, version, removal, &drops).await?;
-    if execution.stop.is_cancelled() {
+    if execution.wait.stop.is_cancelled() {
         return Err(Outcome::plain(Status::NotStarted));
     }
     Ok(existing)
@@ -191,7 +191,7 @@ async fn take_snapshot(
     for pause in SNAPSHOT_PAUSES {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = execution.stop.cancelled() => {
+            () = execution.wait.stop.cancelled() => {
                 warnings.extend(taken);
                 return Err(Status::NotStarted);
             }

@@ -19,7 +19,7 @@ use nomad_csi_spec::VolumeSpec;
 
 /// A request whose secrets are not looked up yet.
 #[derive(Clone, Debug)]
-pub struct Unresolved {
+pub(super) struct Unresolved {
     /// The request.
     pub request: UnresolvedRequest,
     /// The directory of its specification, where relative paths start.
@@ -29,7 +29,7 @@ pub struct Unresolved {
 
 impl Unresolved {
     /// A request of a specification.
-    pub fn new(spec: &VolumeSpec, request: UnresolvedRequest, directory: PathBuf) -> Self {
+    pub(super) fn new(spec: &VolumeSpec, request: UnresolvedRequest, directory: PathBuf) -> Self {
         let keys = request.secrets.iter().flat_map(SecretRefs::iter);
         let places = keys.map(|(key, _)| (key.to_owned(), spec.secret_span(key)));
         Self { places: places.collect(), request, directory }
@@ -38,14 +38,14 @@ impl Unresolved {
 
 /// Requests with the values of their secrets.
 #[derive(Clone, Debug, Default)]
-pub struct Resolved {
+pub(super) struct Resolved {
     requests: HashMap<NamespacedId, VolumeRequest>,
     assumed_secrets: BTreeMap<NamespacedId, Secrets>,
 }
 
 impl Resolved {
     /// Returns the request of a volume, if it was resolved.
-    pub fn request(&self, key: &NamespacedId) -> Option<&VolumeRequest> {
+    pub(super) fn request(&self, key: &NamespacedId) -> Option<&VolumeRequest> {
         self.requests.get(key)
     }
 
@@ -65,7 +65,7 @@ impl Resolved {
 ///
 /// # Errors
 /// Every secret without a value. Nothing may be sent then.
-pub async fn resolve(
+pub(super) async fn resolve(
     requests: Vec<Unresolved>,
     source: Arc<dyn SecretSource>,
     variables: SecretVariables,
@@ -79,7 +79,7 @@ pub async fn resolve(
 
 /// Returns the secrets of each request whose secrets all have a value. A plan can be made without the
 /// others.
-pub async fn known_secrets(
+pub(super) async fn known_secrets(
     requests: Vec<Unresolved>,
     source: Arc<dyn SecretSource>,
     variables: SecretVariables,

@@ -13,12 +13,12 @@ const MAX_CONCURRENT_READS: usize = 8;
 
 /// The items of variables, by namespace and path.
 #[derive(Debug, Default)]
-pub struct SecretVariables(BTreeMap<(Namespace, String), Result<Option<Secrets>, ApiError>>);
+pub(super) struct SecretVariables(BTreeMap<(Namespace, String), Result<Option<Secrets>, ApiError>>);
 
 impl SecretVariables {
     /// Reads every variable that the secrets of these requests refer to. A failure is the problem of the
     /// secrets that need the variable.
-    pub async fn read(
+    pub(super) async fn read(
         reader: &dyn VariableReader,
         requests: impl IntoIterator<Item = &UnresolvedRequest>,
     ) -> Self {

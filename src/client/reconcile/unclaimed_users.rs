@@ -159,19 +159,13 @@ async fn users_in(
 }
 
 fn too_many(count: usize) -> ApiError {
-    ApiError {
-        code: Code::ApiTooLarge,
-        status: None,
-        message: format!(
+    ApiError::new(
+        Code::ApiTooLarge,
+        format!(
             "{count} allocations have not ended as far as is known, and at most {MAX_READ} are read"
         ),
-        help: vec![
-            "start the nodes that are away, or remove those that are off for good from the server"
-                .to_owned(),
-        ],
-        notes: vec![],
-        server_text: None,
-    }
+    )
+    .help("start the nodes that are away, or remove those that are off for good from the server")
 }
 
 /// Returns the volumes that the job of an allocation names for it; none if the server has forgotten the allocation.

@@ -32,11 +32,11 @@ impl NamespaceLists {
             if count < FEWEST {
                 continue;
             }
-            let most = count.saturating_mul(ENTRIES_PER_READ);
-            match reader.summarize_volumes(namespace, most).await {
+            let limit = count.saturating_mul(ENTRIES_PER_READ);
+            match reader.summarize_volumes(namespace, limit).await {
                 Ok(Some(listed)) => lists.extend(listed),
                 Ok(None) => {
-                    tracing::debug!(%namespace, most, "the list is longer than it saves reads");
+                    tracing::debug!(%namespace, most = limit, "the list is longer than it saves reads");
                 }
                 Err(error) => {
                     let (code, why) = (error.code.as_str(), &error.message);

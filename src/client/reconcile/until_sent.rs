@@ -7,12 +7,11 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-
 use tokio_util::sync::CancellationToken;
 
-use super::execution::{Execution, ProgressObserver};
+use super::execution::StepWait;
 use super::outcome::{Outcome, Status};
-use super::reconnect::{NextTry, PAUSE, Reconnect};
+use super::reconnect::{NextTry, PAUSE};
 use crate::ports::VolumeApi;
 use nomad_csi_model::NamespacedId;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -22,33 +21,10 @@ const ATTEMPTS: u32 = 5;
 /// How old a check may be when its change is sent: less than the lock of a set lives.
 const OLDEST_CHECK: Duration = Duration::from_secs(10);
 
-/// What a step waits with for its server and its plugin.
-#[derive(Clone, Copy)]
-pub(super) struct StepWait<'a> {
-    /// The server.
-    pub(super) api: &'a dyn VolumeApi,
-    /// The wait for a plugin that the server has not found again.
-    pub(super) reconnect: &'a Reconnect,
-    /// Observes that wait.
-    pub(super) progress: &'a dyn ProgressObserver,
-    /// No step is repeated once this is cancelled.
-    pub(super) stop: &'a CancellationToken,
-}
-
-impl<'a> From<&Execution<'a>> for StepWait<'a> {
-    fn from(execution: &Execution<'a>) -> Self {
-        Self {
-            api: execution.api,
-            reconnect: execution.reconnect,
-            progress: execution.progress,
-            stop: execution.stop,
-        }
-    }
-}
-
 /// Takes a step until its request is sent, or the server or the plugin's node does not come back.
 pub(super) async fn until_sent(
-    wait: StepWait<'_>,
+    api: &dyn VolumeApi,
+    wait: &StepWait<'_>,
     key: &NamespacedId,
     step: impl AsyncFn() -> Outcome,
 ) -> Outcome {
@@ -59,9 +35,9 @@ pub(super) async fn until_sent(
             _ if wait.stop.is_cancelled() => return outcome,
             Status::ServerUnreachable(_) => {
                 absences += 1;
-                absences < ATTEMPTS && server_is_back(wait, key).await
+                absences < ATTEMPTS && server_is_back(api, wait.stop, key).await
             }
-            Status::Failed(why) if is_not_reconnected(wait, why.code) => {
+            Status::Failed(why) if is_not_reconnected(api, why.code) => {
                 may_be_reconnected(wait).await
             }
             status => {
@@ -78,27 +54,27 @@ pub(super) async fn until_sent(
 }
 
 /// Returns whether the server has not found the plugin again after it was away. The plugin has received nothing.
-fn is_not_reconnected(wait: StepWait<'_>, code: Code) -> bool {
+fn is_not_reconnected(api: &dyn VolumeApi, code: Code) -> bool {
     let is_unfound =
         matches!(code, Code::PluginUnreachable | Code::PluginUnhealthy | Code::PluginNoController);
-    is_unfound && wait.api.has_recovered()
+    is_unfound && api.has_recovered()
 }
 
 /// Reads the volume, for which the client waits.
-async fn server_is_back(wait: StepWait<'_>, key: &NamespacedId) -> bool {
+async fn server_is_back(api: &dyn VolumeApi, stop: &CancellationToken, key: &NamespacedId) -> bool {
     tokio::select! {
-        read = wait.api.read_volume(key) => read.is_ok(),
-        () = wait.stop.cancelled() => false,
+        read = api.read_volume(key) => read.is_ok(),
+        () = stop.cancelled() => false,
     }
 }
 
 /// Waits a moment for the node of a plugin. Returns whether the step may be tried again.
-async fn may_be_reconnected(wait: StepWait<'_>) -> bool {
+async fn may_be_reconnected(wait: &StepWait<'_>) -> bool {
     match wait.reconnect.next_try() {
         NextTry::None => return false,
         NextTry::First => {
-            let at_most = wait.reconnect.at_most();
-            wait.progress.plugin_unreachable(at_most);
+            let timeout = wait.reconnect.timeout();
+            wait.progress.plugin_unreachable(timeout);
         }
         NextTry::Later => {}
     }
@@ -134,3 +110,7 @@ impl Check {
         Some(Status::ServerUnreachable(slow))
     }
 }
+
+/// The pauses before each read that looks for the change: four reads within seven seconds.
+pub(super) const CONFIRMATION_PAUSES: [Duration; 4] =
+    [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];

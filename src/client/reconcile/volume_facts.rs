@@ -23,7 +23,7 @@ use nomad_csi_plan::{
     AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason, shares_data,
 };
 
-/// What a provider that is not asked says.
+/// The list of a provider that is not asked.
 const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 
 /// Which facts are read besides those that every diagnosis needs.
@@ -68,7 +68,7 @@ pub(super) struct FactReading {
     unstarted: BTreeMap<NamespacedId, Vec<UnstartedAlloc>>,
     sharing: BTreeMap<NamespacedId, Vec<Volume>>,
     now: i64,
-    /// What could not be read, and why.
+    /// The parts that could not be read, and why.
     pub(super) unread: Vec<String>,
     /// Of that, the allocations that use volumes without a claim.
     pub(super) unread_users: Vec<String>,

@@ -9,7 +9,7 @@ use nomad_csi_model::{Namespace, NamespacedId, Volume, VolumeSummary};
 ///
 /// # Errors
 /// If the server cannot be read.
-pub async fn list_all_volumes(
+pub(super) async fn list_all_volumes(
     reader: &(impl VolumeReader + ?Sized),
 ) -> Result<Vec<VolumeSummary>, ApiError> {
     let everywhere = VolumeQuery::of_namespace(Namespace::new(Namespace::ALL));

@@ -18,7 +18,7 @@ const PARALLEL: usize = 8;
 ///
 /// # Errors
 /// If the sets cannot be listed.
-pub async fn all_sets(
+pub(super) async fn all_sets(
     ledger: &Arc<dyn Ledger>,
     ids: &Arc<dyn IdSource>,
 ) -> Result<Vec<Result<SetLedger, LedgerError>>, LedgerError> {

@@ -15,7 +15,7 @@ use nomad_csi_plan::{ConditionStatus, WaitCondition};
 
 /// A volume to wait for.
 #[derive(Clone, Debug)]
-pub struct WaitRequest {
+pub(super) struct WaitRequest {
     /// The volume.
     pub volume: NamespacedId,
     /// The condition that it must meet.
@@ -26,7 +26,7 @@ pub struct WaitRequest {
 
 /// How a wait ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitOutcome {
+pub(super) enum WaitOutcome {
     /// The volume meets the condition.
     Met,
     /// The volume does not exist.
@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// If the first request fails, or the server refuses one.
-pub async fn wait_for_volume(
+pub(super) async fn wait_for_volume(
     watch: &dyn VolumeWatch,
     request: &WaitRequest,
     report: &mut (dyn FnMut(&str) + Send),
@@ -150,12 +150,8 @@ mod tests {
                     Ok(WatchResponse { value: found.map(volume), index: 7, changed: true })
                 }
                 Err(status) => Err(ApiError {
-                    code: Code::ApiServerError,
                     status: (status > 0).then_some(status),
-                    message: "unreachable".into(),
-                    help: vec![],
-                    notes: vec![],
-                    server_text: None,
+                    ..ApiError::new(Code::ApiServerError, "unreachable")
                 }),
             }
         }
@@ -210,14 +206,7 @@ mod tests {
 
     #[test]
     fn what_a_repetition_cannot_change_is_not_temporary() {
-        let error = |code, status| ApiError {
-            code,
-            status,
-            message: String::new(),
-            help: vec![],
-            notes: vec![],
-            server_text: None,
-        };
+        let error = |code, status| ApiError { status, ..ApiError::new(code, "") };
         for (code, status, expected) in [
             (Code::ApiServerError, None, true),
             (Code::ApiServerError, Some(500), true),

@@ -1,6 +1,6 @@
 //! The text of a log that arrives in pieces: whole characters, and the last lines of the first piece.
 //!
-//! What is printed has no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
+//! Printed text has no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
 //! command waits for the next piece.
 
 use crate::cli::ui::{command_start, ends_blank};
@@ -11,9 +11,9 @@ pub(super) const LINE_LENGTH: u64 = 120;
 /// Turns the pieces of a log into text.
 pub(super) struct LogLines {
     /// How many lines of the first piece are shown; `None` for all.
-    most: Option<usize>,
+    limit: Option<usize>,
     pending: Vec<u8>,
-    /// What may begin a command.
+    /// The text that may begin a command.
     held: String,
     /// True if the line so far has only blanks.
     is_blank: bool,
@@ -21,8 +21,8 @@ pub(super) struct LogLines {
 
 impl LogLines {
     /// Creates a reader that shows at most these lines of the first piece.
-    pub(super) fn new(most: Option<usize>) -> Self {
-        Self { most, pending: vec![], held: String::new(), is_blank: true }
+    pub(super) fn new(limit: Option<usize>) -> Self {
+        Self { limit, pending: vec![], held: String::new(), is_blank: true }
     }
 
     /// Adds a piece and returns the text to show. The start of a character or of a command waits for its rest.
@@ -31,8 +31,8 @@ impl LogLines {
         let complete = self.pending.len() - incomplete_end(&self.pending);
         let bytes: Vec<u8> = self.pending.drain(..complete).collect();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let text = match self.most.take() {
-            Some(most) => last_lines(&text, most).to_owned(),
+        let text = match self.limit.take() {
+            Some(limit) => last_lines(&text, limit).to_owned(),
             None => text,
         };
         let mut shown = std::mem::take(&mut self.held) + &text;
@@ -60,9 +60,9 @@ fn incomplete_end(bytes: &[u8]) -> usize {
         .map_or(0, <[u8]>::len)
 }
 
-fn last_lines(text: &str, most: usize) -> &str {
+fn last_lines(text: &str, limit: usize) -> &str {
     let body = text.strip_suffix('\n').unwrap_or(text);
-    let Some(before) = most.checked_sub(1) else {
+    let Some(before) = limit.checked_sub(1) else {
         return "";
     };
     let start = body.rmatch_indices('\n').nth(before);
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn only_the_last_lines_of_the_first_piece_are_shown() {
-        for (most, expected) in [(0, ""), (1, "c\n"), (2, "b\nc\n"), (9, "a\nb\nc\n")] {
-            let mut lines = LogLines::new(Some(most));
-            assert_eq!(lines.push(b"a\nb\nc\n"), expected, "{most}");
+        for (limit, expected) in [(0, ""), (1, "c\n"), (2, "b\nc\n"), (9, "a\nb\nc\n")] {
+            let mut lines = LogLines::new(Some(limit));
+            assert_eq!(lines.push(b"a\nb\nc\n"), expected, "{limit}");
             assert_eq!(lines.push(b"d\ne\n"), "d\ne\n");
         }
         assert_eq!(last_lines("a\nb", 1), "b");

@@ -56,8 +56,8 @@ async fn print_log(
         from_end: arguments.lines.map(|lines| u64::from(lines) * LINE_LENGTH),
     };
     let mut log = api.open_log(&request).await?;
-    let most = arguments.lines.and_then(|lines| usize::try_from(lines).ok());
-    let mut lines = LogLines::new(most);
+    let limit = arguments.lines.and_then(|lines| usize::try_from(lines).ok());
+    let mut lines = LogLines::new(limit);
     while let Some(piece) = log.next_piece().await? {
         context.printer.print_result(&lines.push(&piece));
         if context.printer.is_result_closed() {

@@ -2,13 +2,14 @@
 
 use super::args::JobStatusArgs;
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::{ask, print_list};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{JobOverview, job_detail, job_list};
 use nomad_csi_client::ports::ClusterApi;
 use nomad_csi_client::reconcile::workflow::find_job;
+use nomad_csi_model::JobKey;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{JobKey, Namespace};
 use nomad_csi_wire::{JobDocument, JobStub};
 
 /// Lists jobs, or shows one.
@@ -19,69 +20,38 @@ pub(crate) async fn show_jobs(
     context: &CommandContext,
     arguments: &JobStatusArgs,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |cluster| {
-            let scope = context.namespace()?.unwrap_or_default();
-            let shown = async {
-                match &arguments.id {
-                    None => list(context, cluster, &scope, arguments).await,
-                    Some(id) => one(context, cluster, (&scope, id), arguments).await,
-                }
-            };
-            context.interrupts.unless_interrupted(shown).await?
-        })
-        .await
-}
-
-async fn list(
-    context: &CommandContext,
-    api: &dyn ClusterApi,
-    scope: &Namespace,
-    arguments: &JobStatusArgs,
-) -> Result<Exit, CliError> {
     let output = &arguments.output.output;
-    let listed = api.list_jobs(scope, "").await?;
-    let (jobs, documents): (Vec<_>, Vec<_>) =
-        listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
-    match output.render_list(&documents)? {
-        Some(text) => context.printer.print_result(&text),
-        None if jobs.is_empty() => context.printer.print_status("No running jobs"),
-        None => {
-            let text = job_list(&jobs, &context.time_reference(), output.is_wide());
-            context.printer.print_result(&text);
-        }
-    }
-    Ok(Exit::Done)
-}
-
-async fn one(
-    context: &CommandContext,
-    api: &dyn ClusterApi,
-    (scope, id): (&Namespace, &str),
-    arguments: &JobStatusArgs,
-) -> Result<Exit, CliError> {
-    let output = &arguments.output.output;
-    let workflow = context.workflow(api, "job status", 1);
-    let key = find_job(&workflow, scope, id).await?;
-    let Some(job) = api.read_job(&key).await? else {
-        let message = format!("job `{}` was removed in the meantime", key.id);
-        return Err(Diagnostic::error(Code::JobNotFound, message).into());
-    };
-    let text = match output.render_one(&job.document)? {
-        Some(text) => text,
-        None => {
-            let overview = JobOverview {
-                children: children(api, &key, &job.value).await?,
-                job: job.value,
-                summary: api.read_job_summary(&key).await?.unwrap_or_default(),
-                allocations: api.list_job_allocations(&key).await?,
-                evaluations: api.list_job_evaluations(&key).await?,
-            };
-            job_detail(&overview, &context.time_reference(), output.is_wide())
-        }
-    };
-    context.printer.print_result(&text);
-    Ok(Exit::Done)
+    ask(context, async |api| {
+        let scope = context.namespace()?.unwrap_or_default();
+        let Some(id) = &arguments.id else {
+            let listed = api.list_jobs(&scope, "").await?;
+            return print_list(context, output, listed, "No running jobs", |jobs| {
+                job_list(jobs, &context.time_reference(), output.is_wide())
+            });
+        };
+        let workflow = context.workflow(api, "job status", 1);
+        let key = find_job(&workflow, &scope, id).await?;
+        let Some(job) = api.read_job(&key).await? else {
+            let message = format!("job `{}` was removed in the meantime", key.id);
+            return Err(Diagnostic::error(Code::JobNotFound, message).into());
+        };
+        let text = match output.render_one(&job.document)? {
+            Some(text) => text,
+            None => {
+                let overview = JobOverview {
+                    children: children(api, &key, &job.value).await?,
+                    job: job.value,
+                    summary: api.read_job_summary(&key).await?.unwrap_or_default(),
+                    allocations: api.list_job_allocations(&key).await?,
+                    evaluations: api.list_job_evaluations(&key).await?,
+                };
+                job_detail(&overview, &context.time_reference(), output.is_wide())
+            }
+        };
+        context.printer.print_result(&text);
+        Ok(Exit::Done)
+    })
+    .await
 }
 
 /// The jobs that were made from a job.

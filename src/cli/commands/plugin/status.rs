@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::find::{PLUGINS, read_named_plugin};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::PluginStatusArgs;
+use crate::cli::commands::status::ask;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::capacity_report;
@@ -21,12 +22,7 @@ pub(crate) async fn show_plugins(
     context: &CommandContext,
     arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |api| {
-            let work = look(context, api, arguments);
-            context.interrupts.unless_interrupted(work).await?
-        })
-        .await
+    ask(context, async |api| look(context, api, arguments).await).await
 }
 
 async fn look(

@@ -26,7 +26,7 @@ pub(super) struct RoundLog<'a> {
     logged: Mutex<Logged>,
 }
 
-/// What was logged last.
+/// The state that was logged last.
 #[derive(Default)]
 struct Logged {
     drift: Vec<String>,
@@ -98,8 +98,8 @@ impl Reporter for RoundLog<'_> {
         Box::new(NoProgress)
     }
 
-    fn waiting_for_lock(&self, set: &SetName, holder: Option<&LockHolder>, at_most: Duration) {
-        self.status(&lock_wait_line(set, holder, at_most, self.clock.now()));
+    fn waiting_for_lock(&self, set: &SetName, holder: Option<&LockHolder>, timeout: Duration) {
+        self.status(&lock_wait_line(set, holder, timeout, self.clock.now()));
     }
 }
 
@@ -197,8 +197,8 @@ impl ProgressObserver for NoProgress {
     fn started(&self, _: usize) {}
     fn finished(&self, _: usize, _: &Outcome) {}
 
-    fn plugin_unreachable(&self, at_most: Duration) {
-        tracing::warn!("{}", unreachable_line(at_most));
+    fn plugin_unreachable(&self, timeout: Duration) {
+        tracing::warn!("{}", unreachable_line(timeout));
     }
 }
 

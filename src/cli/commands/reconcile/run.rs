@@ -49,7 +49,7 @@ pub(crate) async fn reconcile_until_stopped(
     context
         .with_cluster(async |cluster| {
             let cluster = &*cluster.waiting(ServerWait {
-                at_most: arguments.server_wait.server_wait.0,
+                timeout: arguments.server_wait.server_wait.0,
                 observer: Arc::new(OutageLog),
             });
             let metrics = ReconcileMetrics::default();

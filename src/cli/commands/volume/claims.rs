@@ -2,6 +2,7 @@
 
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::status::print_list;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::claim_list;
@@ -24,18 +25,9 @@ pub(crate) async fn show_claims(
             let scope = context.namespace()?.unwrap_or_default();
             let id = arguments.id.as_deref();
             let listed = list_claims(&workflow, &scope, id).await?;
-            let (claims, documents): (Vec<_>, Vec<_>) =
-                listed.into_iter().map(|reading| (reading.value, reading.document)).unzip();
-            match output.render_list(&documents)? {
-                Some(text) => context.printer.print_result(&text),
-                None if claims.is_empty() => context.printer.print_status(&nothing(&scope, id)),
-                None => {
-                    let now = context.time_reference();
-                    let text = claim_list(&claims, &now, output.is_wide());
-                    context.printer.print_result(&text);
-                }
-            }
-            Ok(Exit::Done)
+            print_list(context, output, listed, &nothing(&scope, id), |claims| {
+                claim_list(claims, &context.time_reference(), output.is_wide())
+            })
         })
         .await
 }

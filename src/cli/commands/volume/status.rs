@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::Layout;
+use crate::cli::commands::status::{Layout, ask};
 use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -35,12 +35,7 @@ pub(crate) async fn show_volumes(
     context: &CommandContext,
     arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |api| {
-            let work = look(context, api, arguments);
-            context.interrupts.unless_interrupted(work).await?
-        })
-        .await
+    ask(context, async |api| look(context, api, arguments).await).await
 }
 
 async fn look(
@@ -230,7 +225,7 @@ fn nothing(query: &VolumeQuery) -> String {
     format!("No CSI volumes{plugin} in namespace {}{filter}", query.namespace)
 }
 
-/// What an ID names.
+/// The object that an ID names.
 enum Resolved {
     Volume(NamespacedId),
     Creation(Box<WithDocument<VolumeCreation>>),

@@ -1,4 +1,4 @@
-//! What a run reports, in the form that every format is made from.
+//! The report of a run, in the form that every format is made from.
 
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Severity, SourceMap, Span};
 
@@ -114,7 +114,7 @@ pub(crate) struct Case {
     /// The change or the state: `create`, `unchanged`.
     pub word: &'static str,
     pub result: CaseResult,
-    /// What changes, one line each.
+    /// The changes, one line each.
     pub details: Vec<String>,
 }
 

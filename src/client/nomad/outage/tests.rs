@@ -20,8 +20,8 @@ impl Lines {
 }
 
 impl OutageObserver for Lines {
-    fn server_unreachable(&self, server: &str, why: &ApiError, at_most: Duration) {
-        self.add(format!("{server} away: {} ({at_most:?})", why.message));
+    fn server_unreachable(&self, server: &str, why: &ApiError, timeout: Duration) {
+        self.add(format!("{server} away: {} ({timeout:?})", why.message));
     }
 
     fn server_silent(&self, server: &str, since: Duration) {
@@ -38,19 +38,12 @@ impl OutageObserver for Lines {
 }
 
 fn refused() -> ApiError {
-    ApiError {
-        code: Code::ApiConnectionRefused,
-        status: None,
-        message: "refused".into(),
-        notes: vec![],
-        help: vec![],
-        server_text: None,
-    }
+    ApiError::new(Code::ApiConnectionRefused, "refused")
 }
 
 fn outage() -> (Outage, Arc<Lines>) {
     let lines = Arc::new(Lines::default());
-    let wait = ServerWait { at_most: Duration::from_secs(60), observer: lines.clone() };
+    let wait = ServerWait { timeout: Duration::from_secs(60), observer: lines.clone() };
     (Outage::waiting("nomad", wait), lines)
 }
 

@@ -200,23 +200,11 @@ fn is_selected(filter: &str, volume: &Volume) -> bool {
 }
 
 fn connection_lost() -> ApiError {
-    ApiError {
-        status: None,
-        notes: vec![],
-        server_text: None,
-        ..refusal(Code::ApiOutcomeUnknown, "the connection ended before the answer")
-    }
+    ApiError::new(Code::ApiOutcomeUnknown, "the connection ended before the answer")
 }
 
 fn refusal(code: Code, text: &str) -> ApiError {
-    ApiError {
-        code,
-        status: Some(500),
-        message: text.to_owned(),
-        help: vec![],
-        notes: vec![],
-        server_text: Some(text.to_owned()),
-    }
+    ApiError::new(code, text).status(500).server_text(text)
 }
 
 impl Content {
@@ -337,12 +325,12 @@ impl VolumeReader for FakeServer {
     async fn summarize_volumes(
         &self,
         namespace: &Namespace,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<Vec<VolumeSummary>>, ApiError> {
         let query = VolumeQuery::of_namespace(namespace.clone());
         let listed = self.list_volumes(&query).await?;
         let listed: Vec<_> = listed.into_iter().map(|one| one.value).collect();
-        Ok(Some(listed).filter(|listed| listed.len() <= most))
+        Ok(Some(listed).filter(|listed| listed.len() <= limit))
     }
 
     async fn read_volume(

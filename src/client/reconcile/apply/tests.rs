@@ -1,24 +1,27 @@
 //! Applies plans for a set, on a server and a ledger that fail.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::ports::fake::{CallFault, FakeServer, LedgerFault, MemoryLedger};
-use crate::ports::{ResolvedSecret, SecretProblem, SecretSource, VolumeReader as _};
-use crate::reconcile::execution::ProgressObserver;
+use crate::ports::{LedgerError, ResolvedSecret, SecretProblem, SecretSource, VolumeReader as _};
+use crate::reconcile::execution::{ProgressObserver, StepWait};
+use crate::reconcile::ledger_writer::{LedgerWriter, RecordedScope};
+use crate::reconcile::lock_renewal::LockState;
 use crate::reconcile::observe::{ObserveRequest, observe};
 use crate::reconcile::outcome::Status;
 use crate::reconcile::reconnect::Reconnect;
-use crate::reconcile::record::Unrecorded;
 use crate::reconcile::resolve::{Unresolved, resolve};
 use crate::reconcile::secret_variables::SecretVariables;
 use nomad_csi_model::diagnostic::{Code, Diagnostics, SourceMap};
 use nomad_csi_model::{Namespace, NamespacedId, Secrets, SetName, VolumeId};
 use nomad_csi_plan::{
-    Action, AppliedValues, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions, StoredValue,
-    build_plan, interrupted_step_warnings,
+    Action, Actor, AppliedValues, HiddenField, MergeRules, OwnedSet, PlanInputs, PlanOptions,
+    StoredValue, build_plan, interrupted_step_warnings,
 };
 use nomad_csi_spec::{Defaults, Purpose, Syntax, VolumeSpec, parse};
 use nomad_csi_testing::{CountingIds, FakeClock};
@@ -113,7 +116,16 @@ impl Scene {
     }
 
     async fn apply_with(&self, volumes: &[String], requests: &PlanOptions) -> Ended {
-        let (desired, mut set) = (specs(volumes), self.set().await);
+        self.apply_in(self.set().await, volumes, requests).await
+    }
+
+    async fn apply_in(
+        &self,
+        mut set: SetLedger,
+        volumes: &[String],
+        requests: &PlanOptions,
+    ) -> Ended {
+        let desired = specs(volumes);
         let intents = set.set().intents().map(|(key, _)| key.clone());
         let owned = set.set().owned().map(|(key, _)| key.clone());
         let looking = ObserveRequest {
@@ -146,29 +158,32 @@ impl Scene {
         });
         let (resolved, _) =
             resolve(sent.collect(), Arc::new(NoSecrets), SecretVariables::default()).await.unwrap();
-        let execution = Execution {
-            registered: &[],
-            existing: &[],
-            api: &self.server,
-            snapshots: &self.server,
-            rules: MergeRules::NOMAD,
-            resolved: &resolved,
-            parallelism: 1,
-            stop: &CancellationToken::new(),
-            progress: &NoProgress,
-            record: &Unrecorded,
-            reconnect: &Reconnect::default(),
-        };
         let unfinished = interrupted_step_warnings(set.set(), &observed).len();
-        let recording = SetRecording {
-            scope: RecordedScope::WholeRequest,
-            set: &mut set,
-            actor: actor(),
-            clock: Arc::new(FakeClock::at(5)),
-            observed: &observed,
-            saved_plan: Some("plan-1"),
-        };
-        let outcomes = apply(&execution, &plan, Some(recording)).await;
+        let (rules, scope) = (MergeRules::NOMAD, RecordedScope::WholeRequest);
+        let clock = Arc::new(FakeClock::at(5));
+        let (writer, updates) = LedgerWriter::new(&plan, 1, rules, scope, actor(), clock);
+        let outcomes =
+            match writer.begin(&mut set, &plan, &observed, &resolved, Some("plan-1")).await {
+                Ok(writer) => {
+                    let execution = Execution {
+                        registered: &[],
+                        existing: &[],
+                        api: &self.server,
+                        snapshots: &self.server,
+                        rules,
+                        resolved: &resolved,
+                        parallelism: 1,
+                        record: Box::new(writer),
+                        wait: StepWait {
+                            stop: &CancellationToken::new(),
+                            progress: &NoProgress,
+                            reconnect: &Reconnect::default(),
+                        },
+                    };
+                    Ok(apply_for_set(execution, &plan, &mut set, updates).await)
+                }
+                Err(error) => Err(error),
+            };
         Ended {
             actions: plan.volumes.into_iter().map(|one| one.action).collect(),
             unfinished,
@@ -209,7 +224,20 @@ async fn applied_volumes_are_owned_and_only_changed_secrets_differ() {
     }
 }
 
-/// What an update leaves out of its secrets is gone on Nomad (W20), and the ledger knows that.
+/// Another command may be changing the volumes of the set.
+#[tokio::test]
+async fn nothing_is_changed_once_the_lock_is_lost() {
+    let scene = Scene::new();
+    let (_state, lock) = watch::channel(LockState::Lost);
+    let mut set = scene.set().await;
+    set.hold(lock);
+    let applied = scene.apply_in(set, &[volume("db", "")], &PlanOptions::default()).await;
+    assert_eq!(*applied.ending(), Status::NotStarted);
+    assert_eq!(scene.server.writes(), Vec::<String>::new());
+    assert_eq!(scene.set().await.set().intents().count(), 0);
+}
+
+/// Secrets that an update leaves out are gone on Nomad (W20), and the ledger knows that.
 #[tokio::test]
 async fn secrets_cleared_with_consent_are_recorded_as_none() {
     let scene = Scene::new();
@@ -398,7 +426,7 @@ async fn records_are_repeated_after_concurrent_writes() {
     assert_eq!(set.set().intents().count(), 0);
 }
 
-/// What a request says nothing of is remembered as far as it is known.
+/// Fields that a request does not name are remembered as far as they are known.
 #[tokio::test]
 async fn a_new_volume_without_secrets_is_recorded_as_having_none() {
     let scene = Scene::new();

@@ -14,7 +14,7 @@ use crate::ports::{
     ApiError, ProviderReader, ResolvedSecret, SecretProblem, SecretSource, SnapshotApi,
     SnapshotRequest, VolumeQuery, VolumeReader as _,
 };
-use crate::reconcile::execution::ProgressObserver;
+use crate::reconcile::execution::{ProgressObserver, StepWait};
 use crate::reconcile::observe::{Observation, ObserveRequest, observe};
 use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::{Record, Recorded, Unrecorded};
@@ -91,8 +91,8 @@ impl ProgressObserver for Seen {
         self.events.lock().push(format!("finished {position}"));
     }
 
-    fn plugin_unreachable(&self, at_most: Duration) {
-        let line = format!("unreachable for {at_most:?}");
+    fn plugin_unreachable(&self, timeout: Duration) {
+        let line = format!("unreachable for {timeout:?}");
         self.events.lock().push(line);
     }
 }
@@ -150,8 +150,8 @@ async fn execute_waiting(
 ) -> Vec<Outcome> {
     let resolved = resolved(plan).await;
     let reconnect = Reconnect::waiting(wait);
-    let execution =
-        Execution { parallelism, reconnect: &reconnect, ..execution(server, &resolved, seen) };
+    let mut execution = Execution { parallelism, ..execution(server, &resolved, seen) };
+    execution.wait.reconnect = &reconnect;
     execute(&execution, plan).await
 }
 
@@ -165,10 +165,8 @@ fn execution<'a>(server: &'a FakeServer, resolved: &'a Resolved, seen: &'a Seen)
         rules: MergeRules::NOMAD,
         resolved,
         parallelism: 1,
-        stop: &seen.stop,
-        progress: seen,
-        record: &Unrecorded,
-        reconnect: &seen.reconnect,
+        record: Box::new(Unrecorded),
+        wait: StepWait { stop: &seen.stop, progress: seen, reconnect: &seen.reconnect },
     }
 }
 
@@ -518,7 +516,7 @@ async fn a_volume_that_is_created_with_the_data_of_another_one_is_not_kept() {
     assert!(run_one(&server, &shared).await.status.is_success());
 }
 
-/// What was listed for the plan counts if the list after the creation fails; a creation of which nothing is known stays.
+/// The list for the plan counts if the list after the creation fails; a creation of which nothing is known stays.
 #[tokio::test(start_paused = true)]
 async fn a_creation_is_compared_with_what_is_known() {
     for (others, is_kept) in [(&["other"][..], false), (&[], true)] {
@@ -595,7 +593,7 @@ async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
 struct Notes(Mutex<Vec<String>>, bool);
 
 #[async_trait::async_trait]
-impl Record for Notes {
+impl Record for &Notes {
     async fn begin(&self, volume: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic> {
         if self.1 {
             return Err(Diagnostic::error(Code::Internal, "no room for notes"));
@@ -634,7 +632,8 @@ async fn every_step_is_recorded_before_and_after() {
         let notes = Notes(Mutex::default(), refuses);
         let seen = Seen::default();
         let resolved = resolved(&plan).await;
-        let execution = Execution { record: &notes, ..execution(&server, &resolved, &seen) };
+        let execution =
+            Execution { record: Box::new(&notes), ..execution(&server, &resolved, &seen) };
         let outcome = execute(&execution, &plan).await.remove(0);
         assert_eq!(*notes.0.lock(), expected, "{fault:?}");
         assert_eq!(server.writes().len(), writes, "{outcome:?}");
@@ -741,7 +740,8 @@ async fn replace_with(
     });
     let plan = plan_with(server, vec![desired], &asked).await;
     let (resolved, seen) = (resolved(&plan).await, Seen::default());
-    let execution = Execution { snapshots, stop, ..execution(server, &resolved, &seen) };
+    let mut execution = Execution { snapshots, ..execution(server, &resolved, &seen) };
+    execution.wait.stop = stop;
     execute(&execution, &plan).await.remove(0)
 }
 

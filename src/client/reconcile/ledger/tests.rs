@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::ports::fake::{LedgerFault, MemoryLedger};
 use crate::ports::{ProcessIdentity, ProcessState};
-use crate::reconcile::lock_renewal::hold_lock;
-use crate::reconcile::lock_state::is_held;
+use crate::reconcile::lock_renewal::{hold_lock, is_held};
 use crate::reconcile::volume_owners::owners;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{Namespace, NamespacedId, VolumeId};
@@ -84,8 +83,8 @@ async fn a_failed_write_is_an_error_and_changes_nothing() {
     assert_eq!(refused.failure, LedgerFailure::Conflict);
 }
 
-fn waiting(at_most: Duration) -> LockWait<'static> {
-    LockWait { at_most, processes: None }
+fn waiting(timeout: Duration) -> LockWait<'static> {
+    LockWait { timeout, processes: None }
 }
 
 /// A machine on which no process runs.
@@ -113,7 +112,7 @@ async fn the_lock_of_an_ended_process_is_taken_over_at_once() {
     let ended = LockHolder { process: Idle.own(), ..holder("ada") };
     let lock = set.lock(&ended, waiting(Duration::ZERO), |_| {});
     let old = lock.await.unwrap();
-    let wait = LockWait { at_most: Duration::ZERO, processes: Some(&Idle) };
+    let wait = LockWait { timeout: Duration::ZERO, processes: Some(&Idle) };
     let mut reported = vec![];
     let taken = set
         .lock(&holder("bo"), wait, |event| {

@@ -34,14 +34,7 @@ impl VolumeWatch for Server {
         wait: WatchRequest,
     ) -> Result<WatchResponse<Vec<WithDocument<VolumeSummary>>>, ApiError> {
         if self.away {
-            return Err(ApiError {
-                code: Code::ApiUnreachable,
-                status: None,
-                message: "no reply".into(),
-                help: vec![],
-                notes: vec![],
-                server_text: None,
-            });
+            return Err(ApiError::new(Code::ApiUnreachable, "no reply"));
         }
         *self.asked.lock() += 1;
         let patience = if self.hasty { Duration::ZERO } else { wait.max_wait };
@@ -115,7 +108,7 @@ async fn without_changes_one_round_runs_per_interval() {
     assert_eq!(seen, [(0, "start"), (30, "period"), (60, "period")]);
 }
 
-/// What changes during a round is seen by the next, after a moment for others to come along.
+/// A change during a round is seen by the next, after a moment for others to come along.
 #[tokio::test(start_paused = true)]
 async fn changes_trigger_one_early_round() {
     let server = Server::default();

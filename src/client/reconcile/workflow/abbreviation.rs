@@ -15,7 +15,7 @@ pub(super) struct AbbreviatedChange<'a> {
     pub(super) action: &'a str,
     /// The full ID.
     pub(super) id: &'a str,
-    /// What was typed.
+    /// The typed text.
     pub(super) typed: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What only the agent of this program does.
+//! Requests that only the agent of this program answers.
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
@@ -7,9 +7,9 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// A request that a Nomad server does not take, and what to say then.
 pub(super) struct AgentOnly<'a> {
-    /// What is requested: `fence a node`.
+    /// The action that is requested: `fence a node`.
     pub(super) action: &'a str,
-    /// What such a server does not do.
+    /// The ability that such a server lacks.
     pub(super) lack: &'static str,
     pub(super) note: &'static str,
     pub(super) help: &'static str,

@@ -12,21 +12,21 @@ use super::error::{FailureKind, Failures, WorkflowError};
 use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
 use super::outcome_report::report_outcomes;
-use super::plan_execution::{ExecutionRequest, execute_plan};
+use super::plan_execution::execute_plan;
 use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use super::plugin_health::prepare_plan_when_healthy;
 use super::preflight::check_permissions;
 use super::prepare::prepare_plan;
 use super::reporter::ApprovalPrompt;
 use super::saved_plan::check_saved_plan;
-use super::schedulable::wait_until_schedulable;
 use super::secret_lookup::look_up_secrets;
 use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
+use super::wait::wait_until_schedulable;
 use crate::ports::WithDocument;
 use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::ledger_writer::RecordedScope;
 use crate::reconcile::outcome::{Outcome, Status};
-use crate::reconcile::recorded_scope::RecordedScope;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{NamespacedId, Volume, shell_quoted};
 use nomad_csi_plan::{Action, Approvals, LedgerSet, Plan, PlannedVolume, SavedPlan, Unapproved};
@@ -42,7 +42,7 @@ pub struct ApplyRequest<'a> {
     pub set: Option<&'a SetSelection>,
     /// The ledger whose sets may own the volumes; `None` if the command uses none.
     pub ledger: Option<&'a LedgerAccess>,
-    /// What is requested besides the specifications.
+    /// The requests besides the specifications.
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
     pub saved_plan: Option<&'a SavedPlan>,
@@ -92,7 +92,7 @@ impl ApplyMode {
 pub struct ApplyResult {
     prepared: PreparedPlan,
     outcomes: Vec<Outcome>,
-    /// Whether everything succeeded. Failures have been reported.
+    /// The result of the apply. Failures have been reported.
     pub result: Result<(), WorkflowError>,
 }
 
@@ -175,15 +175,10 @@ async fn apply_in_set(
     }
     let owner = set.as_deref().map(SetLedger::set);
     let resolved = look_up_secrets(context, specifications, plan, owner).await?;
-    let execution = ExecutionRequest {
-        prepared: &prepared,
-        resolved: &resolved,
-        set,
-        saved_plan: request.saved_plan.map(SavedPlan::id),
-        scope: RecordedScope::WholeRequest,
-        stop,
-    };
-    let mut outcomes = execute_plan(context, execution).await?;
+    let saved_plan = request.saved_plan.map(SavedPlan::id);
+    let scope = RecordedScope::WholeRequest;
+    let mut outcomes =
+        execute_plan(context, &prepared, &resolved, set, saved_plan, scope, stop).await?;
     let mut failures = Failures::default();
     report_outcomes(context, specifications, plan, &mut outcomes, &mut failures);
     if request.mode.is_apply() && plan.counts().without_data > 0 {

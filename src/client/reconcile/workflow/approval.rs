@@ -17,9 +17,9 @@ pub(super) enum Answer<'a> {
 /// A change that `--yes` or a person approves.
 #[derive(Debug)]
 pub(super) struct Approval<'a> {
-    /// What requires approval: ``delete volume `db` ``.
+    /// The action that requires approval: ``delete volume `db` ``.
     pub(super) action: &'a str,
-    /// What is at stake, for the line before the question and for the error.
+    /// The stakes, for the line before the question and for the error.
     pub(super) details: Option<&'a str>,
     /// The question.
     pub(super) question: &'a str,
@@ -62,7 +62,7 @@ pub(super) struct NamedApproval<'a> {
     pub(super) question: String,
     /// The ID to type.
     pub(super) id: &'a str,
-    /// What is wrong if it is not approved.
+    /// The problem if it is not approved.
     pub(super) problem: Diagnostic,
 }
 

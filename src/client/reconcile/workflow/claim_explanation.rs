@@ -1,4 +1,4 @@
-//! What is known about the claims of one volume, for errors of commands that its claims stop.
+//! Explains the claims of one volume, for errors of commands that its claims stop.
 //!
 //! It only explains. So nothing is read if nothing can be stuck, and a failure to read explains nothing.
 

@@ -1,4 +1,4 @@
-//! What every workflow works with.
+//! The context of every workflow.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::ports::{ClusterApi, ProcessTable, SecretSource};
 use nomad_csi_plan::Actor;
 use nomad_csi_ports::Clock;
 
-/// What every workflow works with.
+/// The context of every workflow.
 pub struct WorkflowContext<'a> {
     /// The server.
     pub api: &'a dyn ClusterApi,

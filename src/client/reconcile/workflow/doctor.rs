@@ -33,7 +33,7 @@ pub struct DoctorRequest<'a> {
 pub struct VolumeDiagnosis {
     /// The volume.
     pub volume: NamespacedId,
-    /// What is wrong, the most severe first. Empty if nothing is.
+    /// The problems, the most severe first. Empty if there are none.
     pub findings: Vec<Finding>,
 }
 
@@ -42,7 +42,7 @@ pub struct VolumeDiagnosis {
 pub struct DoctorReport {
     /// Each volume, sorted by namespace and ID.
     pub volumes: Vec<VolumeDiagnosis>,
-    /// What could not be read, and why.
+    /// The parts that could not be read, and why.
     pub unread: Vec<String>,
 }
 

@@ -9,22 +9,43 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::WorkflowContext;
 use super::error::{FailureKind, WorkflowError};
-use super::expand_problems::expand_problems;
-use super::expand_request::ExpandRequest;
-use super::ledger_access::LedgerAccess;
+use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::{changed_without_set, owners_of};
-use super::plan_execution::{ExecutionRequest, execute_plan};
-use super::plan_request::{ChangeOptions, PlanRequest, ProviderCheck, Reading};
+use super::plan_execution::execute_plan;
+use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use super::prepare::prepare_plan;
 use super::secret_lookup::look_up_secrets;
 use super::set_lock::with_set_lock;
+use super::specifications::Specifications;
 use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::ledger_writer::RecordedScope;
 use crate::reconcile::outcome::Outcome;
-use crate::reconcile::recorded_scope::RecordedScope;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
-use nomad_csi_model::{HiddenField, NamespacedId, SetName, one_line};
-use nomad_csi_plan::{Action, PlanOptions};
+use nomad_csi_model::{
+    HiddenField, NamespacedId, ServerVersion, SetName, Volume, one_line, shell_quoted,
+};
+use nomad_csi_plan::{Action, OmittedMap, PlanOptions, PlannedVolume};
 use nomad_csi_spec::Purpose;
+
+/// A volume to expand.
+pub struct ExpandRequest<'a> {
+    /// The volume as it is.
+    pub existing: &'a Volume,
+    /// The volume with its new size.
+    pub specifications: &'a Specifications,
+    /// True if a file declares the volume, rather than only a new size being given.
+    pub is_from_file: bool,
+    /// Hidden values that may be lost.
+    pub accepted_losses: &'a [HiddenField],
+    /// The server's version, if it is given rather than read.
+    pub server_version: Option<ServerVersion>,
+    /// The ledger whose sets may own the volume; `None` if the command uses none.
+    pub ledger: Option<&'a LedgerAccess>,
+    /// The set that may own the volume.
+    pub set: Option<&'a SetSelection>,
+    /// True if the set must own the volume.
+    pub requires_set: bool,
+}
 
 /// Expands a volume. Returns `None` if the plan has no volume.
 ///
@@ -136,17 +157,113 @@ async fn expand_in_set(
     let resolved = look_up_secrets(context, specifications, &prepared.plan, None).await?;
     // Without a file, the other fields come from the server and were not applied.
     let records = request.is_from_file || planned.action != Action::Unchanged;
-    let execution = ExecutionRequest {
-        prepared: &prepared,
-        resolved: &resolved,
-        set: set.filter(|_| records),
-        saved_plan: None,
-        scope: match request.is_from_file {
-            true => RecordedScope::WholeRequest,
-            false => RecordedScope::SizeOnly,
-        },
-        stop,
+    let set = set.filter(|_| records);
+    let scope = match request.is_from_file {
+        true => RecordedScope::WholeRequest,
+        false => RecordedScope::SizeOnly,
     };
-    let mut outcomes = execute_plan(context, execution).await?;
+    let mut outcomes = execute_plan(context, &prepared, &resolved, set, None, scope, stop).await?;
     Ok(outcomes.pop())
+}
+
+/// Returns every reason why the volume cannot be expanded.
+fn expand_problems(
+    request: &ExpandRequest<'_>,
+    prepared: &PreparedPlan,
+    planned: &PlannedVolume,
+) -> Vec<Diagnostic> {
+    let key = &planned.key;
+    let reasons = planned.action.reasons().iter().cloned();
+    let mut problems: Vec<Diagnostic> = reasons
+        .map(|reason| match reason.code {
+            Code::PlanHiddenValue => hidden_flags(key, reason, request.is_from_file),
+            _ => reason,
+        })
+        .collect();
+    if let Action::WaitingForClaims(wait) = &planned.action
+        && let Some(problem) = problems.pop()
+    {
+        let claims = wait.claims.iter();
+        problems.push(claims.fold(problem, |problem, claim| problem.note(claim.to_string())));
+    }
+    match &planned.action {
+        Action::Update(update) | Action::Expand(update) => {
+            let fields = update.changes.iter().map(|change| change.field);
+            let others: Vec<_> = fields.filter(|field| !field.starts_with("capacity")).collect();
+            if !others.is_empty() {
+                let message = format!(
+                    "cannot expand volume {key}: the file changes other fields too: {}",
+                    others.join(", "),
+                    key = key.quoted()
+                );
+                let problem = Diagnostic::error(Code::PlanOtherChanges, message);
+                problems.push(problem.help("run `nomad-csi apply` to apply the whole file"));
+            }
+        }
+        Action::RegisterAgain(again) if again.replaces.is_some() => {
+            let message = format!(
+                "cannot expand volume {key}: the server has other data under this name",
+                key = key.quoted()
+            );
+            let problem = Diagnostic::error(Code::PlanDataChanged, message);
+            problems.push(problem.help("run `nomad-csi plan` to see which data"));
+        }
+        Action::Create(_)
+        | Action::Register(_)
+        | Action::RegisterAgain(_)
+        | Action::Recreate(_)
+        | Action::Replace(_) => {
+            let message =
+                format!("cannot expand volume {key}: it no longer exists", key = key.quoted());
+            problems.push(Diagnostic::error(Code::PlanStale, message));
+        }
+        Action::Unchanged
+        | Action::WaitingForClaims(_)
+        | Action::Blocked(_)
+        | Action::Deregister
+        | Action::DeleteData => {}
+    }
+    let clears_secrets = prepared.rules.omitted_secrets == OmittedMap::Clear;
+    let accepts_secrets = request.accepted_losses.contains(&HiddenField::Secrets);
+    if !request.is_from_file && clears_secrets && !accepts_secrets {
+        problems.push(unknown_secrets(key));
+    }
+    problems
+}
+
+/// Rewrites a plan's reason for a request that only changes the size.
+fn hidden_flags(key: &NamespacedId, reason: Diagnostic, is_from_file: bool) -> Diagnostic {
+    let message = format!(
+        "cannot expand volume {key}: this would clear its mount flags, which the server hides",
+        key = key.quoted()
+    );
+    let problem = Diagnostic::error(Code::PlanHiddenValue, message);
+    let accept = "to clear the mount flags, add `--accept-loss mount_flags`";
+    if !is_from_file {
+        return problem.help(give_file(key)).help(accept);
+    }
+    Diagnostic {
+        labels: reason.labels,
+        ..problem.help("declare the mount flags in the file, or write `mount_options {}` for none")
+    }
+    .help(accept)
+}
+
+/// A file can declare that a volume has no secrets. The server does not show it (W20).
+fn unknown_secrets(key: &NamespacedId) -> Diagnostic {
+    let message = format!(
+        "cannot expand volume {key}: this would clear its secrets, and the server hides whether it has any",
+        key = key.quoted()
+    );
+    Diagnostic::error(Code::PlanHiddenValue, message)
+        .note("Nomad replaces stored secrets even if the request has none")
+        .help(give_file(key))
+        .help("if the volume has no secrets, add `--accept-loss secrets`")
+}
+
+fn give_file(key: &NamespacedId) -> String {
+    format!(
+        "give the file that declares the volume: `nomad-csi volume expand {} -f FILE`",
+        shell_quoted(&key.id)
+    )
 }

@@ -8,7 +8,7 @@ use crate::reconcile::volume_list::list_all_volumes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{Namespace, NamespacedId, Volume, VolumeId, VolumeSummary, shell_quoted};
 
-/// What an ID names.
+/// The object that an ID names.
 pub(super) enum VolumeLookup {
     /// No volume.
     NotFound,

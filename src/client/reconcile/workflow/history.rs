@@ -23,7 +23,7 @@ fn unknown(context: &WorkflowContext<'_>, volume: &NamespacedId) -> Diagnostic {
 pub async fn read_history(
     context: &WorkflowContext<'_>,
     volume: &NamespacedId,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<WithDocument<VolumeEvent>>, WorkflowError> {
     let action = format!("read the history of volume {}", volume.quoted());
     require_claims(context, &action).await?;
@@ -31,7 +31,7 @@ pub async fn read_history(
         true => resolve(context, volume).await?,
         false => volume.clone(),
     };
-    let reading = context.api.volume_history(&found, most);
+    let reading = context.api.volume_history(&found, limit);
     let read = context.unless_interrupted(reading).await?;
     read.map_err(|error| match error.code {
         Code::VolumeNotFound => unknown(context, &found).into(),

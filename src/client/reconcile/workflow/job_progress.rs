@@ -1,4 +1,4 @@
-//! What the evaluation and the allocations of a registered job mean for a command that waits.
+//! The meaning of a registered job's evaluation and allocations for a command that waits.
 //!
 //! Only allocations of the registered version count. Those that failed before this evaluation count only if
 //! nothing else of the job is left. Every decision is a pure function of what the server answered.
@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{Namespace, until};
+use nomad_csi_spec::job::LaunchTimes;
 use nomad_csi_wire::{
     AllocationStub, EvaluationDocument, JobDocument, PlacementMetricsDocument, TaskStateDocument,
+    job_from_wire,
 };
 
 /// Where the allocations of a job are.
@@ -179,6 +182,18 @@ fn nodes(count: i64) -> String {
         1 => "1 node".to_owned(),
         count => format!("{count} nodes"),
     }
+}
+
+/// Returns the next launch of a job for people, with how long it is until then; `None` if it does not start by itself.
+pub fn next_launch_text(document: &JobDocument, now: i64) -> Option<String> {
+    let (job, _) = job_from_wire(document, &Namespace::default());
+    let periodic = job.periodic.filter(|periodic| periodic.is_enabled)?;
+    if document.stop || job.parameterized.is_some() && !document.dispatched {
+        return None;
+    }
+    let times = LaunchTimes::of(&periodic).ok()?;
+    let next = times.next_after(now)?;
+    Some(format!("{} ({})", times.text(next), until(next, now)))
 }
 
 #[cfg(test)]

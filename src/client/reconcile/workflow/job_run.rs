@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
-use super::job_launches::next_launch_text;
-use super::job_progress::{JobProgress, job_progress, named, not_placed, result_text};
+use super::job_progress::{
+    JobProgress, job_progress, named, next_launch_text, not_placed, result_text,
+};
 use crate::ports::{JobDispatch, JobRegistration, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
 use crate::reconcile::unclaimed_users::read_volumes;
@@ -27,7 +28,7 @@ const MOST_SHOWN: usize = 5;
 /// The pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether and how long to wait for the result of a request.
+/// The wait for the result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobWait {
     /// End after the request.
@@ -292,7 +293,7 @@ struct Following<'a> {
     context: &'a WorkflowContext<'a>,
     deadline: Instant,
     limit_text: &'a str,
-    /// What is not so yet, for the error at the deadline.
+    /// The condition that is not met yet, for the error at the deadline.
     unmet: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What each command does on a server: read, plan, ask for approval, change, report.
+//! The work of each command on a server: read, plan, ask for approval, change, report.
 //!
 //! A workflow takes parsed requests and a [`WorkflowContext`], and returns typed results. It reports to
 //! a person or to a log through a [`Reporter`] only, and asks through an [`ApprovalPrompt`] only. The
@@ -19,8 +19,6 @@ mod doctor;
 mod dropped_claims;
 mod error;
 mod expand;
-mod expand_problems;
-mod expand_request;
 mod find_allocation;
 mod find_job;
 mod find_node;
@@ -28,7 +26,6 @@ mod find_volume;
 mod forget;
 mod history;
 mod import_set;
-mod job_launches;
 mod job_progress;
 mod job_run;
 mod ledger_access;
@@ -54,7 +51,6 @@ mod removal_ownership;
 mod reporter;
 mod round;
 mod saved_plan;
-mod schedulable;
 mod secret_lookup;
 mod server_unreachable;
 mod set_lock;
@@ -75,8 +71,7 @@ pub use denied_request::explain_denial;
 pub use detach::detach_volume;
 pub use doctor::{DoctorReport, DoctorRequest, VolumeDiagnosis, diagnose_volumes, fix_findings};
 pub use error::{FailureKind, WorkflowError};
-pub use expand::expand_volume;
-pub use expand_request::ExpandRequest;
+pub use expand::{ExpandRequest, expand_volume};
 pub use find_allocation::{find_allocation, find_allocation_to_change, newest_allocation};
 pub use find_job::{find_job, find_job_to_change};
 pub use find_node::{find_node, find_node_to_change};
@@ -84,8 +79,7 @@ pub use find_volume::find_volume;
 pub use forget::forget_volumes;
 pub use history::read_history;
 pub use import_set::import_into_set;
-pub use job_launches::next_launch_text;
-pub use job_progress::placement_reasons;
+pub use job_progress::{next_launch_text, placement_reasons};
 pub use job_run::{
     JobOutcome, JobWait, dispatch_job, launch_job, report_warnings, run_job, stop_allocation,
     stop_job,

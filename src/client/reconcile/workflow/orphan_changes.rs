@@ -27,13 +27,13 @@ const CAPABILITY_HELP: &str =
 
 /// Orphans to register or to delete.
 pub struct OrphanRequest<'a> {
-    /// What the provider has.
+    /// The volumes of the provider.
     pub inventory: &'a OrphanInventory,
     /// The capabilities of new registrations; asked for if empty.
     pub capabilities: Vec<Capability>,
     /// The secrets of the volumes.
     pub secrets: Secrets,
-    /// What a person approved to cut off.
+    /// The approved cut-offs.
     pub cut_off: CutOffs,
 }
 

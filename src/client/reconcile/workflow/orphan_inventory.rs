@@ -1,4 +1,4 @@
-//! What a provider has and what is registered, read together.
+//! The volumes of a provider and the registered ones, read together.
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
@@ -9,7 +9,7 @@ use crate::reconcile::volume_list::list_all_volumes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{Namespace, PluginId, VolumeCreation, VolumeSummary, one_line};
 
-/// What the provider of a plugin has, and what is registered.
+/// The volumes of a plugin's provider, and the registered ones.
 pub struct OrphanInventory {
     /// The plugin.
     pub plugin: PluginId,

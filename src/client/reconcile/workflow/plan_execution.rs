@@ -8,81 +8,64 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::plan_checks::check_plan;
 use super::plan_request::PreparedPlan;
-use crate::reconcile::apply::{SetRecording, apply};
-use crate::reconcile::execution::Execution;
+use crate::reconcile::apply::apply_for_set;
+use crate::reconcile::execute::execute;
+use crate::reconcile::execution::{Execution, StepWait};
 use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::ledger_writer::{LedgerWriter, RecordedScope};
 use crate::reconcile::outcome::Outcome;
 use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::Unrecorded;
-use crate::reconcile::recorded_scope::RecordedScope;
 use crate::reconcile::resolve::Resolved;
 use nomad_csi_model::NamespacedId;
 use nomad_csi_plan::{LedgerSet, OwnershipChange, ownership_changes};
 
-/// A prepared plan, ready to be carried out.
-pub(super) struct ExecutionRequest<'a> {
-    /// The plan.
-    pub(super) prepared: &'a PreparedPlan,
-    /// The requests with their secrets.
-    pub(super) resolved: &'a Resolved,
-    /// The set that owns the volumes, with its lock held; `None` if no set does.
-    pub(super) set: Option<&'a mut SetLedger>,
-    /// The ID of the saved plan, if it is one.
-    pub(super) saved_plan: Option<&'a str>,
-    /// What the set records of each request.
-    pub(super) scope: RecordedScope,
-    /// Nothing new begins once this is cancelled.
-    pub(super) stop: &'a CancellationToken,
-}
-
-/// Carries out the plan and shows its progress. Returns one outcome per volume, in the plan's order.
+/// Carries out the plan, whose requests are `resolved`, and shows its progress. The `set` that owns the volumes, with its
+/// lock held, records `scope` of each request, and `saved_plan`, the ID of a plan that was saved. Nothing new begins once
+/// `stop` is cancelled. Returns one outcome per volume, in the plan's order.
 ///
 /// # Errors
 /// If the ledger cannot be written, or an allocation without a claim may still write to data that would be removed or
 /// registered. Nothing was changed then.
 pub(super) async fn execute_plan(
     context: &WorkflowContext<'_>,
-    request: ExecutionRequest<'_>,
+    prepared: &PreparedPlan,
+    resolved: &Resolved,
+    set: Option<&mut SetLedger>,
+    saved_plan: Option<&str>,
+    scope: RecordedScope,
+    stop: &CancellationToken,
 ) -> Result<Vec<Outcome>, WorkflowError> {
-    let prepared = request.prepared;
-    let plan = &prepared.plan;
-    let observed = &prepared.observation.observed.volumes;
-    let checking = check_plan(context, plan, observed, &prepared.cut_off);
+    let PreparedPlan { plan, rules, .. } = prepared;
+    let observed = &prepared.observation.observed;
+    let checking = check_plan(context, plan, &observed.volumes, &prepared.cut_off);
     let existing = context.unless_interrupted(checking).await??;
     let reporter = context.reporter;
     let progress = reporter.progress(plan);
     let reconnect = Reconnect::waiting(context.server_wait);
-    let execution = Execution {
+    let execution = |record| Execution {
         api: context.api,
         snapshots: context.api,
-        registered: &prepared.observation.observed.registered,
+        registered: &observed.registered,
         existing: &existing,
-        rules: prepared.rules,
-        resolved: request.resolved,
+        rules: *rules,
+        resolved,
         parallelism: context.parallelism,
-        stop: request.stop,
-        progress: &*progress,
-        record: &Unrecorded,
-        reconnect: &reconnect,
+        record,
+        wait: StepWait { reconnect: &reconnect, progress: &*progress, stop },
     };
-    let changes = request.set.as_ref().map(|set| {
-        let set = set.set();
-        let taken = request.resolved.assumed_secrets();
-        let mut lines = describe_changes(set, &ownership_changes(plan, set));
-        lines.extend(describe_taken_secrets(set, taken.keys()));
-        lines
-    });
-    let recording = request.set.map(|set| SetRecording {
-        set,
-        actor: context.actor.clone(),
-        clock: context.clock.clone(),
-        observed: &prepared.observation.observed,
-        saved_plan: request.saved_plan,
-        scope: request.scope,
-    });
-    let outcomes = apply(&execution, plan, recording).await?;
+    let Some(set) = set else {
+        return Ok(execute(&execution(Box::new(Unrecorded)), plan).await);
+    };
+    let mut changes = describe_changes(set.set(), &ownership_changes(plan, set.set()));
+    changes.extend(describe_taken_secrets(set.set(), resolved.assumed_secrets().keys()));
+    let (actor, clock) = (context.actor.clone(), context.clock.clone());
+    let (writer, updates) =
+        LedgerWriter::new(plan, context.parallelism, *rules, scope, actor, clock);
+    let writer = writer.begin(set, plan, observed, resolved, saved_plan).await?;
+    let outcomes = apply_for_set(execution(Box::new(writer)), plan, set, updates).await;
     drop(progress);
-    for line in changes.unwrap_or_default() {
+    for line in changes {
         reporter.status(&line);
     }
     Ok(outcomes)

@@ -1,4 +1,4 @@
-//! What a plan is made from, and the plan with what it was made from.
+//! The input of a plan, and the plan with its input.
 
 use crate::ports::ServerKind;
 use crate::reconcile::observe::Observation;
@@ -10,7 +10,7 @@ use nomad_csi_spec::Purpose;
 
 use super::specifications::Specifications;
 
-/// What the command line requests besides the files.
+/// The requests of the command line besides the files.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeOptions {
     /// The server's version, if it is given rather than read.
@@ -21,13 +21,13 @@ pub struct ChangeOptions {
     pub approvals: Approvals,
 }
 
-/// What a plan is made from.
+/// The input of a plan.
 pub struct PlanRequest<'a> {
     /// The desired volumes.
     pub specifications: &'a Specifications,
-    /// What they are for.
+    /// The purpose of the volumes.
     pub purpose: Purpose,
-    /// What is requested besides.
+    /// The requests besides the files.
     pub options: ChangeOptions,
     /// True if the server's own JSON of the volumes is kept.
     pub keeps_documents: bool,
@@ -65,13 +65,13 @@ pub enum ProviderCheck {
 pub struct PreparedPlan {
     /// The plan.
     pub plan: Plan,
-    /// What was read from the server.
+    /// The state that was read from the server.
     pub observation: Observation,
     /// How the server merges updates.
     pub rules: MergeRules,
     /// The kind of the server.
     pub server: ServerKind,
-    /// What a person approved to cut off.
+    /// The approved cut-offs.
     pub cut_off: CutOffs,
 }
 

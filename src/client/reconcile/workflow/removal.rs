@@ -20,12 +20,13 @@ use super::ledger_access::LedgerAccess;
 use super::removal_ownership::check_ownership;
 use super::reporter::ApprovalPrompt;
 use super::taken_data::{Objection, check_destruction};
+use crate::reconcile::execution::StepWait;
 use crate::reconcile::outcome::{Outcome, Status};
 use crate::reconcile::reconnect::Reconnect;
 use crate::reconcile::record::Unrecorded;
 use crate::reconcile::remove::{check_removable, send_removal};
 use crate::reconcile::seen_nodes::seen_nodes;
-use crate::reconcile::until_sent::{Check, StepWait, until_sent};
+use crate::reconcile::until_sent::{Check, until_sent};
 use crate::reconcile::volume_list::list_all_volumes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
 use nomad_csi_model::{AllocId, Namespace, Secrets, Volume, one_line};
@@ -44,7 +45,7 @@ pub struct RemovalRequest<'a> {
     pub removal: Removal,
     /// True if the removal is approved without a question.
     pub is_approved: bool,
-    /// What a person approved to cut off: allocations that lose their claims, and allocations and nodes whose tasks lose
+    /// The approved cut-offs: allocations that lose their claims, and allocations and nodes whose tasks lose
     /// the data.
     pub cut_off: CutOffs,
     /// True if a volume that does not exist is a success.
@@ -346,9 +347,8 @@ async fn remove_volume(
     let version = VolumeVersion::of(Some(volume));
     let reconnect = Reconnect::waiting(context.server_wait);
     let progress = context.reporter.progress(&Plan::default());
-    let wait =
-        StepWait { api, reconnect: &reconnect, progress: &*progress, stop: context.interrupt };
-    until_sent(wait, &key, async || {
+    let wait = StepWait { reconnect: &reconnect, progress: &*progress, stop: context.interrupt };
+    until_sent(api, &wait, &key, async || {
         let check = Check::begin();
         let drops = ClaimDrops {
             cut_off: cut_off.clone(),

@@ -26,7 +26,7 @@ pub trait Reporter: Sync {
     fn progress(&self, plan: &Plan) -> Box<dyn ProgressObserver + '_>;
 
     /// Reports that another command holds the lock of a set, and how long this one waits at most.
-    fn waiting_for_lock(&self, set: &SetName, holder: Option<&LockHolder>, at_most: Duration);
+    fn waiting_for_lock(&self, set: &SetName, holder: Option<&LockHolder>, timeout: Duration);
 
     /// Shows one diagnostic that points into no file.
     fn diagnostic(&self, diagnostic: Diagnostic) {

@@ -13,7 +13,7 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::ledger_access::{LedgerAccess, SetSelection};
 use super::other_owners::check_owners;
-use super::plan_execution::{ExecutionRequest, execute_plan};
+use super::plan_execution::execute_plan;
 use super::plan_request::{ChangeOptions, PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use super::preflight::preflight_plan;
 use super::prepare::prepare_plan;
@@ -24,9 +24,9 @@ use super::set_lock::with_set_lock;
 use super::specifications::Specifications;
 use crate::reconcile::drift::{DriftQuery, find_drift};
 use crate::reconcile::ledger::SetLedger;
+use crate::reconcile::ledger_writer::RecordedScope;
 use crate::reconcile::outcome::Outcome;
 use crate::reconcile::permissions::Preflight;
-use crate::reconcile::recorded_scope::RecordedScope;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use nomad_csi_model::{SetName, shell_quoted};
 use nomad_csi_plan::{
@@ -166,15 +166,9 @@ impl Round<'_> {
         }
         let owner = set.as_deref().map(SetLedger::set);
         let resolved = look_up_secrets(context, specifications, plan, owner).await?;
-        let execution = ExecutionRequest {
-            prepared: &prepared,
-            resolved: &resolved,
-            set,
-            saved_plan: None,
-            scope: RecordedScope::WholeRequest,
-            stop,
-        };
-        let mut outcomes = execute_plan(context, execution).await?;
+        let scope = RecordedScope::WholeRequest;
+        let mut outcomes =
+            execute_plan(context, &prepared, &resolved, set, None, scope, stop).await?;
         let server_unreachable = fold_server_away(plan, &mut outcomes);
         let failures = reporter.outcomes(plan, &outcomes, server_unreachable);
         if failures.is_empty() {

@@ -1,4 +1,4 @@
-//! Whether a saved plan can be applied, and with which options.
+//! Checks if a saved plan can be applied, and with which options.
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;

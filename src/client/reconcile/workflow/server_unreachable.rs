@@ -1,4 +1,4 @@
-//! What is reported if the server stopped responding in the middle of an apply and did not come back.
+//! The report if the server stopped responding in the middle of an apply and did not come back.
 //!
 //! One problem says what was done, what is unknown and what was not begun. It takes the place of the
 //! problems of single volumes that have the same cause.

@@ -10,8 +10,7 @@ use super::error::WorkflowError;
 use super::ledger_access::SetSelection;
 use crate::ports::{LedgerError, LockHolder, SetLock};
 use crate::reconcile::ledger::{LockEvent, LockWait, SetLedger};
-use crate::reconcile::lock_renewal::hold_lock;
-use crate::reconcile::lock_state::LockState;
+use crate::reconcile::lock_renewal::{LockState, hold_lock};
 use nomad_csi_model::diagnostic::Severity;
 
 /// How long a command waits for the lock of a set.
@@ -79,7 +78,7 @@ async fn lock_set(
             context.reporter.status(&line);
         }
     };
-    let wait = LockWait { at_most: LOCK_TIMEOUT, processes: Some(&*context.processes) };
+    let wait = LockWait { timeout: LOCK_TIMEOUT, processes: Some(&*context.processes) };
     set.lock(&holder, wait, report).await
 }
 

@@ -33,7 +33,7 @@ use nomad_csi_plan::{
     PlannedVolume, unread_nodes_problem,
 };
 
-/// What a token needs to see who has data.
+/// The help about the permissions that a token needs to see who has data.
 const SEE_ALL: &str = "use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\", \"read-job\"] }` and without a rule that denies it";
 
 /// Returns whether the token is known to list the volumes of every namespace.
@@ -41,7 +41,7 @@ pub(super) async fn sees_every_volume(api: &dyn ClusterApi) -> Result<bool, Work
     Ok(sight(api).await?.volumes)
 }
 
-/// What a token is known to see in every namespace.
+/// The kinds of objects that a token is known to see in every namespace.
 struct Sight {
     volumes: bool,
     allocations: bool,
@@ -78,12 +78,12 @@ impl Objection {
     }
 }
 
-/// What a plan would take.
+/// The data that a plan would take.
 #[derive(Default)]
 pub(super) struct TakenData {
     /// Why it is not taken.
     pub(super) problems: Vec<Diagnostic>,
-    /// What the providers have that creations must not answer with, because an allocation may write to it.
+    /// The data of the providers that creations must not answer with, because an allocation may write to it.
     pub(super) existing: Vec<DataIdentity>,
 }
 
@@ -298,7 +298,7 @@ async fn objections_to_destruction(
     Ok(destroyed.iter().flat_map(of_volume).collect())
 }
 
-/// What is done to data: the words for it, and its volume, which is `None` if no registration tells how old the data is.
+/// A use of data: the words for it, and its volume, which is `None` if no registration tells how old the data is.
 type Taking<'a> = (String, Option<&'a Volume>);
 
 fn deletion(volume: &Volume) -> Taking<'_> {
@@ -339,7 +339,7 @@ fn away_objections(
     away.iter().filter(may_use).map(objection).collect()
 }
 
-/// What is done with data that is registered nowhere.
+/// The use of data that is registered nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenOrphans {
     Adopted,

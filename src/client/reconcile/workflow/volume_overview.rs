@@ -1,4 +1,4 @@
-//! What is known about one volume besides its registration: its claims, and what is wrong with it.
+//! Facts about one volume besides its registration: its claims, and what is wrong with it.
 //!
 //! It only explains, and the volume itself is the answer. So what cannot be read is left out. A provider
 //! that was asked and did not answer is reported, because its data may be gone.
@@ -15,7 +15,7 @@ use nomad_csi_plan::doctor::{Finding, diagnose};
 pub struct VolumeOverview {
     /// The claims. Empty on Nomad, which hides them.
     pub claims: Vec<VolumeClaim>,
-    /// What is wrong with the volume, its claims and its data.
+    /// The problems of the volume, its claims and its data.
     pub findings: Vec<Finding>,
     /// Warnings about the provider's list, which could not be read.
     pub warnings: Vec<Diagnostic>,
