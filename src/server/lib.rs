@@ -17,7 +17,7 @@ mod history;
 pub mod http;
 mod jobs;
 mod journal;
-mod keyed_limiter;
+mod keyed_locks;
 mod namespaces;
 mod node_events;
 mod observer;
@@ -42,16 +42,15 @@ pub use claims::{
 };
 pub use clear_secrets::with_sealed_secrets;
 pub use error::{
-    CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource, JobError, NamespaceError,
-    NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
-    UnsupportedOperation, UpdateOrigin, VariableError,
+    CallDescription, CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource,
+    JobError, NamespaceError, NamespaceUser, PluginFailure, RequestError, ResidualState,
+    ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
-pub use forward::ControllerCaller;
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
 pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
-pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
+pub use keyed_locks::{KeyedGuard, KeyedLocks, QueueFull};
 pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};
 pub use observer::RecordingObserver;

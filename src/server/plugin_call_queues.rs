@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::keyed_limiter::QueueFull;
+use super::keyed_locks::QueueFull;
 use super::plugin_call_queue::{CallClass, PluginCallQueue, PluginConcurrency};
 use nomad_csi_model::PluginId;
 use nomad_csi_ports::CallObserver;

@@ -192,7 +192,7 @@ impl Services {
             clock: ports.clock.clone(),
             ids: ports.ids.clone(),
         };
-        let volumes = VolumeService::new(ports.clone(), limits);
+        let volumes = VolumeService::new(ports.clone(), &limits);
         if limits.continues_creations {
             let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
             background.spawn(creations.run(stopping.clone()));

@@ -28,7 +28,7 @@ use super::waiters::{Waiter, Waiters};
 use super::writers::{of_keys, writers, writers_on};
 use crate::cell::{CommitError, Expected};
 use crate::error::{ClaimError, ClaimWriter, ServerError};
-use crate::keyed_limiter::KeyedLimiter;
+use crate::keyed_locks::KeyedLocks;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
@@ -84,7 +84,7 @@ pub struct ClaimService {
     backoff: Backoff,
     sweep_waits: SweepWaits,
     spans: ClaimSpans,
-    grants: KeyedLimiter<GrantKey>,
+    grants: KeyedLocks<GrantKey>,
     /// The places of calls to nodes, which the driver shares.
     node_places: Arc<Semaphore>,
     stats: StatsReader,
@@ -119,7 +119,7 @@ impl ClaimService {
             backoff: Backoff::default(),
             sweep_waits: SweepWaits::default(),
             spans: ClaimSpans::default(),
-            grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
+            grants: KeyedLocks::new(MAX_WAITING_GRANTS),
             node_places: Arc::new(Semaphore::new(limits.node_calls)),
             stats: StatsReader::new(&ports),
             ports,

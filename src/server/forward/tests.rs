@@ -43,8 +43,8 @@ impl IdSource for Steady {
     }
 }
 
-fn forward() -> ControllerCaller {
-    ControllerCaller::new(Arc::new(NoControllers), Arc::new(Steady), ForwardLimits::default())
+fn queues() -> PluginCallQueues {
+    PluginCallQueues::new(PluginConcurrency::DEFAULT, 1, Arc::new(NoCallObserver))
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
@@ -109,8 +109,7 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     let reported = Mutex::new(None);
     let start = Instant::now();
     let allocs: Vec<_> = allocs.iter().map(|alloc| AllocId::new(*alloc)).collect();
-    let lines = PluginCallQueues::new(PluginConcurrency::DEFAULT, 1, Arc::new(NoCallObserver));
-    let permit = lines.acquire(&"p".into(), CallClass::Create).await.unwrap();
+    let permit = queues().acquire(&"p".into(), CallClass::Create).await.unwrap();
     let report = |error| {
         let earlier = reported.lock().replace((start.elapsed(), error));
         assert_eq!(earlier, None, "reported twice");
@@ -136,9 +135,8 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
             }
         }
     };
-    let forward = forward();
-    let result = forward.repeat(&allocs, Rpc::CreateVolume, attempt, late);
-    let result = result.await;
+    let call = RepeatedCall::new(Rpc::CreateVolume, &allocs, ForwardLimits::default(), late);
+    let result = call.run(attempt, &Steady).await;
     Run {
         result,
         took: start.elapsed(),
@@ -389,7 +387,10 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
     let candidates = Candidates { plugin: PluginId::new("p"), allocs: vec![AllocId::new("a1")] };
-    let result: Result<(), _> =
-        forward().read(&candidates, Rpc::ListVolumes, |_| async { Ok(()) }).await;
+    let (directory, ids) = (Arc::new(NoControllers), Arc::new(Steady));
+    let limits = ForwardLimits::default();
+    let caller = ControllerCaller::new(directory, queues(), ids, limits, Duration::ZERO);
+    let calls = caller.admit(CallClass::List, candidates).await.unwrap();
+    let result: Result<(), _> = calls.read(Rpc::ListVolumes, |_| async { Ok(()) }).await;
     assert_eq!(result.map_err(|error| error.outcome()), Err(ForwardOutcome::NoEffect));
 }

@@ -2,7 +2,7 @@
 
 use crate::cell::{CommitError, Expected};
 use crate::error::{JobError, NamespaceUser, ServerError};
-use crate::keyed_limiter::KeyedLimiter;
+use crate::keyed_locks::KeyedLocks;
 use nomad_csi_claims::place::{Decision, evaluate};
 use nomad_csi_claims::state::{
     AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
@@ -73,7 +73,7 @@ pub struct JobService {
     pub(super) ports: JobPorts,
     pub(super) sealer: JobSealer,
     /// One dispatch with an idempotency token at a time for each job.
-    pub(super) dispatches: KeyedLimiter<JobKey>,
+    pub(super) dispatches: KeyedLocks<JobKey>,
     allows_root_tasks: bool,
 }
 
@@ -92,7 +92,7 @@ impl JobService {
     pub fn new(ports: JobPorts) -> Self {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
-            dispatches: KeyedLimiter::new(MAX_WAITING_DISPATCHES),
+            dispatches: KeyedLocks::new(MAX_WAITING_DISPATCHES),
             ports,
             allows_root_tasks: false,
         }

@@ -2,7 +2,7 @@
 //!
 //! One write at a time per variable: acquire, read, decide ([`super::decide`]), record one event. No
 //! write calls anything outside the agent, so it is either recorded or did not happen. Each write is
-//! its own task, so a client that disconnects cannot release the permit while its event is written.
+//! its own task, so a client that disconnects cannot let another write run while its event is written.
 //! An expired lock is removed before the next write of its variable, and by a background task.
 //! Whichever comes first records the one event, by the agent's clock.
 
@@ -18,7 +18,7 @@ use super::decide::{Decision, VariableWrite, check, decide};
 use crate::acquire::within;
 use crate::cell::{CommitError, Expected, StateCell};
 use crate::error::ServerError;
-use crate::keyed_limiter::{KeyedLimiter, KeyedPermit};
+use crate::keyed_locks::{KeyedGuard, KeyedLocks};
 use crate::sealer::Sealer;
 use nomad_csi_claims::state::{
     Event, EventKind, LockTerms, Table, Topic, VariableEvent, VariableRecord, expired_locks,
@@ -80,7 +80,8 @@ pub struct VariableContents {
 #[derive(Clone)]
 pub struct VariableService {
     ports: VariablePorts,
-    limiter: KeyedLimiter<VariableKey>,
+    /// Lets one write of a variable run at a time.
+    writes: KeyedLocks<VariableKey>,
     tasks: TaskTracker,
 }
 
@@ -89,7 +90,7 @@ impl VariableService {
     /// tokio runtime.
     pub fn new(ports: VariablePorts, stopping: CancellationToken) -> Self {
         let variables =
-            Self { ports, limiter: KeyedLimiter::new(MAX_WAITING), tasks: TaskTracker::new() };
+            Self { ports, writes: KeyedLocks::new(MAX_WAITING), tasks: TaskTracker::new() };
         let expiry = variables.clone();
         variables.tasks.spawn(expiry.expire_locks(stopping));
         variables.tasks.close();
@@ -171,9 +172,9 @@ impl VariableService {
         Ok(VariableWriteOutcome::Written { record, items: items_of(&write).cloned() })
     }
 
-    async fn acquire(&self, key: &VariableKey) -> Result<KeyedPermit<VariableKey>, ServerError> {
+    async fn acquire(&self, key: &VariableKey) -> Result<KeyedGuard<VariableKey>, ServerError> {
         let name = format!("variable {key}");
-        within(QUEUE_TIMEOUT, name, self.limiter.acquire(key.clone())).await
+        within(QUEUE_TIMEOUT, name, self.writes.acquire(key.clone())).await
     }
 
     fn seal(&self, key: &VariableKey, write: &VariableWrite) -> SealedSecrets {
@@ -198,7 +199,7 @@ impl VariableService {
         Ok(index)
     }
 
-    /// Removes the variable's lock if it has expired. The caller holds the variable's permit.
+    /// Removes the variable's lock if it has expired. The caller lets no other write run.
     async fn expire_lock_if_due(&self, key: &VariableKey, now: i64) -> Result<(), CommitError> {
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
         let Some(record) = record else { return Ok(()) };

@@ -4,40 +4,29 @@
 //! listed has no known condition. If a list cannot be read, the health of all volumes of the plugin is
 //! `unknown`.
 
+use super::context::VolumeContext;
 use super::health::{AdverseVolumes, list_health};
-use super::limiter::OperationLimiter;
 use super::plugin::VolumePlugin;
-use super::store::VolumeStore;
-use crate::forward::ControllerCaller;
 use crate::plugin_call_queue::CallClass;
 use nomad_csi_claims::state::{State, plugins, volumes_sharing};
 use nomad_csi_model::{PluginId, health_word};
 use nomad_csi_ports::VolumeHealthCounts;
 
 /// Counts volumes by their health.
-pub(super) struct HealthCounter {
-    pub(super) store: VolumeStore,
-    pub(super) limiter: OperationLimiter,
-    pub(super) controller_caller: ControllerCaller,
+pub(super) async fn count_health(context: &VolumeContext) -> VolumeHealthCounts {
+    let mut counts = VolumeHealthCounts::new();
+    for plugin in context.store.read(listing_plugins) {
+        let listed = read_list(context, &plugin).await;
+        let of_plugin = |state: &State| count(state, plugin.id(), listed.as_ref());
+        counts.extend(context.store.read(of_plugin));
+    }
+    counts
 }
 
-impl HealthCounter {
-    pub(super) async fn count(&self) -> VolumeHealthCounts {
-        let mut counts = VolumeHealthCounts::new();
-        for plugin in self.store.read(listing_plugins) {
-            let listed = self.read_list(&plugin).await;
-            let of_plugin = |state: &State| count(state, plugin.id(), listed.as_ref());
-            counts.extend(self.store.read(of_plugin));
-        }
-        counts
-    }
-
-    async fn read_list(&self, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
-        let candidates = plugin.candidates().ok()?;
-        let permit = self.limiter.acquire_call(CallClass::List, plugin.id());
-        let _permit = permit.await.ok()?;
-        list_health(&self.controller_caller, &candidates).await
-    }
+async fn read_list(context: &VolumeContext, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
+    let candidates = plugin.candidates().ok()?;
+    let calls = context.controllers.admit(CallClass::List, candidates).await.ok()?;
+    list_health(&calls).await
 }
 
 /// Returns the plugins that list the health of their volumes.

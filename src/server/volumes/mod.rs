@@ -7,12 +7,12 @@
 //! continues it. A creation is continued without a request too ([`creation_driver`]): its volume may exist, and no list
 //! of volumes has it.
 //!
-//! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
-//! parts it needs: [`store`] (records), [`sealing`] (secrets), [`limiter`] (concurrency) and the
-//! controller_caller to controllers.
+//! [`VolumeService`] runs the operations. Each operation is a function that gets a [`context`]: records, secrets, locks
+//! and controllers. One that may answer its client before it ends gets the reply too.
 
 mod call_effect;
 mod capacity;
+mod context;
 mod create;
 mod creation;
 mod creation_driver;
@@ -21,7 +21,6 @@ mod deregister;
 mod expand;
 mod health;
 mod health_counts;
-mod limiter;
 mod listing_health;
 mod modify;
 mod pending;
@@ -30,6 +29,7 @@ mod plugin_validation;
 mod ports;
 mod provider;
 mod register;
+mod resource_locks;
 mod service;
 mod store;
 mod submission;
