@@ -27,12 +27,11 @@ use super::plugin_call_queue::CallClass;
 use super::plugin_call_queues::{CallPermit, PluginCallQueues};
 use super::repeated_call::{ForwardLimits, OnDeadline, RepeatedCall};
 use nomad_csi_model::{AllocId, PluginId};
-use nomad_csi_ports::{Controller, IdSource, NodeService, PluginDirectory, PluginError, Rpc};
+use nomad_csi_ports::{Controller, IdSource, NodeService, PluginError, Rpc};
 
 /// Calls controllers of plugins.
 #[derive(Clone)]
 pub(super) struct ControllerCaller {
-    directory: Arc<dyn PluginDirectory>,
     queues: PluginCallQueues,
     ids: Arc<dyn IdSource>,
     limits: ForwardLimits,
@@ -42,13 +41,12 @@ pub(super) struct ControllerCaller {
 impl ControllerCaller {
     /// A caller with jitter from `ids`, whose calls wait in their queue for `queue_timeout`.
     pub(super) fn new(
-        directory: Arc<dyn PluginDirectory>,
         queues: PluginCallQueues,
         ids: Arc<dyn IdSource>,
         limits: ForwardLimits,
         queue_timeout: Duration,
     ) -> Self {
-        Self { directory, queues, ids, limits, queue_timeout }
+        Self { queues, ids, limits, queue_timeout }
     }
 
     /// Waits until another call of that class may be sent to the plugin.
@@ -66,13 +64,13 @@ impl ControllerCaller {
         Ok(PermittedCalls { caller: self.clone(), candidates, permit })
     }
 
-    /// Returns the node service of an instance, which has no queue.
+    /// Returns the node service of an instance, which has no queue; `None` without a connection.
     pub(super) async fn node(
         &self,
         plugin: &PluginId,
         alloc: &AllocId,
     ) -> Option<Arc<dyn NodeService>> {
-        self.directory.instance(plugin, alloc).await.map(|connection| connection.node)
+        self.queues.node(plugin, alloc).await
     }
 }
 
@@ -135,15 +133,14 @@ impl PermittedCalls {
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        let caller = &self.caller;
-        let Candidates { plugin, allocs } = &self.candidates;
+        let Self { caller, candidates: Candidates { plugin, allocs }, permit } = self;
         let call = &call;
         let attempt = |alloc: AllocId| async move {
-            let Some(connection) = caller.directory.instance(plugin, &alloc).await else {
+            let Some(controller) = permit.controller(&alloc).await else {
                 debug!(plugin.id = %plugin, alloc.id = %alloc, "no connection to the instance");
                 return None;
             };
-            Some(call(connection.controller).await)
+            Some(call(controller).await)
         };
         RepeatedCall::new(rpc, allocs, caller.limits, late).run(attempt, &*caller.ids).await
     }

@@ -23,6 +23,7 @@ mod node_events;
 mod observer;
 mod plugin_call_queue;
 mod plugin_call_queues;
+mod ports;
 mod repeated_call;
 mod sealer;
 mod sealing;
@@ -37,8 +38,7 @@ pub use cell::{
     CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
 };
 pub use claims::{
-    ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
-    MountRequest, NodeHosts, StepAttempts,
+    ClaimDriver, ClaimLimits, ClaimOutcome, ClaimService, ClaimStatus, MountRequest, StepAttempts,
 };
 pub use clear_secrets::with_sealed_secrets;
 pub use error::{
@@ -48,7 +48,7 @@ pub use error::{
 };
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
-pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
+pub use jobs::{JobPlan, JobScheduler, JobService, JobWritten, LocalControlPlane};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use keyed_locks::{KeyedGuard, KeyedLocks, QueueFull};
 pub use namespaces::NamespaceService;
@@ -56,14 +56,13 @@ pub use node_events::{NodeEvent, NodeEvents};
 pub use observer::RecordingObserver;
 pub use plugin_call_queue::{CallClass, PluginConcurrency};
 pub use plugin_call_queues::{CallPermit, PluginCallQueues};
+pub use ports::{NodeHosts, ServerPorts};
 pub use repeated_call::ForwardLimits;
 pub use sealer::{SealError, Sealer};
 pub use sent_secrets::RecordedSecrets;
 pub use services::{AgentInfo, Services};
-pub use variables::{
-    VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,
-};
+pub use variables::{VariableContents, VariableService, VariableWrite, VariableWriteOutcome};
 pub use volumes::{
     CreatedSnapshot, CreationAttempts, GivenUp, PendingCreation, SnapshotRequest, VolumeLimits,
-    VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
+    VolumeService, VolumeSubmission, VolumeWriteResult,
 };

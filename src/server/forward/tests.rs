@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
 use crate::candidates::candidates;
+use crate::fake::FakeAgent;
 use crate::forward_error::ForwardOutcome;
-use crate::plugin_call_queue::{CallClass, PluginConcurrency};
+use crate::plugin_call_queue::CallClass;
 use crate::plugin_call_queues::PluginCallQueues;
 use nomad_csi_claims::state::PluginAlloc;
 use nomad_csi_model::retry::Verdict;
@@ -18,17 +18,8 @@ use nomad_csi_model::{
     ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
     PluginInstance,
 };
-use nomad_csi_ports::{PluginConnection, StatusCode};
-use nomad_csi_testing::NoCallObserver;
-
-struct NoControllers;
-
-#[async_trait]
-impl PluginDirectory for NoControllers {
-    async fn instance(&self, _: &PluginId, _: &AllocId) -> Option<PluginConnection> {
-        None
-    }
-}
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::{FakeBackend, PluginSettings};
 
 /// No jitter: pauses are exact.
 struct Steady;
@@ -44,7 +35,8 @@ impl IdSource for Steady {
 }
 
 fn queues() -> PluginCallQueues {
-    PluginCallQueues::new(PluginConcurrency::DEFAULT, 1, Arc::new(NoCallObserver))
+    let backend = FakeBackend::new(PluginSettings::default());
+    FakeAgent::plugin_call_queues(Arc::default(), FakeAgent::host(&backend, None))
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
@@ -387,9 +379,8 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
     let candidates = Candidates { plugin: PluginId::new("p"), allocs: vec![AllocId::new("a1")] };
-    let (directory, ids) = (Arc::new(NoControllers), Arc::new(Steady));
     let limits = ForwardLimits::default();
-    let caller = ControllerCaller::new(directory, queues(), ids, limits, Duration::ZERO);
+    let caller = ControllerCaller::new(queues(), Arc::new(Steady), limits, Duration::ZERO);
     let calls = caller.admit(CallClass::List, candidates).await.unwrap();
     let result: Result<(), _> = calls.read(Rpc::ListVolumes, |_| async { Ok(()) }).await;
     assert_eq!(result.map_err(|error| error.outcome()), Err(ForwardOutcome::NoEffect));

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::ports::JobPorts;
 use super::settings::JobSealer;
 use crate::cell::{CommitError, Expected, Watch};
 use crate::claims::{ClaimService, MountRequest};
 use crate::error::{ClaimError, ServerError};
+use crate::ports::ServerPorts;
 use nomad_csi_claims::claim::{ClaimEvent, ClaimKey, Known};
 use nomad_csi_claims::state::{
     AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic,
@@ -31,7 +31,7 @@ const MOUNT_WAIT: Duration = Duration::from_secs(60);
 
 /// The server, for one node.
 pub struct LocalControlPlane {
-    ports: JobPorts,
+    ports: ServerPorts,
     claims: ClaimService,
     node: NodeId,
     sealer: JobSealer,
@@ -43,7 +43,7 @@ pub struct LocalControlPlane {
 
 impl LocalControlPlane {
     /// The server for this node.
-    pub fn new(ports: JobPorts, claims: ClaimService, node: NodeId) -> Self {
+    pub fn new(ports: ServerPorts, claims: ClaimService, node: NodeId) -> Self {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
             ports,

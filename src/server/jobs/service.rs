@@ -14,8 +14,8 @@ use nomad_csi_spec::job::{JobProblem, report_text, root_tasks, validate};
 
 use super::children::{NextLaunch, next_launch, update_problem};
 use super::evaluation::evaluated;
-use super::ports::JobPorts;
 use super::settings::JobSealer;
+use crate::ports::ServerPorts;
 
 pub(super) type Result<T> = std::result::Result<T, ServerError>;
 
@@ -70,7 +70,7 @@ pub struct JobPlan {
 /// Records what clients want of jobs. Clones share their state.
 #[derive(Clone)]
 pub struct JobService {
-    pub(super) ports: JobPorts,
+    pub(super) ports: ServerPorts,
     pub(super) sealer: JobSealer,
     /// One dispatch with an idempotency token at a time for each job.
     pub(super) dispatches: KeyedLocks<JobKey>,
@@ -89,7 +89,7 @@ struct Compared {
 
 impl JobService {
     /// A service over these ports.
-    pub fn new(ports: JobPorts) -> Self {
+    pub fn new(ports: ServerPorts) -> Self {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
             dispatches: KeyedLocks::new(MAX_WAITING_DISPATCHES),

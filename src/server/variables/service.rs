@@ -16,16 +16,15 @@ use tracing::{info, warn};
 
 use super::decide::{Decision, VariableWrite, check, decide};
 use crate::acquire::within;
-use crate::cell::{CommitError, Expected, StateCell};
+use crate::cell::{CommitError, Expected};
 use crate::error::ServerError;
 use crate::keyed_locks::{KeyedGuard, KeyedLocks};
-use crate::sealer::Sealer;
+use crate::ports::ServerPorts;
 use nomad_csi_claims::state::{
     Event, EventKind, LockTerms, Table, Topic, VariableEvent, VariableRecord, expired_locks,
     next_lock_end,
 };
 use nomad_csi_model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
-use nomad_csi_ports::{Clock, IdSource};
 
 /// How many writes may wait for one variable.
 const MAX_WAITING: usize = 1024;
@@ -35,19 +34,6 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 const EXPIRY_PAUSE: Duration = Duration::from_secs(5);
 /// The longest sleep, because wall time may be changed in the meantime.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
-/// The ports of variables.
-#[derive(Clone)]
-pub struct VariablePorts {
-    /// The state.
-    pub cell: StateCell,
-    /// Seals items.
-    pub sealer: Arc<dyn Sealer>,
-    /// Wall time, for events and lock expiry.
-    pub clock: Arc<dyn Clock>,
-    /// Creates lock IDs.
-    pub ids: Arc<dyn IdSource>,
-}
 
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +65,7 @@ pub struct VariableContents {
 /// Reads and writes variables. Clones share their state.
 #[derive(Clone)]
 pub struct VariableService {
-    ports: VariablePorts,
+    ports: ServerPorts,
     /// Lets one write of a variable run at a time.
     writes: KeyedLocks<VariableKey>,
     tasks: TaskTracker,
@@ -88,7 +74,7 @@ pub struct VariableService {
 impl VariableService {
     /// A service over these ports. It expires locks until `stopping` is cancelled. Needs a running
     /// tokio runtime.
-    pub fn new(ports: VariablePorts, stopping: CancellationToken) -> Self {
+    pub fn new(ports: ServerPorts, stopping: CancellationToken) -> Self {
         let variables =
             Self { ports, writes: KeyedLocks::new(MAX_WAITING), tasks: TaskTracker::new() };
         let expiry = variables.clone();

@@ -1,13 +1,14 @@
 //! [`VolumeContext`]: what all operations on volumes work with.
 
+use super::limits::VolumeLimits;
 use super::listing_health::ListingHealth;
 use super::plugin::VolumePlugin;
-use super::ports::{VolumeLimits, VolumePorts};
 use super::resource_locks::ResourceLocks;
 use super::store::VolumeStore;
 use crate::error::{CallDescription, ResidualState, ServerError};
 use crate::forward::{ControllerCaller, PermittedCalls};
 use crate::plugin_call_queue::CallClass;
+use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
 
 /// Records, secrets, locks and controllers of volumes.
@@ -20,14 +21,14 @@ pub(super) struct VolumeContext {
 }
 
 impl VolumeContext {
-    pub(super) fn new(ports: VolumePorts, limits: &VolumeLimits) -> Self {
-        let VolumePorts { cell, directory, sealer, clock, ids, calls } = ports;
+    pub(super) fn new(ports: ServerPorts, limits: &VolumeLimits) -> Self {
+        let ServerPorts { cell, sealer, clock, ids, calls, .. } = ports;
         let timeout = limits.queue_timeout;
         Self {
             store: VolumeStore::new(cell, clock, limits.conflict_retries),
             sealer: VolumeSealer::new(sealer),
             locks: ResourceLocks::new(limits.max_waiting, timeout),
-            controllers: ControllerCaller::new(directory, calls, ids, limits.forward, timeout),
+            controllers: ControllerCaller::new(calls, ids, limits.forward, timeout),
             listing_health: ListingHealth::default(),
         }
     }

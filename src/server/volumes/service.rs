@@ -22,9 +22,9 @@ use super::delete::delete_volume;
 use super::deregister::deregister_volumes;
 use super::health::read_health;
 use super::health_counts::count_health;
+use super::limits::VolumeLimits;
 use super::modify::{ModifiedVolume, modify_volume};
 use super::pending::{CreationPauses, PendingCreation};
-use super::ports::{VolumeLimits, VolumePorts};
 use super::provider::{
     CreatedSnapshot, SnapshotRequest, create_snapshots, delete_snapshot, list_snapshots,
     list_volumes,
@@ -34,6 +34,7 @@ use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::volume_span::volume_span;
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
+use crate::ports::ServerPorts;
 use nomad_csi_model::{
     CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
     VolumeHealth,
@@ -54,7 +55,7 @@ pub struct VolumeService {
 
 impl VolumeService {
     /// A service over these ports.
-    pub fn new(ports: VolumePorts, limits: &VolumeLimits) -> Self {
+    pub fn new(ports: ServerPorts, limits: &VolumeLimits) -> Self {
         Self {
             context: Arc::new(VolumeContext::new(ports, limits)),
             pending: CreationPauses::default(),
