@@ -10,6 +10,8 @@ use crate::forward::{ControllerCaller, PermittedCalls};
 use crate::plugin_call_queue::CallClass;
 use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
+use nomad_csi_model::NamespacedId;
+use tracing::Span;
 
 /// Records, secrets, locks and controllers of volumes.
 pub(super) struct VolumeContext {
@@ -47,4 +49,9 @@ impl VolumeContext {
         let candidates = plugin.candidates().map_err(|error| call.failed(error, residual))?;
         self.controllers.admit(class, candidates).await
     }
+}
+
+/// Returns a span of the work on one volume, in the current one. All its log lines carry it.
+pub(super) fn volume_span(key: &NamespacedId) -> Span {
+    tracing::error_span!("volume", volume.namespace = %key.namespace, volume.id = %key.id)
 }

@@ -11,7 +11,7 @@
 use tracing::{Instrument as _, info};
 
 use super::call_effect::{PriorCalls, is_answered_with, is_certainly_refused};
-use super::context::VolumeContext;
+use super::context::{VolumeContext, volume_span};
 use super::creation::{
     GivenUp, create_request, give_up_intent, pending_state, prepare_call, record_intent,
     restore_intent, resume_creation, send_and_record, settle_creation, try_earlier_requests,
@@ -23,7 +23,6 @@ use super::store::{conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
 use super::validation::{ValidationTarget, validate_submission};
-use super::volume_span::volume_span;
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };

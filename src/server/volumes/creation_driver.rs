@@ -39,7 +39,7 @@ pub(crate) struct CreationDriver {
     pauses: CreationPauses,
 }
 
-/// What runs.
+/// The tasks that run.
 #[derive(Default)]
 struct Running {
     /// The creations by their tasks, with the usable controllers when they began.

@@ -37,7 +37,7 @@ pub(super) struct ExpansionStep {
     pub(super) origin: UpdateOrigin,
 }
 
-/// What the update needs from the expansion.
+/// The need of the update for the expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpansionNeed {
     /// This size.
@@ -48,7 +48,7 @@ pub(super) enum ExpansionNeed {
     None,
 }
 
-/// What is known after an expansion.
+/// The knowledge after an expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpansionResult {
     /// The volume's size. The update must be planned again.

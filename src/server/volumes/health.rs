@@ -3,6 +3,10 @@
 //! The controller reports what concerns every node, and each node that uses the volume what it sees.
 //! Health that cannot be read is unknown and fails nothing else. A list whose token is refused begins
 //! again (CSI 1.13, ControllerListVolumeHealth).
+//!
+//! For metrics, registered volumes are counted by their health: the plugins that list it are asked, one after the
+//! other. A volume that is not listed has no known condition. If a list cannot be read, the health of all volumes of
+//! the plugin is `unknown`.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +18,12 @@ use crate::error::ServerError;
 use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::VolumeView;
+use nomad_csi_claims::state::{State, VolumeView, plugins, volumes_sharing};
 use nomad_csi_model::{
-    AllocId, ExternalId, ExternalVolume, NamespacedId, NodeId, Secrets, VolumeHealth, VolumeStatus,
+    AllocId, ExternalId, ExternalVolume, NamespacedId, NodeId, PluginId, Secrets, VolumeHealth,
+    VolumeStatus, health_word,
 };
-use nomad_csi_ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, Rpc};
+use nomad_csi_ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, Rpc, VolumeHealthCounts};
 
 /// A list with more pages than this is not read to its end.
 const MAX_PAGES: usize = 1000;
@@ -197,4 +202,45 @@ fn known(node: Option<&NodeId>, statuses: Vec<VolumeStatus>) -> VolumeHealth {
 
 fn unknown(reason: String) -> VolumeHealth {
     VolumeHealth { statuses: vec![], unknown: vec![reason] }
+}
+
+/// Counts registered volumes by their health.
+pub(super) async fn count_health(context: &VolumeContext) -> VolumeHealthCounts {
+    let mut counts = VolumeHealthCounts::new();
+    for plugin in context.store.read(listing_plugins) {
+        let listed = list_health_of(context, &plugin).await;
+        let of_plugin = |state: &State| count(state, plugin.id(), listed.as_ref());
+        counts.extend(context.store.read(of_plugin));
+    }
+    counts
+}
+
+async fn list_health_of(context: &VolumeContext, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
+    let candidates = plugin.candidates().ok()?;
+    let calls = context.controllers.admit(CallClass::List, candidates).await.ok()?;
+    list_health(&calls).await
+}
+
+/// Returns the plugins that list the health of their volumes.
+fn listing_plugins(state: &State) -> Vec<VolumePlugin> {
+    let all = plugins(state, "").into_iter();
+    let all = all.filter_map(|view| VolumePlugin::read(state, &view.plugin.summary.id));
+    all.filter(|plugin| plugin.can(|controller| controller.list_volume_health)).collect()
+}
+
+/// Counts the registered volumes of a plugin by the words for their health.
+fn count(state: &State, plugin: &PluginId, listed: Option<&AdverseVolumes>) -> VolumeHealthCounts {
+    let mut counts = VolumeHealthCounts::new();
+    let mut left = state.volume_count(plugin);
+    for (id, statuses) in listed.into_iter().flatten() {
+        let number = volumes_sharing(state, plugin, id).len();
+        let word = health_word(statuses);
+        if number > 0 && word != "ok" {
+            *counts.entry((plugin.clone(), word)).or_default() += number;
+            left -= number;
+        }
+    }
+    let rest = if listed.is_some() { "ok" } else { "unknown" };
+    counts.insert((plugin.clone(), rest), left);
+    counts
 }

@@ -20,7 +20,6 @@ mod delete;
 mod deregister;
 mod expand;
 mod health;
-mod health_counts;
 mod limits;
 mod listing_health;
 mod modify;
@@ -35,7 +34,6 @@ mod store;
 mod submission;
 mod update;
 mod validation;
-mod volume_span;
 mod warnings;
 
 pub use creation::GivenUp;

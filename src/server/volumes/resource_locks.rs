@@ -1,4 +1,4 @@
-//! Locks of what only one operation at a time may change.
+//! Locks of resources that only one operation at a time may change.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::error::ServerError;
 use crate::keyed_locks::{KeyedGuard, KeyedLocks};
 use nomad_csi_model::{ExternalId, NamespacedId, PluginId, SnapshotId};
 
-/// What only one operation at a time may change. Locked in this order, which prevents deadlocks.
+/// A resource that only one operation at a time may change. Locked in this order, which prevents deadlocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum LockedResource {
     /// A volume, which need not exist.

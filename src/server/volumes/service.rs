@@ -15,13 +15,12 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span};
 
 use super::capacity::read_capacity;
-use super::context::VolumeContext;
+use super::context::{VolumeContext, volume_span};
 use super::create::{continue_creation, create_volumes, give_up_creation};
 use super::creation::GivenUp;
 use super::delete::delete_volume;
 use super::deregister::deregister_volumes;
-use super::health::read_health;
-use super::health_counts::count_health;
+use super::health::{count_health, read_health};
 use super::limits::VolumeLimits;
 use super::modify::{ModifiedVolume, modify_volume};
 use super::pending::{CreationPauses, PendingCreation};
@@ -31,7 +30,6 @@ use super::provider::{
 };
 use super::register::register_volumes;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
-use super::volume_span::volume_span;
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
 use crate::ports::ServerPorts;
