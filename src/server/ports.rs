@@ -1,4 +1,4 @@
-//! What the services need from outside.
+//! The ports of the services.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -100,7 +100,7 @@ async fn sample_stats<M: Measurements + MetricsSource>(
     }
 }
 
-/// What the agent reports about itself.
+/// The agent's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
     /// This program's version.
@@ -149,7 +149,7 @@ pub struct Services {
     pub namespaces: NamespaceService,
     /// Variables.
     pub variables: VariableService,
-    /// What the agent reports about itself.
+    /// The agent's report about itself.
     pub agent_info: std::sync::Arc<AgentInfo>,
     pub(super) validations: ValidationPermits,
     pub(super) stopping: CancellationToken,

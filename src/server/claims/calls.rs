@@ -24,7 +24,7 @@ pub(super) enum CallError {
     Request(ServerError),
     /// The node cannot be reached from here.
     NoHost(NodeId),
-    /// What the step works on is gone: decide again.
+    /// The object of the step is gone: decide again.
     OutOfDate,
 }
 

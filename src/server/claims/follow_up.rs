@@ -1,4 +1,4 @@
-//! What is written together with the end of a step ([`follow_up()`]) or with a grant ([`first_step()`]).
+//! The events that are written together with the end of a step ([`follow_up()`]) or with a grant ([`first_step()`]).
 //!
 //! A first claim makes a step due, and the end of a step often makes the next step on the same node due, or the
 //! release of a claim. Both are one durable write then. A step is only started like this if its call is sent

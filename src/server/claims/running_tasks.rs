@@ -9,7 +9,7 @@ use tokio::task::Id;
 use nomad_csi_claims::claim::{CallLock, Step};
 use nomad_csi_model::{NodeId, RemoteVolume};
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Running {
     /// A step under its call lock, or under none if it calls no plugin.

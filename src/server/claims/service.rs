@@ -93,7 +93,7 @@ pub struct ClaimService {
 /// How many grants may wait for one volume or node.
 const MAX_WAITING_GRANTS: usize = 4096;
 
-/// What one grant at a time is decided for. Acquired in this order.
+/// The objects for which one grant at a time is decided. Locked in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum GrantKey {
     Volume(RemoteVolume),
@@ -101,7 +101,7 @@ enum GrantKey {
     Node(PluginId, NodeId),
 }
 
-/// What a decision has read.
+/// A decision, with the state that it has read.
 struct Decided {
     remote: RemoteVolume,
     request: ClaimRequest,

@@ -50,9 +50,9 @@ pub struct PluginFailure {
     pub call: CallDescription,
     /// The error.
     pub error: ForwardError,
-    /// What stays on record.
+    /// The state that stays on record.
     pub residual: ResidualState,
-    /// What the provider has left, if it refused a volume for its size and reports that.
+    /// The capacity that the provider has left, if it refused a volume for its size and reports that.
     pub capacity: CapacityReport,
 }
 
@@ -74,7 +74,7 @@ pub enum CallTarget {
     Snapshots,
 }
 
-/// What a failed controller call leaves on record.
+/// The state that a failed controller call leaves on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResidualState {
     /// Nothing; the call had no effect.

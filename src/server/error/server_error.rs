@@ -181,7 +181,7 @@ pub enum ServerError {
     },
     /// Some objects of a request were created, and others not.
     PartlyCreated {
-        /// What was created, a sentence each.
+        /// The objects that were created, a sentence each.
         created: Vec<String>,
         /// Why the others were not.
         failures: Vec<ServerError>,

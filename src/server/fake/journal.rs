@@ -153,13 +153,13 @@ impl Journal for MemoryJournal {
     async fn read_events(
         &self,
         after: u64,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(u64, Event)>, JournalError> {
         let content = self.content();
         let all = content.history.iter().chain(&content.events);
         let later = all.filter(|(index, _)| **index > after);
         let later = later.map(|(index, event)| (*index, event.clone()));
-        Ok(later.take(most).collect())
+        Ok(later.take(limit).collect())
     }
 
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {

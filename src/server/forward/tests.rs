@@ -78,13 +78,13 @@ fn hangs() -> Step {
 
 struct Run {
     result: Result<u32, ForwardError>,
-    /// What the client is answered with before the result, and after how long.
+    /// The early answer to the client, and after how long.
     reported: Option<(Duration, ForwardError)>,
     asked: Vec<String>,
     took: Duration,
 }
 
-/// Whether the call changes something.
+/// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,

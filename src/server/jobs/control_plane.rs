@@ -37,7 +37,7 @@ pub struct LocalControlPlane {
     sealer: JobSealer,
     /// The complete jobs of the node's allocations, which are opened once.
     opened: Mutex<HashMap<AllocId, Arc<Job>>>,
-    /// What may let a refused mount succeed, watched since before it was refused.
+    /// The changes that may let a refused mount succeed, watched since before it was refused.
     refused: Mutex<HashMap<(AllocId, VolumeAlias), Watch>>,
 }
 

@@ -38,7 +38,7 @@ pub struct JobWritten {
     pub job_modify_index: u64,
     /// The index of the write.
     pub index: u64,
-    /// What the author should know, one sentence each.
+    /// Warnings for the author, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -50,10 +50,10 @@ impl JobWritten {
     }
 }
 
-/// What a submission would do.
+/// The effect that a submission would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
-    /// What would be placed and stopped.
+    /// The allocations that would be placed and stopped.
     pub decision: Decision,
     /// True if the job exists.
     pub exists: bool,
@@ -63,7 +63,7 @@ pub struct JobPlan {
     pub job_modify_index: u64,
     /// When the job starts by itself, in nanoseconds since the epoch.
     pub next_launch: Option<i64>,
-    /// What the author should know, one sentence each.
+    /// Warnings for the author, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -520,10 +520,10 @@ fn size_problem(job: &Job) -> Option<String> {
         ));
     }
     let bytes = serde_json::to_vec(job).map_or(usize::MAX, |text| text.len());
-    let most = MAX_BYTES / usize::try_from(allocs.max(1)).unwrap_or(1);
-    (bytes > most).then(|| {
+    let limit = MAX_BYTES / usize::try_from(allocs.max(1)).unwrap_or(1);
+    (bytes > limit).then(|| {
         format!(
-            "the job has {bytes} bytes, and with {allocs} allocations this agent takes at most {most}"
+            "the job has {bytes} bytes, and with {allocs} allocations this agent takes at most {limit}"
         )
     })
 }

@@ -385,9 +385,9 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
     async fn read_events(
         &self,
         after: u64,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(u64, Event)>, JournalError> {
-        let work = move |shared: &Shared<S>| shared.run(|db| read_events(db, after, most));
+        let work = move |shared: &Shared<S>| shared.run(|db| read_events(db, after, limit));
         self.blocking("read", work).await
     }
 
@@ -443,10 +443,14 @@ fn load(database: &Database) -> Result<(Replay, Vec<RecordKey>), Failure> {
     Ok((replay, leftovers))
 }
 
-fn read_events(database: &Database, after: u64, most: usize) -> Result<Vec<(u64, Event)>, Failure> {
+fn read_events(
+    database: &Database,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Event)>, Failure> {
     let table = database.begin_read()?.open_table(EVENTS)?;
     let mut events = vec![];
-    for row in table.range(after.saturating_add(1)..)?.take(most) {
+    for row in table.range(after.saturating_add(1)..)?.take(limit) {
         let (index, row) = row?;
         let index = index.value();
         events.push((index, decode_event(index, row.value())?));
@@ -570,12 +574,12 @@ fn remove_covered(database: &Database, history: u64) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Removes up to `most` rows by reading them. Returns their number.
+/// Removes up to `limit` rows by reading them. Returns their number.
 fn remove_first<T>(
     rows: impl Iterator<Item = Result<T, StorageError>>,
-    most: usize,
+    limit: usize,
 ) -> Result<usize, StorageError> {
-    rows.take(most).try_fold(0, |count, row| row.map(|_| count + 1))
+    rows.take(limit).try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
 /// Makes a closed journal one of an earlier version.

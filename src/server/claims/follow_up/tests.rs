@@ -1,4 +1,4 @@
-//! What follows each step at once.
+//! The steps that follow each step at once.
 
 use super::*;
 use nomad_csi_claims::claim::{ClaimRequest, StepAnswer, samples};

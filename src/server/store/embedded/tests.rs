@@ -90,7 +90,7 @@ async fn the_newest_of_the_replaced_events_stay_as_history() {
     let journal = EmbeddedJournal::with_storage(storage, HISTORY).await;
     let journal = journal.unwrap();
     let events = events(3, 90);
-    let read = async |after, most| journal.read_events(after, most).await.unwrap();
+    let read = async |after, limit| journal.read_events(after, limit).await.unwrap();
     let indexed = |from: u64, to: u64| {
         (2..).zip(events.clone()).filter(move |(index, _)| (from..=to).contains(index))
     };
