@@ -40,8 +40,8 @@ use nomad_csi_node::{
 use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SentSecretsReader, SystemClock};
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
 use nomad_csi_server::{
-    AgentInfo, CellOptions, ClaimHosts, NodeEvents, NodeHosts, PluginCallQueues, RecordedSecrets,
-    RecordingObserver, Sealer, Services, StateCell, VolumeLimits, VolumePorts,
+    AgentInfo, CellOptions, NodeEvents, NodeHosts, PluginCallQueues, RecordedSecrets,
+    RecordingObserver, Sealer, ServerPorts, Services, StateCell, VolumeLimits,
 };
 
 /// An agent that is ready to start.
@@ -164,17 +164,22 @@ async fn wire(
     };
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
-    let calls = PluginCallQueues::new(config.calls, VolumeLimits::MAX_WAITING, metrics.clone());
-    let ports = VolumePorts { calls, cell: cell.clone(), directory: registry, sealer, clock, ids };
-    let claim_hosts = claim_hosts(&node.id, &hosts);
+    let calls = PluginCallQueues::new(
+        config.calls,
+        VolumeLimits::MAX_WAITING,
+        metrics.clone(),
+        registry,
+        hosts.controllers.clone(),
+    );
+    let nodes = NodeHosts::new([(node.id.clone(), hosts.node.clone())]);
+    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, nodes, calls };
     let own = Arc::new(node.clone());
     let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
-    let services =
-        Services::new(ports.clone(), claim_hosts, volume_limits(config), agent_info(node, address))
-            .with_task_logs(Arc::new(logs))
-            .with_metrics(metrics)
-            .with_node_events(events)
-            .with_root_tasks(config.allows_root_tasks);
+    let services = Services::new(ports.clone(), volume_limits(config), agent_info(node, address))
+        .with_task_logs(Arc::new(logs))
+        .with_metrics(metrics)
+        .with_node_events(events)
+        .with_root_tasks(config.allows_root_tasks);
     let runners = AllocRunners::new(AllocRunnerDeps {
         control: Arc::new(services.control_plane(own.id.clone())),
         drivers,
@@ -203,13 +208,6 @@ async fn wire(
 
 fn sent_secrets(cell: &StateCell, sealer: &Arc<dyn Sealer>) -> Arc<dyn SentSecretsReader> {
     Arc::new(RecordedSecrets::new(cell.clone(), sealer.clone()))
-}
-
-fn claim_hosts(node: &NodeId, hosts: &StepHosts) -> ClaimHosts {
-    ClaimHosts {
-        nodes: NodeHosts::new([(node.clone(), hosts.node.clone())]),
-        controllers: hosts.controllers.clone(),
-    }
 }
 
 fn volume_limits(config: &AgentConfig) -> VolumeLimits {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::error::ServerError;
-use super::keyed_limiter::QueueFull;
+use super::keyed_locks::QueueFull;
 
 /// Waits for the permit that `acquiring` returns, for something that errors call `name`.
 ///

@@ -36,7 +36,7 @@ pub fn with_sealed_secrets(state: &State, sealer: &Arc<dyn Sealer>) -> SnapshotC
     snapshot
 }
 
-/// What is sent with the calls of a volume.
+/// The values that are sent with the calls of a volume.
 #[derive(Default)]
 struct Sent {
     secrets: Secrets,
@@ -46,11 +46,11 @@ struct Sent {
 struct Objects {
     volumes: VolumeSealer,
     jobs: JobSealer,
-    /// What the registrations of each external volume send.
+    /// The values that the registrations of each external volume send.
     registrations: BTreeMap<RemoteVolume, Sent>,
-    /// What the recorded versions became: a job and its allocations share one.
+    /// The new form of each recorded version: a job and its allocations share one.
     versions: HashMap<Vec<u8>, Shared<JobVersion>>,
-    /// What may be secret of the versions of each job, and sealed.
+    /// The settings that may be secret of the versions of each job, and sealed.
     settings: HashMap<JobKey, Vec<(Secrets, SealedSecrets)>>,
 }
 

@@ -1,8 +1,9 @@
 //! Calls a plugin's controllers until there is a final answer or the time is up.
 //!
-//! `candidates` chooses the usable instances; [`ControllerCaller`] calls them. [`RepeatedCall`] is the only
-//! loop that repeats a controller call: the port below makes one attempt, and callers do not retry. The
-//! port's [`nomad_csi_model::retry::Verdict`] classifies failures; error texts are never parsed.
+//! `candidates` chooses the usable instances. [`ControllerCaller::admit`] waits in the plugin's queue for
+//! [`PermittedCalls`], the only way to a controller: no call is sent without a permit of the queue.
+//! [`RepeatedCall`] is the only loop that repeats a call: the port below makes one attempt, and callers do not
+//! retry. The port's [`nomad_csi_model::retry::Verdict`] classifies failures; error texts are never parsed.
 //!
 //! Instances are called in the order of their node IDs, because drivers with a leader expect one
 //! preferred instance; on one node the newest allocation comes first. The next instance is called only
@@ -14,50 +15,89 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::debug;
 
+use super::acquire::within;
 use super::candidates::Candidates;
+use super::error::ServerError;
 use super::forward_error::ForwardError;
-use super::plugin_call_queues::CallPermit;
+use super::plugin_call_queue::CallClass;
+use super::plugin_call_queues::{CallPermit, PluginCallQueues};
 use super::repeated_call::{ForwardLimits, OnDeadline, RepeatedCall};
-use nomad_csi_model::AllocId;
-use nomad_csi_ports::{Controller, IdSource, PluginDirectory, PluginError, Rpc};
+use nomad_csi_model::{AllocId, PluginId};
+use nomad_csi_ports::{Controller, IdSource, NodeService, PluginError, Rpc};
 
 /// Calls controllers of plugins.
 #[derive(Clone)]
-pub struct ControllerCaller {
-    directory: Arc<dyn PluginDirectory>,
+pub(super) struct ControllerCaller {
+    queues: PluginCallQueues,
     ids: Arc<dyn IdSource>,
     limits: ForwardLimits,
+    queue_timeout: Duration,
 }
 
 impl ControllerCaller {
-    /// A controller_caller over `directory`, with jitter from `ids`.
-    pub fn new(
-        directory: Arc<dyn PluginDirectory>,
+    /// A caller with jitter from `ids`, whose calls wait in their queue for `queue_timeout`.
+    pub(super) fn new(
+        queues: PluginCallQueues,
         ids: Arc<dyn IdSource>,
         limits: ForwardLimits,
+        queue_timeout: Duration,
     ) -> Self {
-        Self { directory, ids, limits }
+        Self { queues, ids, limits, queue_timeout }
+    }
+
+    /// Waits until another call of that class may be sent to the plugin.
+    ///
+    /// # Errors
+    /// If the queue is full or the time is up.
+    pub(super) async fn admit(
+        &self,
+        class: CallClass,
+        candidates: Candidates,
+    ) -> Result<PermittedCalls, ServerError> {
+        let plugin = &candidates.plugin;
+        let permit = self.queues.acquire(plugin, class);
+        let permit = within(self.queue_timeout, format!("plugin {plugin}"), permit).await?;
+        Ok(PermittedCalls { caller: self.clone(), candidates, permit })
+    }
+
+    /// Returns the node service of an instance, which has no queue; `None` without a connection.
+    pub(super) async fn node(
+        &self,
+        plugin: &PluginId,
+        alloc: &AllocId,
+    ) -> Option<Arc<dyn NodeService>> {
+        self.queues.node(plugin, alloc).await
+    }
+}
+
+/// The right to call the controllers of one plugin. Dropping it admits the next call.
+pub(super) struct PermittedCalls {
+    caller: ControllerCaller,
+    candidates: Candidates,
+    permit: CallPermit,
+}
+
+impl PermittedCalls {
+    /// Returns the plugin.
+    pub(super) fn plugin(&self) -> &PluginId {
+        &self.candidates.plugin
     }
 
     /// Sends a `call` that changes nothing until it succeeds, fails finally, or the deadline passes.
     ///
     /// # Errors
     /// With the last answer. Success is returned only if the plugin answered it.
-    pub async fn read<T, F, A>(
-        &self,
-        candidates: &Candidates,
-        rpc: Rpc,
-        call: F,
-    ) -> Result<T, ForwardError>
+    pub(super) async fn read<T, F, A>(&self, rpc: Rpc, call: F) -> Result<T, ForwardError>
     where
         F: Fn(Arc<dyn Controller>) -> A + Send + Sync,
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        self.send(candidates, rpc, call, OnDeadline::Cancel).await
+        self.send(rpc, OnDeadline::Cancel, call).await
     }
 
     /// Sends a `call` that changes something until it succeeds, fails finally, or the deadline passes.
@@ -67,9 +107,8 @@ impl ControllerCaller {
     ///
     /// # Errors
     /// With the last answer and the known effect. Success is returned only if the plugin answered it.
-    pub async fn change<T, F, A>(
+    pub(super) async fn change<T, F, A>(
         &self,
-        (candidates, permit): (&Candidates, &CallPermit),
         rpc: Rpc,
         report: impl Fn(ForwardError) + Send + Sync,
         call: F,
@@ -79,47 +118,31 @@ impl ControllerCaller {
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        let late = OnDeadline::Await { permit, report: &report };
-        self.send(candidates, rpc, call, late).await
+        let permit = &self.permit;
+        self.send(rpc, OnDeadline::Await { permit, report: &report }, call).await
     }
 
     async fn send<T, F, A>(
         &self,
-        candidates: &Candidates,
         rpc: Rpc,
-        call: F,
         late: OnDeadline<'_>,
+        call: F,
     ) -> Result<T, ForwardError>
     where
         F: Fn(Arc<dyn Controller>) -> A + Send + Sync,
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        let (plugin, call) = (&candidates.plugin, &call);
+        let Self { caller, candidates: Candidates { plugin, allocs }, permit } = self;
+        let call = &call;
         let attempt = |alloc: AllocId| async move {
-            let Some(connection) = self.directory.instance(plugin, &alloc).await else {
+            let Some(controller) = permit.controller(&alloc).await else {
                 debug!(plugin.id = %plugin, alloc.id = %alloc, "no connection to the instance");
                 return None;
             };
-            Some(call(connection.controller).await)
+            Some(call(controller).await)
         };
-        self.repeat(&candidates.allocs, rpc, attempt, late).await
-    }
-
-    async fn repeat<T, F, A>(
-        &self,
-        allocs: &[AllocId],
-        rpc: Rpc,
-        attempt: F,
-        late: OnDeadline<'_>,
-    ) -> Result<T, ForwardError>
-    where
-        F: Fn(AllocId) -> A + Send + Sync,
-        A: Future<Output = Option<Result<T, PluginError>>> + Send,
-        T: Send,
-    {
-        let call = RepeatedCall::new(rpc, allocs, self.limits, late);
-        call.run(attempt, &*self.ids).await
+        RepeatedCall::new(rpc, allocs, caller.limits, late).run(attempt, &*caller.ids).await
     }
 }
 

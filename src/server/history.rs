@@ -1,4 +1,4 @@
-//! What happened to one volume, from the journal.
+//! The history of one volume, from the journal.
 //!
 //! The journal keeps a bounded history and has no index by volume, so all of it is read, some events at a
 //! time. Changes wait for one such part at most.
@@ -13,14 +13,14 @@ use nomad_csi_model::NamespacedId;
 /// How many events are read at a time.
 const EVENTS_PER_READ: usize = 512;
 
-/// Returns the newest events of a volume, at most `most`, with their indexes, in order.
+/// Returns the newest events of a volume, at most `limit`, with their indexes, in order.
 ///
 /// # Errors
 /// If the journal cannot be read.
 pub async fn volume_history(
     cell: &StateCell,
     key: &NamespacedId,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<(u64, Event)>, JournalError> {
     let mut newest = VecDeque::new();
     let mut history = None;
@@ -37,7 +37,7 @@ pub async fn volume_history(
             if !history.contains(&event.kind) {
                 continue;
             }
-            if newest.len() == most {
+            if newest.len() == limit {
                 newest.pop_front();
             }
             newest.push_back((index, event));
@@ -55,8 +55,8 @@ mod tests {
     use nomad_csi_claims::state::EventKind;
     use nomad_csi_claims::state::samples::{key, registered, started};
 
-    async fn indexes(cell: &StateCell, id: &str, most: usize) -> Vec<u64> {
-        let events = volume_history(cell, &key("default", id), most).await;
+    async fn indexes(cell: &StateCell, id: &str, limit: usize) -> Vec<u64> {
+        let events = volume_history(cell, &key("default", id), limit).await;
         events.unwrap().into_iter().map(|(index, _)| index).collect()
     }
 

@@ -90,13 +90,16 @@ pub trait Journal: Send + Sync {
     /// Fails if `first` does not follow the last event.
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError>;
 
-    /// Returns up to `most` events after this index, with their indexes, in order. Those that a snapshot
+    /// Returns up to `limit` events after this index, with their indexes, in order. Those that a snapshot
     /// replaced may be gone: then the first one that is left is the first.
     ///
     /// # Errors
     /// Fails if an event cannot be read.
-    async fn read_events(&self, after: u64, most: usize)
-    -> Result<Vec<(u64, Event)>, JournalError>;
+    async fn read_events(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError>;
 
     /// Writes a snapshot of acknowledged events and deletes the events that it replaces, except the
     /// newest of them. It has

@@ -17,12 +17,13 @@ mod history;
 pub mod http;
 mod jobs;
 mod journal;
-mod keyed_limiter;
+mod keyed_locks;
 mod namespaces;
 mod node_events;
 mod observer;
 mod plugin_call_queue;
 mod plugin_call_queues;
+mod ports;
 mod repeated_call;
 mod sealer;
 mod sealing;
@@ -37,34 +38,31 @@ pub use cell::{
     CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
 };
 pub use claims::{
-    ClaimDriver, ClaimHosts, ClaimLimits, ClaimOutcome, ClaimPorts, ClaimService, ClaimStatus,
-    MountRequest, NodeHosts, StepAttempts,
+    ClaimDriver, ClaimLimits, ClaimOutcome, ClaimService, ClaimStatus, MountRequest, StepAttempts,
 };
 pub use clear_secrets::with_sealed_secrets;
 pub use error::{
-    CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource, JobError, NamespaceError,
-    NamespaceUser, PluginFailure, RequestError, ResidualState, ServerError, SnapshotError,
-    UnsupportedOperation, UpdateOrigin, VariableError,
+    CallDescription, CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource,
+    JobError, NamespaceError, NamespaceUser, PluginFailure, RequestError, ResidualState,
+    ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
-pub use forward::ControllerCaller;
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
-pub use jobs::{JobPlan, JobPorts, JobScheduler, JobService, JobWritten, LocalControlPlane};
+pub use jobs::{JobPlan, JobScheduler, JobService, JobWritten, LocalControlPlane};
 pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
-pub use keyed_limiter::{KeyedLimiter, KeyedPermit, QueueFull};
+pub use keyed_locks::{KeyedGuard, KeyedLocks, QueueFull};
 pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};
 pub use observer::RecordingObserver;
 pub use plugin_call_queue::{CallClass, PluginConcurrency};
 pub use plugin_call_queues::{CallPermit, PluginCallQueues};
+pub use ports::{NodeHosts, ServerPorts};
 pub use repeated_call::ForwardLimits;
 pub use sealer::{SealError, Sealer};
 pub use sent_secrets::RecordedSecrets;
 pub use services::{AgentInfo, Services};
-pub use variables::{
-    VariableContents, VariablePorts, VariableService, VariableWrite, VariableWriteOutcome,
-};
+pub use variables::{VariableContents, VariableService, VariableWrite, VariableWriteOutcome};
 pub use volumes::{
     CreatedSnapshot, CreationAttempts, GivenUp, PendingCreation, SnapshotRequest, VolumeLimits,
-    VolumePorts, VolumeService, VolumeSubmission, VolumeWriteResult,
+    VolumeService, VolumeSubmission, VolumeWriteResult,
 };

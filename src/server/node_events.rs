@@ -18,7 +18,7 @@ pub struct NodeEvent {
     pub number: u64,
     /// The time in nanoseconds since the epoch.
     pub at: i64,
-    /// What happened.
+    /// The event.
     pub event: MountEvent,
 }
 

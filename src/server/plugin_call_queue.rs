@@ -124,7 +124,7 @@ impl PluginCallQueue {
         }
     }
 
-    /// Starts every call that has a free slot. Returns their tickets.
+    /// Starts every call that has a free permit. Returns their tickets.
     pub(super) fn admit(&mut self, concurrency: &PluginConcurrency) -> Vec<u64> {
         let mut admitted = vec![];
         while let Some(at) = self.next(concurrency)
@@ -223,7 +223,7 @@ mod tests {
 
     /// W30: however many other calls run, a release still has a slot.
     #[test]
-    fn the_line_keeps_a_place_for_a_release() {
+    fn the_queue_keeps_a_permit_for_a_release() {
         let concurrency = PluginConcurrency { creates: 16, ..CONCURRENCY };
         let mut queue = queue(&[Create, Create, Create, Create, List, Release]);
         assert_eq!(queue.admit(&concurrency), [6, 1, 2]);

@@ -1,7 +1,8 @@
 //! The queues of all plugins: callers wait here until the plugin may get another call.
 //!
-//! [`PluginCallQueue`] decides who is next. A slot ends with its permit; a dropped future leaves the queue
-//! immediately. Queues hold no promise about volumes, and unused queues take no memory.
+//! A [`CallPermit`] is the only way to a controller: the connections are private to this file. [`PluginCallQueue`]
+//! decides who is next. A permit ends when it is dropped; a dropped future leaves the queue immediately. Queues hold
+//! no promise about volumes, and unused queues take no memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::keyed_limiter::QueueFull;
+use super::keyed_locks::QueueFull;
 use super::plugin_call_queue::{CallClass, PluginCallQueue, PluginConcurrency};
-use nomad_csi_model::PluginId;
-use nomad_csi_ports::CallObserver;
+use nomad_csi_model::{AllocId, PluginId};
+use nomad_csi_ports::{CallObserver, Controller, ControllerHost, NodeService, PluginDirectory};
 
 /// The queues of all plugins. Clones share their state.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct PluginCallQueues {
     concurrency: PluginConcurrency,
     max_waiting: usize,
     observer: Arc<dyn CallObserver>,
+    directory: Arc<dyn PluginDirectory>,
+    host: Arc<dyn ControllerHost>,
     queues: Queues,
 }
 
@@ -37,22 +40,22 @@ impl WaitingCalls {
     fn admit(&mut self, concurrency: &PluginConcurrency) {
         for ticket in self.queue.admit(concurrency) {
             if let Some(admission) = self.admissions.remove(&ticket) {
-                // A caller that left in the meantime gives its slot back when it is dropped.
+                // A caller that left in the meantime leaves the queue when it is dropped.
                 let _is_received = admission.send(());
             }
         }
     }
 }
 
-/// A slot in the queue of one plugin, waiting or running. Dropping it admits the next call.
-struct QueueSlot {
+/// A call in the queue of one plugin, waiting or running. Dropping it admits the next call.
+struct QueuedCall {
     queues: PluginCallQueues,
     plugin: PluginId,
     class: CallClass,
     ticket: u64,
 }
 
-impl Drop for QueueSlot {
+impl Drop for QueuedCall {
     fn drop(&mut self) {
         let mut queues = self.queues.locked();
         let Some(queue) = queues.get_mut(&self.plugin) else {
@@ -69,13 +72,26 @@ impl Drop for QueueSlot {
 }
 
 impl PluginCallQueues {
-    /// Queues with these limits; at most `max_waiting` calls of a class wait per plugin.
+    /// Queues of these controllers, with these limits; at most `max_waiting` calls of a class wait per plugin. The
+    /// `directory` has the connections to plugins, and the `host` attaches and detaches volumes.
     pub fn new(
         concurrency: PluginConcurrency,
         max_waiting: usize,
         observer: Arc<dyn CallObserver>,
+        directory: Arc<dyn PluginDirectory>,
+        host: Arc<dyn ControllerHost>,
     ) -> Self {
-        Self { concurrency, max_waiting, observer, queues: Queues::default() }
+        let queues = Queues::default();
+        Self { concurrency, max_waiting, observer, directory, host, queues }
+    }
+
+    /// Returns the node service of an instance, which has no queue; `None` without a connection.
+    pub(super) async fn node(
+        &self,
+        plugin: &PluginId,
+        alloc: &AllocId,
+    ) -> Option<Arc<dyn NodeService>> {
+        self.directory.instance(plugin, alloc).await.map(|connection| connection.node)
     }
 
     /// Waits until the plugin may get a call of this class.
@@ -88,8 +104,8 @@ impl PluginCallQueues {
         class: CallClass,
     ) -> Result<CallPermit, QueueFull> {
         let joined = Instant::now();
-        let (slot, admission) = self.join(plugin, class);
-        let waiting = self.waiting_before(&slot);
+        let (queued, admission) = self.join(plugin, class);
+        let waiting = self.waiting_before(&queued);
         if waiting.is_some_and(|waiting| waiting >= self.max_waiting) {
             self.observer.refused(plugin, class.name());
             return Err(QueueFull { waiting: self.max_waiting });
@@ -101,11 +117,11 @@ impl PluginCallQueues {
             queues: self.clone(),
             plugin: plugin.clone(),
             class,
-            slot: Mutex::new(Some(slot)),
+            queued: Mutex::new(Some(queued)),
         })
     }
 
-    fn join(&self, plugin: &PluginId, class: CallClass) -> (QueueSlot, oneshot::Receiver<()>) {
+    fn join(&self, plugin: &PluginId, class: CallClass) -> (QueuedCall, oneshot::Receiver<()>) {
         let (sender, admission) = oneshot::channel();
         let mut queues = self.locked();
         let queue = queues.entry(plugin.clone()).or_default();
@@ -115,15 +131,15 @@ impl PluginCallQueues {
         queue.queue.join(ticket, class);
         queue.admit(&self.concurrency);
         self.observe(plugin, &queue.queue);
-        let slot = QueueSlot { queues: self.clone(), plugin: plugin.clone(), class, ticket };
-        (slot, admission)
+        let queued = QueuedCall { queues: self.clone(), plugin: plugin.clone(), class, ticket };
+        (queued, admission)
     }
 
     /// Returns how many other calls of the class wait, if this one waits.
-    fn waiting_before(&self, slot: &QueueSlot) -> Option<usize> {
+    fn waiting_before(&self, queued: &QueuedCall) -> Option<usize> {
         let queues = self.locked();
-        let queue = &queues.get(&slot.plugin)?.queue;
-        queue.is_waiting(slot.ticket).then(|| queue.load(slot.class).waiting - 1)
+        let queue = &queues.get(&queued.plugin)?.queue;
+        queue.is_waiting(queued.ticket).then(|| queue.load(queued.class).waiting - 1)
     }
 
     /// Reports the load of the queue. The caller has it locked, so that reports come in order.
@@ -143,29 +159,40 @@ pub struct CallPermit {
     queues: PluginCallQueues,
     plugin: PluginId,
     class: CallClass,
-    slot: Mutex<Option<QueueSlot>>,
+    queued: Mutex<Option<QueuedCall>>,
 }
 
 impl CallPermit {
-    /// Lets other calls pass while the plugin does not answer.
-    pub fn release(&self) {
-        let slot = self.locked().take();
-        drop(slot);
+    /// Returns the controller of an instance of the plugin; `None` without a connection.
+    pub(super) async fn controller(&self, alloc: &AllocId) -> Option<Arc<dyn Controller>> {
+        let connection = self.queues.directory.instance(&self.plugin, alloc).await;
+        connection.map(|connection| connection.controller)
     }
 
-    /// Waits for a slot again, if it was released. The caller was admitted before, so the length of
+    /// Returns the host that attaches and detaches volumes.
+    pub(super) fn host(&self) -> &dyn ControllerHost {
+        &*self.queues.host
+    }
+
+    /// Lets other calls pass while the plugin does not answer.
+    pub fn release(&self) {
+        let queued = self.locked().take();
+        drop(queued);
+    }
+
+    /// Waits in the queue again, if the permit was released. The caller was admitted before, so the length of
     /// the queue does not matter.
     pub async fn reacquire(&self) {
         if self.locked().is_some() {
             return;
         }
-        let (slot, admission) = self.queues.join(&self.plugin, self.class);
+        let (queued, admission) = self.queues.join(&self.plugin, self.class);
         let _admitted = admission.await;
-        *self.locked() = Some(slot);
+        *self.locked() = Some(queued);
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<QueueSlot>> {
-        self.slot.lock()
+    fn locked(&self) -> MutexGuard<'_, Option<QueuedCall>> {
+        self.queued.lock()
     }
 }
 
@@ -174,12 +201,22 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use nomad_csi_testing::NoCallObserver;
+    use nomad_csi_testing::{
+        FakeBackend, FakeDirectory, FakeStepHost, NoCallObserver, PluginSettings,
+    };
 
     fn queues(max_waiting: usize) -> PluginCallQueues {
         let concurrency =
             PluginConcurrency { total: 3, creates: 1, changes: 1, attaches: 1, lists: 1 };
-        PluginCallQueues::new(concurrency, max_waiting, Arc::new(NoCallObserver))
+        with(concurrency, max_waiting)
+    }
+
+    fn with(concurrency: PluginConcurrency, max_waiting: usize) -> PluginCallQueues {
+        let backend = FakeBackend::new(PluginSettings::default());
+        let host = FakeStepHost::new(backend, "p".into(), None, "session");
+        let directory = Arc::new(FakeDirectory::default());
+        let observer = Arc::new(NoCallObserver);
+        PluginCallQueues::new(concurrency, max_waiting, observer, directory, Arc::new(host))
     }
 
     fn unused(queues: &PluginCallQueues) -> bool {
@@ -188,9 +225,9 @@ mod tests {
 
     /// W30: a plugin gets a bounded number of concurrent calls.
     #[tokio::test]
-    async fn a_line_admits_that_many_and_no_more() {
+    async fn a_queue_admits_that_many_and_no_more() {
         let concurrency = PluginConcurrency { creates: 2, ..PluginConcurrency::DEFAULT };
-        let queues = PluginCallQueues::new(concurrency, 1, Arc::new(NoCallObserver));
+        let queues = with(concurrency, 1);
         let ebs = PluginId::new("ebs");
         let first = queues.acquire(&ebs, CallClass::Create).await.unwrap();
         let _second = queues.acquire(&ebs, CallClass::Create).await.unwrap();
@@ -223,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_leaves_gives_its_place_back() {
+    async fn a_caller_that_leaves_admits_the_next() {
         let queues = queues(10);
         let ebs = PluginId::new("ebs");
         let running = queues.acquire(&ebs, CallClass::Create).await.unwrap();
@@ -241,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_line_refuses_immediately() {
+    async fn a_full_queue_refuses_immediately() {
         let queues = queues(1);
         let ebs = PluginId::new("ebs");
         let running = queues.acquire(&ebs, CallClass::Create).await.unwrap();

@@ -44,7 +44,7 @@ impl Default for ForwardLimits {
     }
 }
 
-/// What happens to a call that is not answered in time.
+/// The fate of a call that is not answered in time.
 #[derive(Clone, Copy)]
 pub(super) enum OnDeadline<'a> {
     /// It has no effect, so it is cancelled.
@@ -68,7 +68,7 @@ pub(super) struct RepeatedCall<'a> {
     progress: CallProgress,
 }
 
-/// What the attempts so far have shown.
+/// The results of the attempts so far.
 #[derive(Default)]
 struct CallProgress {
     /// The instance that may have the call, or its effect. No other instance is called.
@@ -90,7 +90,7 @@ enum Attempt<T> {
     Cancelled,
 }
 
-/// What follows a failed attempt.
+/// The step after a failed attempt.
 enum RetryAction {
     /// Return the error.
     GiveUp,

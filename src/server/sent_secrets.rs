@@ -1,4 +1,4 @@
-//! What earlier calls sent to plugins, from the records of volumes.
+//! The secrets that earlier calls sent to plugins, from the records of volumes.
 //!
 //! A plugin outlives an agent, and may repeat to the next one what it got from the one before. What was sent for a volume
 //! that has no record any more, or for an attachment that has ended, is not known.

@@ -7,16 +7,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cell::StateCell;
-use super::claims::{ClaimHosts, ClaimPorts, ClaimService};
-use super::jobs::{JobPorts, JobScheduler, JobService, LocalControlPlane};
+use super::claims::ClaimService;
+use super::jobs::{JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
 use super::node_events::NodeEvents;
-use super::variables::{VariablePorts, VariableService};
-use super::volumes::{CreationDriver, VolumeLimits, VolumePorts, VolumeService};
+use super::ports::ServerPorts;
+use super::variables::VariableService;
+use super::volumes::{CreationDriver, VolumeLimits, VolumeService};
 use nomad_csi_model::NodeId;
-use nomad_csi_ports::{
-    IdSource, Measurements, MetricsSource, NoMeasurements, TaskLogs, VolumeStatsSample,
-};
+use nomad_csi_ports::{Measurements, MetricsSource, NoMeasurements, TaskLogs, VolumeStatsSample};
 
 /// The task that drives claims. Clones share their state.
 #[derive(Clone)]
@@ -47,15 +46,15 @@ impl DriverTask {
 
 /// One job is validated at a time for all who ask, and one for the operator.
 #[derive(Clone)]
-pub(super) struct ValidationPlaces {
+pub(super) struct ValidationPermits {
     pub(super) everyone: std::sync::Arc<Semaphore>,
     pub(super) operator: std::sync::Arc<Semaphore>,
 }
 
-impl Default for ValidationPlaces {
+impl Default for ValidationPermits {
     fn default() -> Self {
-        let place = || std::sync::Arc::new(Semaphore::new(1));
-        Self { everyone: place(), operator: place() }
+        let permit = || std::sync::Arc::new(Semaphore::new(1));
+        Self { everyone: permit(), operator: permit() }
     }
 }
 
@@ -101,7 +100,7 @@ async fn sample_stats<M: Measurements + MetricsSource>(
     }
 }
 
-/// What the agent reports about itself.
+/// The agent's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
     /// This program's version.
@@ -139,7 +138,7 @@ pub struct Services {
     driver: DriverTask,
     /// Jobs.
     pub jobs: JobService,
-    job_ports: JobPorts,
+    ports: ServerPorts,
     /// The tasks that place allocations and continue creations.
     background: TaskTracker,
     pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
@@ -150,49 +149,22 @@ pub struct Services {
     pub namespaces: NamespaceService,
     /// Variables.
     pub variables: VariableService,
-    /// What the agent reports about itself.
+    /// The agent's report about itself.
     pub agent_info: std::sync::Arc<AgentInfo>,
-    pub(super) ids: std::sync::Arc<dyn IdSource>,
-    pub(super) validations: ValidationPlaces,
+    pub(super) validations: ValidationPermits,
     pub(super) stopping: CancellationToken,
 }
 
 impl Services {
     /// Services over these ports. Needs a running tokio runtime, which expires locks of variables, drives claims,
     /// continues creations, and places the allocations of jobs.
-    pub fn new(
-        ports: VolumePorts,
-        hosts: ClaimHosts,
-        limits: VolumeLimits,
-        about: AgentInfo,
-    ) -> Self {
+    pub fn new(ports: ServerPorts, limits: VolumeLimits, about: AgentInfo) -> Self {
         let stopping = CancellationToken::new();
-        let claim_ports = ClaimPorts {
-            cell: ports.cell.clone(),
-            nodes: hosts.nodes,
-            controllers: hosts.controllers,
-            sealer: ports.sealer.clone(),
-            clock: ports.clock.clone(),
-            ids: ports.ids.clone(),
-            calls: ports.calls.clone(),
-        };
-        let claims = ClaimService::new(claim_ports, limits.claims);
+        let claims = ClaimService::new(ports.clone(), limits.claims);
         let driver = DriverTask::start(&claims);
-        let job_ports = JobPorts {
-            cell: ports.cell.clone(),
-            sealer: ports.sealer.clone(),
-            clock: ports.clock.clone(),
-            ids: ports.ids.clone(),
-        };
         let background = TaskTracker::new();
-        background.spawn(JobScheduler::new(job_ports.clone()).run(stopping.clone()));
-        let variable_ports = VariablePorts {
-            cell: ports.cell.clone(),
-            sealer: ports.sealer.clone(),
-            clock: ports.clock.clone(),
-            ids: ports.ids.clone(),
-        };
-        let volumes = VolumeService::new(ports.clone(), limits);
+        background.spawn(JobScheduler::new(ports.clone()).run(stopping.clone()));
+        let volumes = VolumeService::new(ports.clone(), &limits);
         if limits.continues_creations {
             let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
             background.spawn(creations.run(stopping.clone()));
@@ -202,17 +174,16 @@ impl Services {
             cell: ports.cell.clone(),
             claims,
             driver,
-            jobs: JobService::new(job_ports.clone()),
-            job_ports,
+            jobs: JobService::new(ports.clone()),
             background,
             task_logs: None,
             measurements: std::sync::Arc::new(NoMeasurements),
             metrics: None,
             node_events: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
-            variables: VariableService::new(variable_ports, stopping.clone()),
-            ids: ports.ids,
-            validations: ValidationPlaces::default(),
+            variables: VariableService::new(ports.clone(), stopping.clone()),
+            ports,
+            validations: ValidationPermits::default(),
             volumes,
             agent_info: std::sync::Arc::new(about),
             stopping,
@@ -259,14 +230,19 @@ impl Services {
         source.map(|source| source.metrics()).unwrap_or_default()
     }
 
+    /// Returns a random number between 0 and 1, for pauses.
+    pub(super) fn jitter(&self) -> f64 {
+        self.ports.ids.jitter()
+    }
+
     /// Returns the time.
     pub(super) fn now(&self) -> i64 {
-        self.job_ports.clock.now()
+        self.ports.clock.now()
     }
 
     /// Returns what a node in this process needs of the server.
     pub fn control_plane(&self, node: NodeId) -> LocalControlPlane {
-        LocalControlPlane::new(self.job_ports.clone(), self.claims.clone(), node)
+        LocalControlPlane::new(self.ports.clone(), self.claims.clone(), node)
     }
 
     /// Ends blocking reads, refuses new operations, waits up to `grace` for running ones and aborts the

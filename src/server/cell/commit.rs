@@ -195,7 +195,7 @@ pub enum CommitError {
     /// The namespace of the commit does not exist.
     #[error("namespace `{}` does not exist", user.namespace())]
     NoNamespace {
-        /// What the commit puts into it.
+        /// The object that the commit puts into it.
         user: Box<NamespaceUser>,
     },
     /// Other volumes are registered with the data of the volume.

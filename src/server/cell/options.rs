@@ -11,7 +11,7 @@ pub struct CellOptions {
     pub batch: usize,
     /// The number of events after which a snapshot is written.
     pub snapshot_every: u64,
-    /// What clients can put into the state.
+    /// Limits of the objects that clients can put into the state.
     pub limits: StateLimits,
 }
 

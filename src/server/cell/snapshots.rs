@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::journal::Journal;
 use nomad_csi_claims::state::{SnapshotChanges, State, Subject};
 
-/// What changed since a snapshot; `None` is everything.
+/// The objects that changed since a snapshot; `None` is all.
 type Changed = Option<HashSet<Subject>>;
 
 pub(super) struct Snapshots {
@@ -25,7 +25,7 @@ pub(super) struct Snapshots {
     pub every: u64,
     /// The number of events since the last snapshot.
     pub events: u64,
-    /// What changed since the last snapshot.
+    /// The objects that changed since the last snapshot.
     pub changed: Changed,
     pub running: Option<RunningSnapshot>,
 }

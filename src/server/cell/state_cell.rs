@@ -173,7 +173,7 @@ impl StateCell {
         }
     }
 
-    /// Returns up to `most` events after this index, with their indexes, in order: see
+    /// Returns up to `limit` events after this index, with their indexes, in order: see
     /// [`Journal::read_events`].
     ///
     /// # Errors
@@ -181,9 +181,9 @@ impl StateCell {
     pub async fn read_events(
         &self,
         after: u64,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<(u64, Event)>, JournalError> {
-        self.journal.read_events(after, most).await
+        self.journal.read_events(after, limit).await
     }
 
     /// Refuses further commits, completes the waiting ones and closes the journal. The state can still

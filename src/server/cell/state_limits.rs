@@ -12,12 +12,12 @@ use nomad_csi_model::{LimitField, set_limit};
 
 /// The state has as much as it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit `{name}` of {most} is reached")]
+#[error("the limit `{name}` of {limit} is reached")]
 pub struct LimitReached {
     /// The name of the limit.
     pub name: &'static str,
     /// Its value.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// The limits of the state.
@@ -145,7 +145,7 @@ pub(super) struct StateSizes {
     /// The bytes of each object.
     objects: HashMap<Subject, usize>,
     tables: HashMap<Table, TableSize>,
-    /// What was admitted since the last write, with the size before.
+    /// The objects that were admitted since the last write, with the size before.
     admitted: Vec<(Table, Subject, Option<usize>)>,
 }
 
@@ -253,15 +253,15 @@ impl StateSizes {
         let of_table = self.tables.get(&table).copied().unwrap_or_default();
         let count = of_table.count + usize::from(before.is_none());
         let bytes = of_table.bytes - before.unwrap_or(0) + size;
-        let (name, most) = limits.count;
-        if before.is_none() && count > most {
-            return Err(LimitReached { name, most });
+        let (name, limit) = limits.count;
+        if before.is_none() && count > limit {
+            return Err(LimitReached { name, limit });
         }
-        if let Some((name, most)) = limits.bytes
-            && bytes > most
+        if let Some((name, limit)) = limits.bytes
+            && bytes > limit
             && size > before.unwrap_or(0)
         {
-            return Err(LimitReached { name, most });
+            return Err(LimitReached { name, limit });
         }
         let before = self.set(table, subject.clone(), Some(size));
         self.admitted.push((table, subject, before));

@@ -18,7 +18,7 @@ use super::step_choice::StepHost;
 use nomad_csi_claims::claim::Step;
 use nomad_csi_model::RemoteVolume;
 
-/// What the driver attempts for a volume.
+/// An attempt of the driver for a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Attempt {
     /// A step.
@@ -40,7 +40,7 @@ pub struct StepAttempts {
 /// Why an attempt made no progress, as far as it decides when the next one is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PauseCause {
-    /// What was to carry out the step, or that nothing could.
+    /// The host that was to carry out the step; `None` if there was none.
     Host(Option<StepHost>),
     /// Something that only another attempt can find gone.
     Unknown,

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::hosts::NodeHosts;
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::step_request::StepContext;
 use crate::error::ServerError;
+use crate::plugin_call_queues::CallPermit;
+use crate::ports::NodeHosts;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{ClaimKey, Step, StepAnswer};
 use nomad_csi_model::{AllocId, HostSession, NodeId};
-use nomad_csi_ports::{CallOrder, ControllerHost, HostError, NodeHost};
+use nomad_csi_ports::{CallOrder, HostError, NodeHost};
 
 /// Why a step has no answer.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ pub(super) enum CallError {
     Request(ServerError),
     /// The node cannot be reached from here.
     NoHost(NodeId),
-    /// What the step works on is gone: decide again.
+    /// The object of the step is gone: decide again.
     OutOfDate,
 }
 
@@ -74,10 +78,41 @@ impl CallError {
     }
 }
 
+/// The right to call a plugin.
+pub(super) enum CallRight {
+    Controller(CallPermit),
+    Node(Mutex<Option<OwnedSemaphorePermit>>),
+}
+
+impl CallRight {
+    /// Lets other calls pass while the plugin has not answered.
+    pub(super) fn release(&self) {
+        match self {
+            Self::Controller(permit) => permit.release(),
+            Self::Node(permit) => drop(permit.lock().take()),
+        }
+    }
+
+    /// Returns whether another call can be sent to the node at once.
+    pub(super) fn is_held_for_node(&self) -> bool {
+        match self {
+            Self::Controller(_) => false,
+            Self::Node(permit) => permit.lock().is_some(),
+        }
+    }
+
+    /// Returns the permit of a call to a controller.
+    fn controller(&self) -> Result<&CallPermit, CallError> {
+        match self {
+            Self::Controller(permit) => Ok(permit),
+            Self::Node(_) => Err(CallError::OutOfDate),
+        }
+    }
+}
+
 /// Sends calls in order.
 pub(super) struct StepCalls {
     nodes: NodeHosts,
-    controllers: Arc<dyn ControllerHost>,
     sealer: VolumeSealer,
     /// The order of the last request. Requests of one run of the agent are numbered, also repeated ones,
     /// so that a host never takes an older one after a newer one.
@@ -85,12 +120,8 @@ pub(super) struct StepCalls {
 }
 
 impl StepCalls {
-    pub(super) fn new(
-        nodes: NodeHosts,
-        controllers: Arc<dyn ControllerHost>,
-        sealer: VolumeSealer,
-    ) -> Self {
-        Self { nodes, controllers, sealer, last_order: AtomicU64::new(0) }
+    pub(super) fn new(nodes: NodeHosts, sealer: VolumeSealer) -> Self {
+        Self { nodes, sealer, last_order: AtomicU64::new(0) }
     }
 
     /// Returns the host of a node.
@@ -99,7 +130,7 @@ impl StepCalls {
         host.ok_or_else(|| CallError::NoHost(node.clone()))
     }
 
-    /// Returns the place of the next request.
+    /// Returns the order of the next request.
     pub(super) fn order(&self, session: HostSession, instance: AllocId) -> CallOrder {
         CallOrder { session, index: self.last_order.fetch_add(1, Ordering::Relaxed) + 1, instance }
     }
@@ -110,15 +141,18 @@ impl StepCalls {
         context: &StepContext,
         step: &Step,
         instance: AllocId,
+        right: &CallRight,
     ) -> Result<StepAnswer, CallError> {
         let none = Ok(StepAnswer::default());
         match step {
-            Step::ControllerPublish(node) => self.attach(context, node, instance).await,
+            Step::ControllerPublish(node) => {
+                self.attach(context, node, instance, right.controller()?).await
+            }
             Step::ControllerUnpublish(node) => {
                 let request = context.detach(&self.sealer, node)?;
                 let request = request.ok_or(CallError::OutOfDate)?;
-                let order = self.order(self.controllers.session(), instance);
-                self.controllers.unpublish(order, request).await?;
+                let host = right.controller()?.host();
+                host.unpublish(self.order(host.session(), instance), request).await?;
                 none
             }
             Step::NodeStage(node) => {
@@ -157,11 +191,12 @@ impl StepCalls {
         context: &StepContext,
         node: &NodeId,
         instance: AllocId,
+        permit: &CallPermit,
     ) -> Result<StepAnswer, CallError> {
         let request = context.attach(&self.sealer, node)?;
         let request = request.ok_or(CallError::OutOfDate)?;
-        let order = self.order(self.controllers.session(), instance);
-        let answer = self.controllers.publish(order, request).await?;
+        let host = permit.host();
+        let answer = host.publish(self.order(host.session(), instance), request).await?;
         let context = self.sealer.seal_publish_context(&context.volume, answer);
         let target = None;
         Ok(StepAnswer { context, target })

@@ -36,7 +36,7 @@ pub struct ClaimDriver {
     work: Work,
 }
 
-/// What runs, and what must be looked at.
+/// The tasks that run, and the volumes to look at.
 #[derive(Default)]
 struct Work {
     /// Volumes to look at.

@@ -1,8 +1,8 @@
-//! What is written together with the end of a step ([`follow_up()`]) or with a grant ([`first_step()`]).
+//! The events that are written together with the end of a step ([`follow_up()`]) or with a grant ([`first_step()`]).
 //!
 //! A first claim makes a step due, and the end of a step often makes the next step on the same node due, or the
 //! release of a claim. Both are one durable write then. A step is only started like this if its call is sent
-//! at once: under the same call lock, to the same instance of the plugin, with the place that its predecessor had.
+//! at once: under the same call lock, to the same instance of the plugin, with the permit that its predecessor had.
 //! One that has to wait is not started (rule 2 of the claims machine), nor is one that was tried before,
 //! which may pause.
 
@@ -22,8 +22,8 @@ pub(super) struct DoneStep<'a> {
     pub instance: &'a AllocId,
     /// The event that records its end.
     pub event: &'a ClaimEvent,
-    /// True if its place is still held, so that another call can be sent at once.
-    pub has_place: bool,
+    /// True if its permit is still held, so that another call can be sent at once.
+    pub has_permit: bool,
 }
 
 /// Returns the step that becomes due and can be written together with the end of this one; `None` if the
@@ -41,7 +41,7 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
         return None;
     };
     let newest = state.node_instance(&done.volume.plugin_id, node)?;
-    let can_continue = done.has_place && newest.alloc_id == *done.instance;
+    let can_continue = done.has_permit && newest.alloc_id == *done.instance;
     let is_untried = |step: &Step| {
         let effect = step.effect();
         effect.is_some_and(|effect| record.known(&effect) != Known::Maybe)
@@ -52,7 +52,7 @@ pub(super) fn follow_up(state: &State, done: &DoneStep<'_>) -> Option<Step> {
 }
 
 /// Returns the step that the first claim of a volume makes due, with the event of its start, if it is a
-/// call to the claim's node. The caller holds a place for the call.
+/// call to the claim's node. The caller holds a permit for the call.
 pub(super) fn first_step(
     state: &State,
     volume: &RemoteVolume,

@@ -9,10 +9,10 @@ use tokio::task::Id;
 use nomad_csi_claims::claim::{CallLock, Step};
 use nomad_csi_model::{NodeId, RemoteVolume};
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Running {
-    /// A step under its call lock, or in none if it calls no plugin.
+    /// A step under its call lock, or under none if it calls no plugin.
     Step(RemoteVolume, Option<CallLock>, Step),
     /// The release of unused claims.
     Reap(RemoteVolume),
@@ -22,7 +22,7 @@ pub(super) enum Running {
 
 impl Running {
     /// Returns the volume of the task and the call lock that it keeps busy there.
-    fn place(&self) -> Option<(&RemoteVolume, Option<&CallLock>)> {
+    fn held_lock(&self) -> Option<(&RemoteVolume, Option<&CallLock>)> {
         match self {
             Self::Step(volume, call_lock, _) => Some((volume, call_lock.as_ref())),
             Self::Reap(volume) => Some((volume, None)),
@@ -42,7 +42,7 @@ pub(super) struct RunningTasks {
 impl RunningTasks {
     /// Adds a task. At most one runs under each call lock of a volume, and at most one sweeps a node.
     pub(super) fn insert(&mut self, id: Id, running: Running) {
-        if let Some((volume, call_lock)) = running.place() {
+        if let Some((volume, call_lock)) = running.held_lock() {
             let busy = self.busy.entry(volume.clone()).or_default();
             busy.insert(call_lock.cloned());
         }
@@ -55,7 +55,7 @@ impl RunningTasks {
     /// Removes a task that ended, and returns what it did.
     pub(super) fn remove(&mut self, id: &Id) -> Option<Running> {
         let running = self.tasks.remove(id)?;
-        if let Some((volume, call_lock)) = running.place()
+        if let Some((volume, call_lock)) = running.held_lock()
             && let Some(busy) = self.busy.get_mut(volume)
         {
             busy.remove(&call_lock.cloned());
@@ -69,7 +69,7 @@ impl RunningTasks {
         Some(running)
     }
 
-    /// Returns the call locks of a volume in which something runs. `None` is what calls no plugin.
+    /// Returns the call locks of a volume under which something runs. `None` is what calls no plugin.
     pub(super) fn busy_locks(&self, volume: &RemoteVolume) -> HashSet<Option<CallLock>> {
         self.busy.get(volume).cloned().unwrap_or_default()
     }

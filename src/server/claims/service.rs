@@ -19,7 +19,6 @@ use super::claim_spans::ClaimSpans;
 use super::driver::ClaimDriver;
 use super::follow_up::{claim_event, first_step};
 use super::limits::ClaimLimits;
-use super::ports::ClaimPorts;
 use super::stats::{StatsReader, reports_stats};
 use super::step_runner::StepRunner;
 use super::sweep_wait::SweepWaits;
@@ -28,7 +27,8 @@ use super::waiters::{Waiter, Waiters};
 use super::writers::{of_keys, writers, writers_on};
 use crate::cell::{CommitError, Expected};
 use crate::error::{ClaimError, ClaimWriter, ServerError};
-use crate::keyed_limiter::KeyedLimiter;
+use crate::keyed_locks::KeyedLocks;
+use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{
     Admission, AdmissionFacts, Claim, ClaimDenied, ClaimEvent, ClaimKey, ClaimProgress,
@@ -77,23 +77,23 @@ pub struct ClaimOutcome {
 /// Grants and releases claims. Clones share their state.
 #[derive(Clone)]
 pub struct ClaimService {
-    ports: ClaimPorts,
+    ports: ServerPorts,
     limits: ClaimLimits,
     sealer: VolumeSealer,
     waiters: Waiters,
     backoff: Backoff,
     sweep_waits: SweepWaits,
     spans: ClaimSpans,
-    grants: KeyedLimiter<GrantKey>,
-    /// The places of calls to nodes, which the driver shares.
-    node_places: Arc<Semaphore>,
+    grants: KeyedLocks<GrantKey>,
+    /// The permits of calls to nodes, which the driver shares.
+    node_permits: Arc<Semaphore>,
     stats: StatsReader,
 }
 
 /// How many grants may wait for one volume or node.
 const MAX_WAITING_GRANTS: usize = 4096;
 
-/// What one grant at a time is decided for. Acquired in this order.
+/// The objects for which one grant at a time is decided. Locked in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum GrantKey {
     Volume(RemoteVolume),
@@ -101,7 +101,7 @@ enum GrantKey {
     Node(PluginId, NodeId),
 }
 
-/// What a decision has read.
+/// A decision, with the state that it has read.
 struct Decided {
     remote: RemoteVolume,
     request: ClaimRequest,
@@ -112,15 +112,15 @@ struct Decided {
 
 impl ClaimService {
     /// A service over these ports.
-    pub fn new(ports: ClaimPorts, limits: ClaimLimits) -> Self {
+    pub fn new(ports: ServerPorts, limits: ClaimLimits) -> Self {
         Self {
             sealer: VolumeSealer::new(ports.sealer.clone()),
             waiters: Waiters::default(),
             backoff: Backoff::default(),
             sweep_waits: SweepWaits::default(),
             spans: ClaimSpans::default(),
-            grants: KeyedLimiter::new(MAX_WAITING_GRANTS),
-            node_places: Arc::new(Semaphore::new(limits.node_calls)),
+            grants: KeyedLocks::new(MAX_WAITING_GRANTS),
+            node_permits: Arc::new(Semaphore::new(limits.node_calls)),
             stats: StatsReader::new(&ports),
             ports,
             limits,
@@ -130,9 +130,10 @@ impl ClaimService {
     /// Returns the driver of the claims, which starts no more steps after `stop`. Run it once.
     pub fn driver(&self, stop: CancellationToken) -> ClaimDriver {
         let (waiters, backoff) = (self.waiters.clone(), self.backoff.clone());
-        let places = self.node_places.clone();
+        let permits = self.node_permits.clone();
         let spans = self.spans.clone();
-        let runner = StepRunner::new(self.ports.clone(), self.limits, places, waiters, spans, stop);
+        let runner =
+            StepRunner::new(self.ports.clone(), self.limits, permits, waiters, spans, stop);
         ClaimDriver::new(runner, backoff, self.sweep_waits.clone())
     }
 
@@ -204,10 +205,10 @@ impl ClaimService {
         let give_up = Instant::now() + self.limits.conflict_patience;
         loop {
             let (node, keys) = self.ports.cell.read(|state| grant_keys(state, request))?;
-            let mut places = vec![];
+            let mut locks = vec![];
             for key in keys {
-                let place = self.grants.acquire(key).await;
-                places.push(place.map_err(|error| ServerError::QueueFull {
+                let lock = self.grants.acquire(key).await;
+                locks.push(lock.map_err(|error| ServerError::QueueFull {
                     name: format!("claims of volume {}", request.volume.quoted()),
                     error,
                 })?);
@@ -329,9 +330,9 @@ impl ClaimService {
         }
         let node = claim.node.clone();
         let granted = ClaimEvent::Granted { key, claim: Box::new(claim) };
-        let place = self.node_places.clone().try_acquire_owned();
+        let permit = self.node_permits.clone().try_acquire_owned();
         let first = self.ports.cell.read(|state| {
-            let is_sent_at_once = place.is_ok();
+            let is_sent_at_once = permit.is_ok();
             let first =
                 is_sent_at_once.then(|| first_step(state, &decided.remote, &granted, &node));
             first.flatten()
@@ -349,7 +350,7 @@ impl ClaimService {
             commits.push((vec![due], stamped(vec![started])));
         }
         let committed = self.ports.cell.commit_each(commits).await;
-        drop(place);
+        drop(permit);
         let granted = committed.into_iter().next();
         granted.unwrap_or(Err(CommitError::Stopping))
     }

@@ -1,7 +1,7 @@
 //! The statistics of published volumes, as plugins report them now. Nothing of them is recorded.
 //!
 //! Each node is asked about one target of the volume. What does not answer in time, or answers nonsense, is unknown
-//! and fails nothing else. No call takes a call lock or a place of the steps, so none delays a mount or an unmount. Few are
+//! and fails nothing else. No call takes a call lock or a permit of the steps, so none delays a mount or an unmount. Few are
 //! sent at once: a plugin that hangs holds up neither the requests of clients nor the other plugins of a sample.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 
-use super::hosts::NodeHosts;
-use super::ports::ClaimPorts;
 use crate::cell::StateCell;
 use crate::error::ServerError;
+use crate::ports::NodeHosts;
+use crate::ports::ServerPorts;
 use nomad_csi_claims::claim::Known;
 use nomad_csi_claims::state::{ClaimsRecord, State};
 use nomad_csi_model::{
@@ -93,16 +93,16 @@ fn instance(state: &State, plugin: &PluginId, node: &NodeId) -> Option<AllocId> 
 pub(super) struct StatsReader {
     cell: StateCell,
     nodes: NodeHosts,
-    /// The places of clients' calls.
-    places: Arc<Semaphore>,
+    /// The permits of clients' calls.
+    permits: Arc<Semaphore>,
 }
 
 impl StatsReader {
-    pub(super) fn new(ports: &ClaimPorts) -> Self {
+    pub(super) fn new(ports: &ServerPorts) -> Self {
         Self {
             cell: ports.cell.clone(),
             nodes: ports.nodes.clone(),
-            places: Arc::new(Semaphore::new(MAX_ASKED)),
+            permits: Arc::new(Semaphore::new(MAX_ASKED)),
         }
     }
 
@@ -167,8 +167,9 @@ impl StatsReader {
     }
 
     async fn ask_in_turn(&self, published: &Published) -> Result<VolumeStats, String> {
-        let place = tokio::time::timeout(MAX_WAIT, self.places.acquire()).await;
-        let _place = place.map_err(|_| "too many other requests ask for statistics".to_owned())?;
+        let permit = tokio::time::timeout(MAX_WAIT, self.permits.acquire()).await;
+        let _permit =
+            permit.map_err(|_| "too many other requests ask for statistics".to_owned())?;
         self.ask(published).await
     }
 

@@ -102,7 +102,7 @@ pub(super) fn lacks_node_id(state: &State, volume: &RemoteVolume, step: &Step) -
     (!is_known).then(|| node.clone())
 }
 
-/// What carries out a step, as far as a failure can depend on it.
+/// The host that carries out a step, as far as a failure can depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StepHost {
     alloc: AllocId,

@@ -1,4 +1,4 @@
-//! What a step sends: from the record, the registration and the opened secrets.
+//! The request of a step: from the record, the registration and the opened secrets.
 //!
 //! A call that makes an effect sends what was recorded when the effect became possible: its registration's
 //! context, the modes and mount options, and `readonly` ([`setup_inputs()`]). So a repeated call is the
@@ -90,7 +90,7 @@ pub(super) struct StepContext {
     pub(super) record: Arc<ClaimsRecord>,
     /// The registration of the step, or another one whose claims are on record.
     registration: Registration,
-    /// What the steps were decided for (rule 18 of the claims machine).
+    /// The facts that the steps were decided for (rule 18 of the claims machine).
     facts: Facts,
 }
 

@@ -10,23 +10,23 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, debug, info, warn};
 
-use super::calls::{CallError, StepCalls};
+use super::calls::{CallError, CallRight, StepCalls};
 use super::claim_spans::ClaimSpans;
 use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
-use super::ports::ClaimPorts;
 use super::step_choice::{instance_for, lacks_node_id, retry_command, waiting_for};
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
 use crate::cell::{CommitError, Expected};
 use crate::plugin_call_queue::CallClass;
-use crate::plugin_call_queues::CallPermit;
+use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{
     ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem,
@@ -37,14 +37,14 @@ use nomad_csi_ports::HostError;
 
 /// Runs steps.
 pub(super) struct StepRunner {
-    pub(super) ports: ClaimPorts,
+    pub(super) ports: ServerPorts,
     pub(super) calls: StepCalls,
     pub(super) waiters: Waiters,
     spans: ClaimSpans,
     pub(super) limits: ClaimLimits,
     /// Ends the driver: running steps end, and no other one is started.
     pub(super) stop: CancellationToken,
-    node_places: Arc<Semaphore>,
+    node_permits: Arc<Semaphore>,
 }
 
 /// A call whose start is on record.
@@ -54,42 +54,21 @@ struct RunningCall {
     started: u64,
     /// The instance of the plugin that gets it.
     instance: AllocId,
-    place: CallRight,
-}
-
-/// The right to call a plugin.
-enum CallRight {
-    Controller(CallPermit),
-    Node(Option<OwnedSemaphorePermit>),
-}
-
-impl CallRight {
-    /// Lets other calls pass while the plugin has not answered.
-    fn release(&mut self) {
-        match self {
-            Self::Controller(permit) => permit.release(),
-            Self::Node(permit) => drop(permit.take()),
-        }
-    }
-
-    /// Returns whether another call can be sent to the node at once.
-    fn is_held_for_node(&self) -> bool {
-        matches!(self, Self::Node(Some(_)))
-    }
+    right: CallRight,
 }
 
 impl StepRunner {
     pub(super) fn new(
-        ports: ClaimPorts,
+        ports: ServerPorts,
         limits: ClaimLimits,
-        node_places: Arc<Semaphore>,
+        node_permits: Arc<Semaphore>,
         waiters: Waiters,
         spans: ClaimSpans,
         stop: CancellationToken,
     ) -> Self {
         let sealer = VolumeSealer::new(ports.sealer.clone());
-        let calls = StepCalls::new(ports.nodes.clone(), ports.controllers.clone(), sealer);
-        Self { ports, calls, waiters, spans, limits, stop, node_places }
+        let calls = StepCalls::new(ports.nodes.clone(), sealer);
+        Self { ports, calls, waiters, spans, limits, stop, node_permits }
     }
 
     /// Does a step and those that follow at once. Returns the last one with its end.
@@ -187,7 +166,7 @@ impl StepRunner {
         }
     }
 
-    /// Chooses the instance, waits for a place, and records the start.
+    /// Chooses the instance, waits for the right to call it, and records the start.
     async fn begin(&self, volume: &RemoteVolume, step: &Step) -> Result<RunningCall, StepEnd> {
         let instance = |state: &State| instance_for(state, volume, step);
         let Some(instance) = self.ports.cell.read(instance) else {
@@ -206,12 +185,12 @@ impl StepRunner {
             let help = format!("check the plugin with `{status}`");
             return Err(self.failed(volume, step, (error, Some(help))).await);
         }
-        let place = match self.place(volume, step).await {
-            Ok(place) => place,
+        let right = match self.right(volume, step).await {
+            Ok(right) => right,
             Err(error) => return Err(self.failed(volume, step, (error, None)).await),
         };
         match self.start(volume, step, &instance).await {
-            Ok(started) => Ok(RunningCall { step: step.clone(), started, instance, place }),
+            Ok(started) => Ok(RunningCall { step: step.clone(), started, instance, right }),
             Err(error) => {
                 debug!(volume.external_id = %volume.external_id, csi.rpc = step.name(),
                     error = error.detail(), "the start of a step was not recorded");
@@ -224,14 +203,14 @@ impl StepRunner {
     async fn attempt(&self, volume: &RemoteVolume, call: &mut RunningCall) -> ControlFlow<StepEnd> {
         let context = |state: &State| StepContext::read(state, volume, &call.step);
         let Some(context) = self.ports.cell.read(context) else {
-            call.place.release();
+            call.right.release();
             let error =
                 "neither the registration of the volume nor what is left of one is on record";
             let failure = (error.to_owned(), None);
             return ControlFlow::Break(self.failed(volume, &call.step, failure).await);
         };
         if !context.is_due(&call.step) {
-            call.place.release();
+            call.right.release();
             return ControlFlow::Break(StepEnd::Pause);
         }
         let answer = self.answer(&context, call).await;
@@ -248,7 +227,7 @@ impl StepRunner {
             Ok(answer) => return self.done(volume, call, answer).await,
             Err(error) => error,
         };
-        call.place.release();
+        call.right.release();
         ControlFlow::Break(match error {
             CallError::OutOfDate => StepEnd::Pause,
             error if error.is_permanent() && call.step.is_setup() => {
@@ -264,7 +243,7 @@ impl StepRunner {
     }
 
     /// Waits until the plugin may get another call.
-    async fn place(&self, volume: &RemoteVolume, step: &Step) -> Result<CallRight, String> {
+    async fn right(&self, volume: &RemoteVolume, step: &Step) -> Result<CallRight, String> {
         let class = match step {
             Step::ControllerPublish(_) => Some(CallClass::Attach),
             Step::ControllerUnpublish(_) => Some(CallClass::Detach),
@@ -285,8 +264,8 @@ impl StepRunner {
                 permit.map(CallRight::Controller)
             }
             None => {
-                let permit = self.node_places.clone().acquire_owned().await;
-                Ok(CallRight::Node(permit.ok()))
+                let permit = self.node_permits.clone().acquire_owned().await;
+                Ok(CallRight::Node(Mutex::new(permit.ok())))
             }
         }
     }
@@ -323,16 +302,16 @@ impl StepRunner {
     async fn answer(
         &self,
         context: &StepContext,
-        call: &mut RunningCall,
+        call: &RunningCall,
     ) -> Result<StepAnswer, CallError> {
-        let sent = self.calls.send(context, &call.step, call.instance.clone());
+        let sent = self.calls.send(context, &call.step, call.instance.clone(), &call.right);
         let mut answer = std::pin::pin!(sent);
         let begun = Instant::now();
         let hung = tokio::time::sleep_until(begun + self.limits.hung_after);
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            () = hung => call.place.release(),
+            () = hung => call.right.release(),
         }
         let patience = tokio::time::sleep_until(begun + self.limits.patience);
         tokio::select! {
@@ -367,7 +346,7 @@ impl StepRunner {
             step: &call.step,
             instance: &call.instance,
             event: &event,
-            has_place: call.place.is_held_for_node() && !self.stop.is_cancelled(),
+            has_permit: call.right.is_held_for_node() && !self.stop.is_cancelled(),
         };
         let next = self.ports.cell.read(|state| {
             let next = follow_up(state, &done)?;
@@ -380,7 +359,7 @@ impl StepRunner {
             (!matches!(next, Step::Release(_))).then_some(next)
         });
         if next.is_none() {
-            call.place.release();
+            call.right.release();
         }
         let committed = self.ports.cell.commit_each(commits).await;
         debug!(volume.external_id = %volume.external_id, csi.rpc = call.step.name(), ?committed, "a step is done");

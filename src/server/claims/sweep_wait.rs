@@ -1,4 +1,4 @@
-//! What the sweep of a node waits for, as the last attempt has found it.
+//! The reason why the sweep of a node waits, as the last attempt has found it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use nomad_csi_model::{AllocId, NodeId, PluginId, RemoteVolume, one_line};
 
-/// What the sweep of a node waits for.
+/// The reason why the sweep of a node waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SweepWait {
     /// These allocations have not reported their end.
@@ -61,7 +61,7 @@ impl fmt::Display for SweepWait {
     }
 }
 
-/// What the sweep of each node waits for. Clones share their state.
+/// The reasons why the sweeps of nodes wait. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SweepWaits(Arc<Mutex<BTreeMap<NodeId, SweepWait>>>);
 

@@ -24,11 +24,11 @@ pub struct ClaimStatus {
     pub progress: ClaimProgress,
     /// True if an operator cut its tasks off, and the node kills them before the volume is released.
     pub is_cut_off: bool,
-    /// Whether the volume is attached to the node.
+    /// The knowledge that the volume is attached to the node.
     pub attached: Known,
-    /// Whether the volume is staged on the node.
+    /// The knowledge that the volume is staged on the node.
     pub staged: Known,
-    /// Whether the volume is published for the claim.
+    /// The knowledge that the volume is published for the claim.
     pub published: Known,
     /// The target path on the node.
     pub target: Option<std::path::PathBuf>,

@@ -111,7 +111,7 @@ pub enum ClaimError {
     NodeHeard {
         /// The node.
         node: NodeId,
-        /// What may write there.
+        /// The writers there.
         writers: Vec<ClaimWriter>,
     },
 }

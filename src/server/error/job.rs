@@ -26,7 +26,7 @@ pub enum JobError {
     OtherKind {
         /// The job.
         job: JobKey,
-        /// What cannot change.
+        /// The part of the job that cannot change.
         text: &'static str,
     },
     /// The request contains no job.

@@ -9,7 +9,7 @@ use nomad_csi_model::{JobKey, Namespace, NamespacedId};
 /// How many objects of one kind an error names.
 const NAMED: usize = 3;
 
-/// What a request puts into a namespace.
+/// An object that a request puts into a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceUser {
     /// A volume.
@@ -41,7 +41,7 @@ pub enum NamespaceError {
     InUse {
         /// The namespace.
         namespace: Namespace,
-        /// What is in it.
+        /// Its contents.
         contents: Box<NamespaceContents>,
     },
     /// The name or the description is not valid.

@@ -3,13 +3,13 @@
 use super::update_origin::UpdateOrigin;
 use crate::forward_error::ForwardError;
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::{CapacityReport, NamespacedId, PluginId};
+use nomad_csi_model::{CapacityReport, ExternalId, NamespacedId, PluginId};
 use nomad_csi_ports::{PluginError, Rpc, StatusCode};
 
-/// A failed controller call.
+/// A call to a controller, as its failure names it.
 #[derive(Clone, Debug)]
-pub struct PluginFailure {
-    /// The operation that sent it.
+pub struct CallDescription {
+    /// The operation that sends it.
     pub operation: ControllerOperation,
     /// The object of the call.
     pub target: CallTarget,
@@ -18,11 +18,41 @@ pub struct PluginFailure {
     pub subject: String,
     /// The plugin.
     pub plugin: PluginId,
+}
+
+impl CallDescription {
+    /// A call for a volume of the provider.
+    pub(crate) fn of_volume(
+        operation: ControllerOperation,
+        key: NamespacedId,
+        external_id: &ExternalId,
+        plugin: &PluginId,
+    ) -> Self {
+        let (target, subject) = (CallTarget::Volume(key), external_id.to_string());
+        Self { operation, target, subject, plugin: plugin.clone() }
+    }
+
+    /// Returns its failure.
+    pub(crate) fn failed(
+        &self,
+        error: impl Into<ForwardError>,
+        residual: ResidualState,
+    ) -> PluginFailure {
+        let capacity = CapacityReport::default();
+        PluginFailure { call: self.clone(), error: error.into(), residual, capacity }
+    }
+}
+
+/// A failed controller call.
+#[derive(Clone, Debug)]
+pub struct PluginFailure {
+    /// The call.
+    pub call: CallDescription,
     /// The error.
     pub error: ForwardError,
-    /// What stays on record.
+    /// The state that stays on record.
     pub residual: ResidualState,
-    /// What the provider has left, if it refused a volume for its size and reports that.
+    /// The capacity that the provider has left, if it refused a volume for its size and reports that.
     pub capacity: CapacityReport,
 }
 
@@ -44,7 +74,7 @@ pub enum CallTarget {
     Snapshots,
 }
 
-/// What a failed controller call leaves on record.
+/// The state that a failed controller call leaves on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResidualState {
     /// Nothing; the call had no effect.
@@ -155,13 +185,13 @@ impl PluginFailure {
             ForwardError::NoController(_) | ForwardError::TimedOut { .. } => {
                 Code::PluginUnreachable
             }
-            ForwardError::Failed { error, .. } => self.operation.code(error.code),
+            ForwardError::Failed { error, .. } => self.call.operation.code(error.code),
         }
     }
 
     pub(super) fn text(&self) -> String {
-        let (server, client) = self.operation.prefixes();
-        let server = format!("{}{server}", self.operation.context(&self.subject));
+        let (server, client) = self.call.operation.prefixes();
+        let server = format!("{}{server}", self.call.operation.context(&self.call.subject));
         match &self.error {
             ForwardError::NoController(error) => format!("{server}{error}"),
             ForwardError::Failed { error, .. } => {
@@ -190,7 +220,7 @@ impl PluginFailure {
 
     pub(super) fn message(&self) -> String {
         let (plugin, verb, target) =
-            (&self.plugin, self.operation.verb(), self.target_description());
+            (&self.call.plugin, self.call.operation.verb(), self.target_description());
         let failure = match &self.error {
             ForwardError::NoController(error) => {
                 return format!("plugin `{plugin}` cannot {verb} {target}: {error}");
@@ -206,12 +236,12 @@ impl PluginFailure {
                 });
                 format!(
                     "plugin `{plugin}` did not answer {} of {target} within {} s{last}",
-                    self.operation.rpc(),
+                    self.call.operation.rpc(),
                     after.as_secs()
                 )
             }
         };
-        match (&self.residual, self.operation) {
+        match (&self.residual, self.call.operation) {
             (ResidualState::None, _) => failure,
             (
                 ResidualState::Unrecorded,
@@ -225,7 +255,7 @@ impl PluginFailure {
 
     /// Returns what the provider has left, a sentence for each place.
     pub(super) fn notes(&self) -> Vec<String> {
-        let plugin = &self.plugin;
+        let plugin = &self.call.plugin;
         let places = self.capacity.places.iter().map(|(topology, capacity)| {
             let place = topology.as_ref().map(|topology| format!(" in {topology}"));
             let place = place.unwrap_or_default();
@@ -236,7 +266,7 @@ impl PluginFailure {
 
     pub(super) fn help(&self) -> Vec<String> {
         let remedy = self.code().advice();
-        match (&self.residual, self.operation) {
+        match (&self.residual, self.call.operation) {
             (ResidualState::None | ResidualState::Unrecorded, _) => vec![remedy],
             (ResidualState::PendingIntent { provider_name }, ControllerOperation::Create) => vec![
                 remedy,
@@ -255,7 +285,7 @@ impl PluginFailure {
 
     /// A list has no effect; a snapshot may have been created or deleted.
     fn unrecorded_code(&self) -> Code {
-        match (&self.error, self.operation) {
+        match (&self.error, self.call.operation) {
             (_, ControllerOperation::CreateSnapshot | ControllerOperation::DeleteSnapshot) => {
                 Code::SnapshotPending
             }
@@ -267,20 +297,20 @@ impl PluginFailure {
     }
 
     fn target_description(&self) -> String {
-        match &self.target {
+        match &self.call.target {
             CallTarget::Volume(volume) => format!("volume {}", volume.quoted()),
             CallTarget::Volumes => "the provider's volumes".to_owned(),
             CallTarget::Snapshot { volume, .. } => {
                 let of = volume.as_ref().map(|volume| format!(" of volume {}", volume.quoted()));
-                format!("snapshot `{}`{}", self.subject, of.unwrap_or_default())
+                format!("snapshot `{}`{}", self.call.subject, of.unwrap_or_default())
             }
             CallTarget::Snapshots => "the provider's snapshots".to_owned(),
         }
     }
 
     fn translation(&self, code: StatusCode) -> Option<String> {
-        let subject = &self.subject;
-        match (&self.target, self.operation, code) {
+        let subject = &self.call.subject;
+        match (&self.call.target, self.call.operation, code) {
             (
                 CallTarget::Snapshot { source, .. },
                 ControllerOperation::CreateSnapshot,
@@ -288,7 +318,7 @@ impl PluginFailure {
             ) => Some(format!(
                 "snapshot \"{subject}\" already exists but is incompatible with volume ID \"{source}\""
             )),
-            _ => self.operation.translation(code, subject),
+            _ => self.call.operation.translation(code, subject),
         }
     }
 }
@@ -384,13 +414,15 @@ mod tests {
     fn failed(operation: ControllerOperation, code: StatusCode) -> PluginFailure {
         let rpc = operation.rpc();
         PluginFailure {
-            operation,
-            target: CallTarget::Volume(NamespacedId::new(
-                Namespace::default(),
-                VolumeId::new("db"),
-            )),
-            subject: "vol-1".into(),
-            plugin: PluginId::new("ebs0"),
+            call: CallDescription {
+                operation,
+                target: CallTarget::Volume(NamespacedId::new(
+                    Namespace::default(),
+                    VolumeId::new("db"),
+                )),
+                subject: "vol-1".into(),
+                plugin: PluginId::new("ebs0"),
+            },
             error: ForwardError::Failed {
                 error: PluginError {
                     rpc,

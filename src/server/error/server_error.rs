@@ -18,7 +18,7 @@ use super::snapshot::SnapshotError;
 use super::update_origin::UpdateOrigin;
 use super::variable::VariableError;
 use crate::cell::CommitError;
-use crate::keyed_limiter::QueueFull;
+use crate::keyed_locks::QueueFull;
 use crate::sealer::SealError;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{AllocId, ExternalId, NamespacedId, PluginId, SecretOwner, VolumeId};
@@ -181,7 +181,7 @@ pub enum ServerError {
     },
     /// Some objects of a request were created, and others not.
     PartlyCreated {
-        /// What was created, a sentence each.
+        /// The objects that were created, a sentence each.
         created: Vec<String>,
         /// Why the others were not.
         failures: Vec<ServerError>,
@@ -253,6 +253,12 @@ impl From<RequestError> for ServerError {
 impl From<ClaimError> for ServerError {
     fn from(error: ClaimError) -> Self {
         Self::Claim(error)
+    }
+}
+
+impl From<PluginFailure> for ServerError {
+    fn from(failure: PluginFailure) -> Self {
+        Self::Plugin(Box::new(failure))
     }
 }
 

@@ -9,12 +9,12 @@ use nomad_csi_model::{
     AllocId, EvaluationId, JobKey, NamespacedId, NodeId, PluginId, RemoteVolume,
 };
 
-/// What a subscriber hears of an event.
+/// An event as sent to subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// The kind of object.
     pub(crate) topic: &'static str,
-    /// What happened.
+    /// The kind of event.
     pub(crate) event_type: &'static str,
     /// The ID of the object.
     pub(crate) key: String,

@@ -1,4 +1,4 @@
-//! What a subscriber asked for: topics with keys, in a namespace.
+//! The subscription of a client: topics with keys, in a namespace.
 
 use super::notice::Notice;
 use nomad_csi_model::Namespace;

@@ -11,12 +11,12 @@ use tokio_util::sync::DropGuard;
 use super::journal::MemoryJournal;
 use super::sealer::FakeSealer;
 use crate::cell::{CellOptions, Expected, StateCell, StateLimits};
-use crate::claims::{ClaimHosts, NodeHosts};
 use crate::journal::JournalError;
 use crate::plugin_call_queue::PluginConcurrency;
 use crate::plugin_call_queues::PluginCallQueues;
+use crate::ports::{NodeHosts, ServerPorts};
 use crate::services::{AgentInfo, Services};
-use crate::volumes::{VolumeLimits, VolumePorts, VolumeService};
+use crate::volumes::{VolumeLimits, VolumeService};
 use nomad_csi_claims::state::{Event, EventKind, NamespaceEvent, State};
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, ExternalNodeId, Health,
@@ -122,16 +122,15 @@ impl FakeAgent {
         let connection = controllers.serialized_plugin().connection();
         directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
         let sealer = FakeSealer::default();
-        let ports = VolumePorts {
+        let ports = ServerPorts {
             cell: cell.clone(),
-            directory: directory.clone(),
             sealer: Arc::new(sealer.clone()),
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
-            calls: Self::plugin_call_queues(),
+            nodes: Self::nodes(&backend),
+            calls: Self::plugin_call_queues(directory.clone(), controllers),
         };
-        let hosts = ClaimHosts { controllers: Arc::new(controllers), ..Self::hosts(&backend) };
-        let services = Services::new(ports, hosts, limits, Self::agent_info());
+        let services = Services::new(ports, limits, Self::agent_info());
         let agent = Self {
             _end: services.stopping.clone().drop_guard(),
             volumes: services.volumes.clone(),
@@ -150,8 +149,12 @@ impl FakeAgent {
     }
 
     /// Queues of the usual concurrency, without metrics.
-    pub fn plugin_call_queues() -> PluginCallQueues {
-        PluginCallQueues::new(PluginConcurrency::DEFAULT, 1024, Arc::new(NoCallObserver))
+    pub fn plugin_call_queues(
+        directory: Arc<FakeDirectory>,
+        controllers: FakeStepHost,
+    ) -> PluginCallQueues {
+        let (concurrency, observer) = (PluginConcurrency::DEFAULT, Arc::new(NoCallObserver));
+        PluginCallQueues::new(concurrency, 1024, observer, directory, Arc::new(controllers))
     }
 
     /// Returns what the agent reports about itself.
@@ -166,21 +169,19 @@ impl FakeAgent {
         }
     }
 
-    /// The hosts of steps: the node, and the controllers.
-    pub fn hosts(backend: &Arc<FakeBackend>) -> ClaimHosts {
+    /// The hosts of the nodes.
+    pub fn nodes(backend: &Arc<FakeBackend>) -> NodeHosts {
         let node = |id: &str, node| -> (NodeId, Arc<dyn NodeHost>) {
             (NodeId::new(id), Arc::new(Self::host(backend, node)))
         };
-        ClaimHosts {
-            nodes: NodeHosts::new([
-                node(Self::NODE, None),
-                node(Self::SECOND_NODE, Some(Self::second_external_node())),
-            ]),
-            controllers: Arc::new(Self::host(backend, None)),
-        }
+        NodeHosts::new([
+            node(Self::NODE, None),
+            node(Self::SECOND_NODE, Some(Self::second_external_node())),
+        ])
     }
 
-    fn host(backend: &Arc<FakeBackend>, node: Option<ExternalNodeId>) -> FakeStepHost {
+    /// The host of a node, or of the controllers.
+    pub fn host(backend: &Arc<FakeBackend>, node: Option<ExternalNodeId>) -> FakeStepHost {
         FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), node, "session")
     }
 

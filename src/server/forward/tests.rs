@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
 use crate::candidates::candidates;
+use crate::fake::FakeAgent;
 use crate::forward_error::ForwardOutcome;
-use crate::plugin_call_queue::{CallClass, PluginConcurrency};
+use crate::plugin_call_queue::CallClass;
 use crate::plugin_call_queues::PluginCallQueues;
 use nomad_csi_claims::state::PluginAlloc;
 use nomad_csi_model::retry::Verdict;
@@ -18,17 +18,8 @@ use nomad_csi_model::{
     ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
     PluginInstance,
 };
-use nomad_csi_ports::{PluginConnection, StatusCode};
-use nomad_csi_testing::NoCallObserver;
-
-struct NoControllers;
-
-#[async_trait]
-impl PluginDirectory for NoControllers {
-    async fn instance(&self, _: &PluginId, _: &AllocId) -> Option<PluginConnection> {
-        None
-    }
-}
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::{FakeBackend, PluginSettings};
 
 /// No jitter: pauses are exact.
 struct Steady;
@@ -43,8 +34,9 @@ impl IdSource for Steady {
     }
 }
 
-fn forward() -> ControllerCaller {
-    ControllerCaller::new(Arc::new(NoControllers), Arc::new(Steady), ForwardLimits::default())
+fn queues() -> PluginCallQueues {
+    let backend = FakeBackend::new(PluginSettings::default());
+    FakeAgent::plugin_call_queues(Arc::default(), FakeAgent::host(&backend, None))
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {
@@ -86,13 +78,13 @@ fn hangs() -> Step {
 
 struct Run {
     result: Result<u32, ForwardError>,
-    /// What the client is answered with before the result, and after how long.
+    /// The early answer to the client, and after how long.
     reported: Option<(Duration, ForwardError)>,
     asked: Vec<String>,
     took: Duration,
 }
 
-/// Whether the call changes something.
+/// The effect of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -109,8 +101,7 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
     let reported = Mutex::new(None);
     let start = Instant::now();
     let allocs: Vec<_> = allocs.iter().map(|alloc| AllocId::new(*alloc)).collect();
-    let lines = PluginCallQueues::new(PluginConcurrency::DEFAULT, 1, Arc::new(NoCallObserver));
-    let permit = lines.acquire(&"p".into(), CallClass::Create).await.unwrap();
+    let permit = queues().acquire(&"p".into(), CallClass::Create).await.unwrap();
     let report = |error| {
         let earlier = reported.lock().replace((start.elapsed(), error));
         assert_eq!(earlier, None, "reported twice");
@@ -136,9 +127,8 @@ async fn run_kind(kind: Kind, allocs: &[&str], steps: &[Step]) -> Run {
             }
         }
     };
-    let forward = forward();
-    let result = forward.repeat(&allocs, Rpc::CreateVolume, attempt, late);
-    let result = result.await;
+    let call = RepeatedCall::new(Rpc::CreateVolume, &allocs, ForwardLimits::default(), late);
+    let result = call.run(attempt, &Steady).await;
     Run {
         result,
         took: start.elapsed(),
@@ -389,7 +379,9 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_without_a_connection_is_awaited_until_the_deadline() {
     let candidates = Candidates { plugin: PluginId::new("p"), allocs: vec![AllocId::new("a1")] };
-    let result: Result<(), _> =
-        forward().read(&candidates, Rpc::ListVolumes, |_| async { Ok(()) }).await;
+    let limits = ForwardLimits::default();
+    let caller = ControllerCaller::new(queues(), Arc::new(Steady), limits, Duration::ZERO);
+    let calls = caller.admit(CallClass::List, candidates).await.unwrap();
+    let result: Result<(), _> = calls.read(Rpc::ListVolumes, |_| async { Ok(()) }).await;
     assert_eq!(result.map_err(|error| error.outcome()), Err(ForwardOutcome::NoEffect));
 }

@@ -31,7 +31,7 @@ pub(super) async fn wait_for_index(
         Duration::ZERO => MAX_WAIT,
         duration => duration.min(MAX_WAIT),
     };
-    let limit = requested + requested.mul_f64(services.ids.jitter() / 16.0);
+    let limit = requested + requested.mul_f64(services.jitter() / 16.0);
     let is_beyond = |state: &State| index_of(state) > wait.index;
     let changed = services.cell.wait_until(topics, is_beyond);
     let waiting = async {

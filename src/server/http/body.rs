@@ -91,7 +91,7 @@ pub(super) async fn read_body(
     let mut received = Receiving {
         bytes: vec![],
         reserved: None,
-        most: announced.unwrap_or(limit),
+        max_length: announced.unwrap_or(limit),
         is_announced: announced.is_some(),
         limits,
         budget,
@@ -112,7 +112,7 @@ struct Receiving<'a> {
     bytes: Vec<u8>,
     reserved: Option<OwnedSemaphorePermit>,
     /// The announced length, or the largest allowed one.
-    most: usize,
+    max_length: usize,
     is_announced: bool,
     limits: &'a Limits,
     budget: &'a BodyBudget,
@@ -127,15 +127,15 @@ impl Receiving<'_> {
             return Err(RequestError::BodyTooLarge { limit });
         }
         if self.reserved.is_none() && length > FREE_BODY {
-            self.reserved = Some(self.budget.reserve(self.most, self.until).await?);
+            self.reserved = Some(self.budget.reserve(self.max_length, self.until).await?);
             if self.is_announced {
                 // The system provides memory only where bytes arrive.
-                self.bytes.reserve_exact(self.most.saturating_sub(self.bytes.len()));
+                self.bytes.reserve_exact(self.max_length.saturating_sub(self.bytes.len()));
             }
         }
         if length > self.bytes.capacity() {
             // Doubling, but never beyond what is reserved.
-            let room = (self.bytes.capacity() * 2).clamp(length, self.most.max(length));
+            let room = (self.bytes.capacity() * 2).clamp(length, self.max_length.max(length));
             self.bytes.reserve_exact(room - self.bytes.len());
         }
         self.bytes.extend_from_slice(chunk);

@@ -23,7 +23,7 @@ use nomad_csi_wire::{
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
 /// How long a request waits that does not say it.
-const USUAL_WAIT: Duration = Duration::from_secs(30);
+const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
@@ -157,7 +157,7 @@ fn invalid(problem: &str) -> ServerError {
 
 fn wait(text: &str) -> Result<Duration> {
     if text.is_empty() {
-        return Ok(USUAL_WAIT);
+        return Ok(DEFAULT_WAIT);
     }
     let wait = GoDuration::parse(text).ok().and_then(GoDuration::to_std);
     let wait = wait.ok_or_else(|| invalid(&format!("`{text}` is not a duration")))?;

@@ -1,4 +1,4 @@
-//! Endpoints that Nomad's clients need besides volumes: nodes, agent, status, regions and search. They return only what those clients read.
+//! Endpoints that Nomad's clients need besides volumes: agent, metrics, status, regions and search. They return only what those clients read.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,24 @@ use crate::error::{RequestError, ServerError};
 use crate::services::AgentInfo;
 use nomad_csi_claims::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
 use nomad_csi_model::{Namespace, PluginId};
-use nomad_csi_wire::{MemberDocument, MembersDocument};
+use nomad_csi_wire::{MemberDocument, MembersDocument, metrics_summary};
 
 /// The largest number of matches of one kind in a search.
 const SEARCH_LIMIT: usize = 20;
 
 type Result = std::result::Result<Reply, ServerError>;
+
+/// Returns the metrics: Nomad's JSON, or with `format=prometheus` the text that Prometheus reads.
+pub(super) fn metrics(request: &IncomingRequest) -> Result {
+    let text = request.services.metrics();
+    match request.parameters.get("format") {
+        Some("prometheus") => Ok(Reply::metrics(text)),
+        Some(_) | None => {
+            let summary = metrics_summary(&text, request.services.now());
+            Reply::json(&summary, request.pretty)
+        }
+    }
+}
 
 /// Describes the agent. `Version` is the Nomad version whose API it serves.
 pub(super) fn agent_self(request: &IncomingRequest) -> Result {

@@ -78,7 +78,7 @@ pub(super) struct StreamPlace {
     _share: Option<StreamShare>,
 }
 
-/// What a stream takes of its client's share.
+/// The part of its client's share that a stream takes.
 #[derive(Debug)]
 struct StreamShare {
     counts: StreamCounts,
@@ -87,10 +87,10 @@ struct StreamShare {
 
 impl StreamShare {
     /// Takes a part of a client's share; `None` if nothing is left of it.
-    fn take(counts: &StreamCounts, holder: ShareHolder, most: usize) -> Option<Self> {
+    fn take(counts: &StreamCounts, holder: ShareHolder, limit: usize) -> Option<Self> {
         let mut open = counts.lock();
         let count = open.entry(holder).or_default();
-        if *count >= most {
+        if *count >= limit {
             return None;
         }
         *count += 1;

@@ -363,12 +363,12 @@ pub(super) async fn validate_job(request: &IncomingRequest) -> Result {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let jobs = request.services.jobs.clone();
-    let places = &request.services.validations;
-    let place = match request.operator.is_ok() {
-        true => places.operator.clone(),
-        false => places.everyone.clone(),
+    let permits = &request.services.validations;
+    let permits = match request.operator.is_ok() {
+        true => permits.operator.clone(),
+        false => permits.everyone.clone(),
     };
-    let permit = timeout(VALIDATION_WAIT, place.acquire_owned()).await;
+    let permit = timeout(VALIDATION_WAIT, permits.acquire_owned()).await;
     let permit = permit.map_err(|_| RequestError::ValidationsBusy)?;
     let validated = tokio::task::spawn_blocking(move || {
         let _permit = permit;

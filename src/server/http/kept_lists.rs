@@ -12,7 +12,7 @@ use nomad_csi_claims::state::VolumeView;
 /// Smaller bodies, such as one volume, take longer to compress than to send.
 pub(super) const MIN_COMPRESSED_BODY: u16 = 4096;
 
-/// What is kept for lists.
+/// The texts that are kept for lists.
 #[derive(Debug, Default)]
 pub(super) struct KeptLists {
     stubs: KeptStubs,

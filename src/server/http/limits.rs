@@ -169,15 +169,15 @@ mod tests {
     fn every_limit_can_be_set_within_its_range() {
         for limit in LIMITS {
             let mut limits = Limits::default();
-            let (least, most) = limit.range;
-            assert!((least..=most).contains(&limit.get(&limits)), "{}", limit.name);
-            for number in [least, most] {
+            let (min, max) = limit.range;
+            assert!((min..=max).contains(&limit.get(&limits)), "{}", limit.name);
+            for number in [min, max] {
                 limits.set(&format!("{}={number}", limit.name)).unwrap();
                 assert_eq!(limit.get(&limits), number, "{}", limit.name);
             }
-            let above = format!("{}={}", limit.name, most + 1);
+            let above = format!("{}={}", limit.name, max + 1);
             assert!(limits.set(&above).is_err(), "{above}");
-            if let Some(below) = least.checked_sub(1) {
+            if let Some(below) = min.checked_sub(1) {
                 assert!(limits.set(&format!("{}={below}", limit.name)).is_err());
             }
         }

@@ -4,11 +4,10 @@
 //! Only this module decodes requests: the path becomes a `Route`, the query `Parameters`, the body a
 //! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
 //! `server::variables` and `claims::state`. Before all of them `guard` refuses what a web page makes a browser
-//! send, `operator` refuses every client that is not the operator what `access` lets only the operator do, and
+//! send, `operator` refuses every client that is not the operator what `endpoints` lets only the operator do, and
 //! `limits` bounds what a client can use.
 
 mod accepted_encoding;
-mod access;
 mod allocs;
 mod blocking;
 mod body;
@@ -17,11 +16,11 @@ mod cluster;
 mod compressed_list;
 mod connection_slots;
 mod creations;
+mod endpoints;
 mod event_payload;
 mod events;
 mod filtering;
 mod guard;
-mod history;
 mod job_documents;
 mod jobs;
 mod kept_lists;
@@ -29,7 +28,6 @@ mod kept_stubs;
 mod limits;
 mod logs;
 mod long_body;
-mod metrics;
 mod namespaces;
 mod nodes;
 mod operator;

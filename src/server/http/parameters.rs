@@ -108,7 +108,7 @@ impl Parameters {
     }
 }
 
-/// What a blocking read waits for.
+/// The condition of a blocking read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     /// The index that the client has seen; 0 does not wait.

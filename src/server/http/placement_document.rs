@@ -1,4 +1,4 @@
-//! What the scheduler decides about a job, in JSON.
+//! The scheduler's decision about a job, in JSON.
 
 use nomad_csi_claims::place::{Decision, SlotOutcome};
 use nomad_csi_claims::state::State;

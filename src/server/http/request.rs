@@ -34,9 +34,9 @@ pub(super) struct IncomingRequest {
     pub(super) connection: Connection,
     /// Why it is not from the operator of the agent, if it is not.
     pub(super) operator: Result<(), RequestError>,
-    /// The places of long lists that are being encoded.
+    /// The permits of long lists that are being encoded.
     pub(super) long_lists: Arc<Semaphore>,
-    /// What lists of volumes are made of.
+    /// The texts that lists of volumes are made of.
     pub(super) kept_lists: Arc<KeptLists>,
     /// True if a blocking query has waited already, and its response is read again.
     pub(super) has_waited: bool,
@@ -56,11 +56,11 @@ impl IncomingRequest {
             .map_err(|error| RequestError::Body(error.to_string()).into())
     }
 
-    /// Waits for a place to encode a long list.
+    /// Waits for a permit to encode a long list.
     pub(super) async fn long_list(&self) -> Result<OwnedSemaphorePermit, ServerError> {
-        let place = self.long_lists.clone().acquire_owned();
-        match tokio::time::timeout(LONG_LIST_WAIT, place).await {
-            Ok(Ok(place)) => Ok(place),
+        let permit = self.long_lists.clone().acquire_owned();
+        match tokio::time::timeout(LONG_LIST_WAIT, permit).await {
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(RequestError::ListsBusy.into()),
         }
     }

@@ -15,10 +15,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
 use super::accepted_encoding::is_compressed;
-use super::access::Access;
 use super::body::{BodyBudget, ReceivedBody, drain, read_body};
 use super::compressed_list::LEVEL;
 use super::connection_slots::Connection;
+use super::endpoints::{Access, Route};
 use super::guard::{self, AllowedHosts};
 use super::kept_lists::{KeptLists, MIN_COMPRESSED_BODY};
 use super::limits::Limits;
@@ -28,16 +28,11 @@ use super::parameters::Parameters;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::IncomingRequest;
 use super::request_id::with_request_id;
-use super::route::Route;
-use super::{
-    allocs, claims, cluster, creations, events, history, jobs, logs, metrics, namespaces, nodes,
-    plugins, provider, variables, volumes,
-};
 use crate::error::{RequestError, ServerError};
 use crate::services::Services;
 use nomad_csi_wire::DecodeLimits;
 
-/// What an operator can set for the HTTP API.
+/// The operator's settings of the HTTP API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpSettings {
     /// The limits.
@@ -46,7 +41,7 @@ pub struct HttpSettings {
     pub allowed_hosts: AllowedHosts,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Clone)]
 struct Shared {
     services: Services,
@@ -131,7 +126,7 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     response
 }
 
-/// What is known of a request for metrics.
+/// The facts of a request for metrics.
 #[derive(Debug, Default)]
 struct Measured {
     /// The endpoint; `None` if the request was refused before it was known.
@@ -192,7 +187,7 @@ async fn handle(
     Box::pin(answer(route, request, is_read, &shared.responses)).await
 }
 
-/// What the head of a request says.
+/// The head of a request, checked.
 struct Checked {
     route: Route,
     parameters: Parameters,
@@ -225,7 +220,7 @@ async fn answer(
     is_read: bool,
     responses: &ResponseBudget,
 ) -> Result<Reply, ServerError> {
-    let reply = dispatch(&route, &request).await?;
+    let reply = route.answer(&request).await?;
     let length = reply.len();
     if length <= LONG {
         return Ok(reply);
@@ -243,82 +238,6 @@ async fn answer(
     drop(reply);
     let reserved = responses.reserve(length).await?;
     request.has_waited = true;
-    let reply = dispatch(&route, &request).await?;
+    let reply = route.answer(&request).await?;
     Ok(reply.with_reservation(reserved))
-}
-
-async fn dispatch(route: &Route, request: &IncomingRequest) -> Result<Reply, ServerError> {
-    match route {
-        Route::ListVolumes => volumes::list(request).await,
-        Route::ListExternal => provider::list_volumes(request).await,
-        Route::ListSnapshots => provider::list_snapshots(request).await,
-        Route::CreateSnapshot => provider::create_snapshots(request).await,
-        Route::DeleteSnapshot => provider::delete_snapshot(request).await,
-        Route::ReadVolume(id) => volumes::read(request, id).await,
-        Route::Register => volumes::register(request).await,
-        Route::Create => volumes::create(request).await,
-        Route::Deregister(id) => volumes::deregister(request, id).await,
-        Route::DeregisterAll => volumes::deregister_all(request).await,
-        Route::Delete(id) => volumes::delete(request, id).await,
-        Route::Detach(id) => volumes::detach(request, id).await,
-        Route::Modify(id) => volumes::modify(request, id).await,
-        Route::ListClaims => claims::list_all(request).await,
-        Route::ListCreations => creations::list(request),
-        Route::GiveUpCreation(id) => creations::give_up(request, id).await,
-        Route::ReadClaims(id) => claims::list_of_volume(request, id).await,
-        Route::ReadHealth(id) => volumes::read_health(request, id).await,
-        Route::ReadStats(id) => volumes::read_stats(request, id).await,
-        Route::ReadHistory(id) => history::read(request, id).await,
-        Route::Claim(id) => claims::claim(request, id).await,
-        Route::Release(id) => claims::release(request, id).await,
-        Route::Fence(id) => claims::fence(request, id).await,
-        Route::Unfence(id) => claims::unfence(request, id).await,
-        Route::ListPlugins => plugins::list(request).await,
-        Route::ReadPlugin(id) => plugins::read(request, id).await,
-        Route::ReadCapacity(id) => plugins::read_capacity(request, id).await,
-        Route::ListNodes => nodes::list(request).await,
-        Route::ReadNode(id) => nodes::read(request, id).await,
-        Route::ListNodeAllocs(id) => nodes::list_allocs(request, id).await,
-        Route::SetNodeEligibility(id) => nodes::set_eligibility(request, id).await,
-        Route::DrainNode(id) => nodes::drain(request, id).await,
-        Route::ListJobs => jobs::list(request).await,
-        Route::RegisterJob(id) => jobs::register(request, id.as_deref()).await,
-        Route::ValidateJob => jobs::validate_job(request).await,
-        Route::ReadJob(id) => jobs::read(request, id).await,
-        Route::DeregisterJob(id) => jobs::deregister(request, id).await,
-        Route::PlanJob => jobs::plan(request),
-        Route::EvaluateJob(id) => jobs::evaluate(request, id).await,
-        Route::DispatchJob(id) => jobs::dispatch(request, id).await,
-        Route::ForcePeriodicJob(id) => jobs::force_periodic(request, id).await,
-        Route::ExplainPlacement(id) => jobs::explain_placement(request, id),
-        Route::ExplainPlacementOf => jobs::explain_placement_of(request),
-        Route::ReadJobSummary(id) => jobs::read_summary(request, id),
-        Route::ListJobAllocs(id) => jobs::list_allocs(request, id).await,
-        Route::ListJobEvaluations(id) => jobs::list_evaluations_of(request, id).await,
-        Route::ReadDeployment => jobs::no_deployment(request),
-        Route::ListDeployments => jobs::no_deployments(request),
-        Route::ListEvaluations => jobs::list_evaluations(request).await,
-        Route::ReadEvaluation(id) => jobs::read_evaluation(request, id).await,
-        Route::ListEvaluationAllocs(id) => jobs::list_allocs_of_evaluation(request, id),
-        Route::ListAllocs => allocs::list(request).await,
-        Route::ReadAlloc(id) => allocs::read(request, id).await,
-        Route::ReadLogs(id) => logs::read(request, id).await,
-        Route::StopAlloc(id) => allocs::stop(request, id).await,
-        Route::StreamEvents => events::stream(request),
-        Route::Search => cluster::search(request),
-        Route::AgentSelf => cluster::agent_self(request),
-        Route::AgentHealth => cluster::agent_health(request),
-        Route::Metrics => metrics::read(request),
-        Route::CollectGarbage => jobs::collect_garbage(request).await,
-        Route::Members => cluster::members(request),
-        Route::Leader => cluster::leader(request),
-        Route::Peers => cluster::peers(request),
-        Route::Regions => cluster::list_regions(request),
-        Route::ListNamespaces => namespaces::list(request).await,
-        Route::ReadNamespace(name) => namespaces::read(request, name).await,
-        Route::WriteNamespace(name) => namespaces::write(request, name.as_deref()).await,
-        Route::DeleteNamespace(name) => namespaces::delete(request, name).await,
-        Route::ListVariables => variables::list(request).await,
-        Route::Variable(method, path) => variables::read_or_write(request, method, path).await,
-    }
 }

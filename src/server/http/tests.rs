@@ -29,8 +29,9 @@ use super::{
     router,
 };
 use crate::fake::{FakeAgent, FakeSealer};
+use crate::ports::ServerPorts;
 use crate::services::Services;
-use crate::volumes::{VolumeLimits, VolumePorts};
+use crate::volumes::VolumeLimits;
 use nomad_csi_claims::state::samples::jobs::{job, job_key};
 use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::diagnostic::Code;
@@ -747,17 +748,18 @@ async fn a_panic_gets_a_response() {
         }
     }
     let agent = agent().await;
-    let ports = VolumePorts {
+    let ports = ServerPorts {
         cell: agent.cell.clone(),
-        directory: Arc::new(FakeDirectory::default()),
         sealer: Arc::new(FakeSealer::default()),
         clock: Arc::new(agent.clock.clone()),
         ids: Arc::new(Broken),
-        calls: FakeAgent::plugin_call_queues(),
+        nodes: FakeAgent::nodes(&agent.backend),
+        calls: FakeAgent::plugin_call_queues(
+            Arc::new(FakeDirectory::default()),
+            FakeAgent::host(&agent.backend, None),
+        ),
     };
-    let hosts = FakeAgent::hosts(&agent.backend);
-    let limits = VolumeLimits::default();
-    let services = Services::new(ports, hosts, limits, FakeAgent::agent_info());
+    let services = Services::new(ports, VolumeLimits::default(), FakeAgent::agent_info());
     let request = Request::builder().uri("/v1/volumes?type=csi&index=99");
     let answer = send(&services, request.body(Body::empty()).unwrap()).await;
     let text = "internal error: the handler of the request panicked";

@@ -42,11 +42,11 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
         })
     };
     let (mut page, mut index) = read();
-    let mut _place = None;
+    let mut _permit = None;
     if page.variables.len() >= LONG_LIST {
         // While it waits, nothing is kept in memory.
         drop(page);
-        _place = Some(request.long_list().await?);
+        _permit = Some(request.long_list().await?);
         (page, index) = read();
     }
     let listed = page.variables.iter();

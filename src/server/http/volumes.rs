@@ -14,17 +14,24 @@ use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::{IncomingRequest, LONG_LIST};
 use super::volume_documents::{volume_document, volume_stub};
+use crate::cell::CommitError;
 use crate::error::{RequestError, ServerError};
+use crate::history::volume_history;
 use crate::volumes::{VolumeSubmission, VolumeWriteResult};
 use nomad_csi_claims::state::{
-    State, Subject, Table, Topic, VolumeFilter, VolumePage, VolumeToken, VolumeView, plugin,
-    volume, volumes,
+    Event, EventKind, State, Subject, Table, Topic, VolumeFilter, VolumePage, VolumeToken,
+    VolumeView, event_text, plugin, volume, volumes,
 };
 use nomad_csi_model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId, one_line};
 use nomad_csi_wire::{
-    Filter, KeptFilesDocument, ModifyRequest, ModifyResponse, VolumeDocument, VolumeStub,
-    WriteRequest, WriteResponse, request_from_wire, stats_to_wire, volume_health_to_wire,
+    Filter, KeptFilesDocument, ModifyRequest, ModifyResponse, VolumeDocument, VolumeEventDocument,
+    VolumeStub, WriteRequest, WriteResponse, request_from_wire, stats_to_wire,
+    volume_health_to_wire,
 };
+
+/// How many events are returned if the request does not say it, and at most.
+const DEFAULT_EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 10_000;
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
@@ -49,15 +56,15 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let topics = |_: &State| list_topics(&conditions);
     wait_for_index(request, wait, topics, State::volumes_index).await?;
     // An expression is tested on JSON, which is built later.
-    let most = if expression.is_some() { 0 } else { limit };
-    let read = |most| {
+    let max = if expression.is_some() { 0 } else { limit };
+    let read = |max| {
         request.services.cell.read(|state| {
-            let page = volumes(state, &conditions, start.as_ref(), most);
+            let page = volumes(state, &conditions, start.as_ref(), max);
             (page, state.volumes_index())
         })
     };
     // A long list is read when it is its turn: while it waits, it takes no memory.
-    let few = if most == 0 { LONG_LIST } else { most.min(LONG_LIST) };
+    let few = if max == 0 { LONG_LIST } else { max.min(LONG_LIST) };
     let (mut page, mut index) = read(few);
     let encoding = ListEncoding {
         kept: request.kept_lists.clone(),
@@ -68,12 +75,12 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
         encoding.encode(page, expression.as_ref(), limit)?
     } else {
         drop(page);
-        let place = request.long_list().await?;
-        (page, index) = read(most);
+        let permit = request.long_list().await?;
+        (page, index) = read(max);
         let encode = move || encoding.encode(page, expression.as_ref(), limit);
         let task = tokio::task::spawn_blocking(encode).await;
         let failed = |_| Err(ServerError::Internal("a list could not be encoded".into()));
-        drop(place);
+        drop(permit);
         task.unwrap_or_else(failed)?
     };
     Ok(reply.with_index(index))
@@ -206,6 +213,38 @@ pub(super) async fn read_health(request: &IncomingRequest, id: &str) -> Result {
 fn reports_stats(request: &IncomingRequest, view: &VolumeView) -> bool {
     let plugin = &view.record.definition.plugin_id;
     request.services.claims.reports_stats(plugin)
+}
+
+/// Returns the newest events of a volume, in order. A volume that does not exist any more may have some.
+pub(super) async fn read_history(request: &IncomingRequest, id: &str) -> Result {
+    let namespace = request.parameters.namespace_or_default();
+    let key = NamespacedId::new(namespace, VolumeId::new(id));
+    let limit = match request.parameters.per_page()? {
+        0 => DEFAULT_EVENTS,
+        given => given.min(MAX_EVENTS),
+    };
+    let _permit = request.long_list().await?;
+    let events = volume_history(&request.services.cell, &key, limit).await;
+    let events = events.map_err(CommitError::from)?;
+    let exists = request.services.cell.read(|state| state.record(&key).is_some());
+    if events.is_empty() && !exists {
+        return Err(ServerError::NoVolumeToRead);
+    }
+    let documents: Vec<_> = events.iter().map(event_to_wire).collect();
+    Reply::json(&documents, request.pretty)
+}
+
+fn event_to_wire((index, event): &(u64, Event)) -> VolumeEventDocument {
+    let name = match &event.kind {
+        EventKind::Claim { event, .. } => event.name(),
+        kind => kind.name(),
+    };
+    VolumeEventDocument {
+        event: name.to_owned(),
+        index: *index,
+        text: event_text(&event.kind),
+        time: event.at,
+    }
 }
 
 /// How much a volume has of bytes and inodes on the nodes where it is published, as its plugin reports it now.

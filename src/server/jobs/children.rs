@@ -14,25 +14,25 @@ use nomad_csi_spec::job::{LaunchTimes, LaunchTimesProblem};
 /// The number of nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// What a client wants to run with a parameterized job.
+/// A client's request to run a parameterized job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DispatchRequest {
     /// Values for the environments of its tasks.
     pub meta: TaskEnvironment,
     /// The payload.
     pub payload: Payload,
-    /// What comes before the time in the ID of the new job.
+    /// The part before the time in the ID of the new job.
     pub id_prefix: String,
     /// The priority; 0 stands for that of the parameterized job.
     pub priority: i64,
-    /// What makes a repeated request the same request; empty if nothing does.
+    /// The token that makes a repeated request the same request; empty without one.
     pub idempotency_token: String,
 }
 
 /// How far the clock may be behind the last launch: less passes soon.
 const SET_BACK: i64 = 60 * SECOND;
 
-/// What happens to the launches of a periodic job.
+/// A decision on the launches of a periodic job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextLaunch {
     /// It has none any more.
@@ -163,9 +163,9 @@ pub(super) fn dispatch_problem(rules: &Parameterized, request: &DispatchRequest)
         }
         PayloadRule::Required | PayloadRule::Optional | PayloadRule::Forbidden => {}
     }
-    let most = Payload::MAX_BYTES;
-    if bytes > most {
-        return Some(format!("Payload exceeds maximum size; {bytes} > {most}"));
+    let limit = Payload::MAX_BYTES;
+    if bytes > limit {
+        return Some(format!("Payload exceeds maximum size; {bytes} > {limit}"));
     }
     let is_known = |key: &str| {
         let mut known = rules.meta_required.iter().chain(&rules.meta_optional);

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::ports::JobPorts;
 use super::settings::JobSealer;
 use crate::cell::{CommitError, Expected, Watch};
 use crate::claims::{ClaimService, MountRequest};
 use crate::error::{ClaimError, ServerError};
+use crate::ports::ServerPorts;
 use nomad_csi_claims::claim::{ClaimEvent, ClaimKey, Known};
 use nomad_csi_claims::state::{
     AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic,
@@ -31,19 +31,19 @@ const MOUNT_WAIT: Duration = Duration::from_secs(60);
 
 /// The server, for one node.
 pub struct LocalControlPlane {
-    ports: JobPorts,
+    ports: ServerPorts,
     claims: ClaimService,
     node: NodeId,
     sealer: JobSealer,
     /// The complete jobs of the node's allocations, which are opened once.
     opened: Mutex<HashMap<AllocId, Arc<Job>>>,
-    /// What may let a refused mount succeed, watched since before it was refused.
+    /// The changes that may let a refused mount succeed, watched since before it was refused.
     refused: Mutex<HashMap<(AllocId, VolumeAlias), Watch>>,
 }
 
 impl LocalControlPlane {
     /// The server for this node.
-    pub fn new(ports: JobPorts, claims: ClaimService, node: NodeId) -> Self {
+    pub fn new(ports: ServerPorts, claims: ClaimService, node: NodeId) -> Self {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
             ports,

@@ -1,4 +1,4 @@
-//! What of a job is no longer kept: ended allocations that are too many, launches that are too many, a job that is over, and
+//! Forgets records of jobs: ended allocations that are too many, launches that are too many, a job that is over, and
 //! a purged job with all its allocations. Pure.
 //!
 //! An allocation with a claim stays, and so does its job: the volume is given back first.
@@ -23,7 +23,7 @@ const FORGOTTEN_AT_ONCE: usize = 1_000;
 /// fail more often keeps all that its policy counts.
 const ENDED_ALLOCS: usize = 10;
 
-/// What is forgotten now.
+/// The events that forget records now.
 #[derive(Default)]
 pub(super) struct Forgotten {
     pub(super) events: Vec<EventKind>,
@@ -50,11 +50,11 @@ pub(super) fn forgotten(
             kept += 1;
         }
     }
-    let most = |group: &str| match record.is_purged {
+    let limit = |group: &str| match record.is_purged {
         true => 0,
         false => ENDED_ALLOCS.max(counted_ends(record, group)),
     };
-    let mut forgotten = Forgotten { events: oldest(slots, most), look_again_at: None };
+    let mut forgotten = Forgotten { events: oldest(slots, limit), look_again_at: None };
     forgotten.events.extend(old_launches(state, record, now));
     let (stay, event) = match (record.is_purged, kept) {
         (true, 0) => (PURGED_STAY, JobEvent::Forgotten),
@@ -140,11 +140,11 @@ fn counted_ends(record: &JobRecord, group: &str) -> usize {
 /// Returns the events that forget all but the newest allocations of each slot.
 fn oldest(
     slots: BTreeMap<(&str, u32), Vec<(u64, &AllocId)>>,
-    most: impl Fn(&str) -> usize,
+    limit: impl Fn(&str) -> usize,
 ) -> Vec<EventKind> {
     let old = slots.into_iter().flat_map(|((group, _), mut slot)| {
         slot.sort_unstable();
-        slot.truncate(slot.len().saturating_sub(most(group)));
+        slot.truncate(slot.len().saturating_sub(limit(group)));
         slot
     });
     let forget = |(_, alloc): (u64, &AllocId)| EventKind::AllocForgotten { alloc: alloc.clone() };

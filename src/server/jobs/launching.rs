@@ -3,10 +3,10 @@
 use tracing::{info, warn};
 
 use super::children::{DueLaunch, NextLaunch, has_running_child, launched_job, next_launch};
-use super::ports::JobPorts;
 use super::settings::JobSealer;
 use crate::cell::{CommitError, Expected};
 use crate::error::ServerError;
+use crate::ports::ServerPorts;
 use nomad_csi_claims::state::{EvaluationTrigger, Event, EventKind, JobEvent, JobRecord};
 use nomad_csi_model::{EvaluationId, JobKey};
 
@@ -15,12 +15,12 @@ const FAILURE_PAUSE: i64 = 5_000_000_000;
 
 /// Launches periodic jobs.
 pub(super) struct Launcher {
-    ports: JobPorts,
+    ports: ServerPorts,
     sealer: JobSealer,
 }
 
 impl Launcher {
-    pub(super) fn new(ports: JobPorts) -> Self {
+    pub(super) fn new(ports: ServerPorts) -> Self {
         Self { sealer: JobSealer::new(ports.sealer.clone()), ports }
     }
 

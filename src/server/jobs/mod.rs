@@ -13,7 +13,6 @@ mod dispatching;
 mod evaluation;
 mod forgetting;
 mod launching;
-mod ports;
 mod scheduler;
 mod service;
 mod settings;
@@ -23,7 +22,6 @@ pub(super) use forgetting::forget_stopped;
 pub(super) use settings::JobSealer;
 
 pub use control_plane::LocalControlPlane;
-pub use ports::JobPorts;
 pub use scheduler::JobScheduler;
 pub use service::{JobPlan, JobService, JobWritten};
 

@@ -13,8 +13,8 @@ use tracing::{info, warn};
 use super::evaluation::events_of;
 use super::forgetting::forgotten;
 use super::launching::Launcher;
-use super::ports::JobPorts;
 use crate::cell::{CommitError, Expected, Watch};
+use crate::ports::ServerPorts;
 use nomad_csi_claims::place::{Decision, evaluate, is_drained};
 use nomad_csi_claims::state::{AllocRecord, Event, EventKind, State, Table, Topic};
 use nomad_csi_model::{JobKey, Node};
@@ -26,7 +26,7 @@ const FAILURE_PAUSE: i64 = 5_000_000_000;
 
 /// ConnectionSlots and stops the allocations of all jobs.
 pub struct JobScheduler {
-    ports: JobPorts,
+    ports: ServerPorts,
     launcher: Launcher,
     watch: Watch,
     /// The indexes of jobs and allocations up to which changes were seen.
@@ -47,7 +47,7 @@ pub struct JobScheduler {
 
 impl JobScheduler {
     /// A scheduler over these ports.
-    pub fn new(ports: JobPorts) -> Self {
+    pub fn new(ports: ServerPorts) -> Self {
         let tables = [
             Table::Jobs,
             Table::Allocs,

@@ -2,7 +2,7 @@
 
 use crate::cell::{CommitError, Expected};
 use crate::error::{JobError, NamespaceUser, ServerError};
-use crate::keyed_limiter::KeyedLimiter;
+use crate::keyed_locks::KeyedLocks;
 use nomad_csi_claims::place::{Decision, evaluate};
 use nomad_csi_claims::state::{
     AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
@@ -14,8 +14,8 @@ use nomad_csi_spec::job::{JobProblem, report_text, root_tasks, validate};
 
 use super::children::{NextLaunch, next_launch, update_problem};
 use super::evaluation::evaluated;
-use super::ports::JobPorts;
 use super::settings::JobSealer;
+use crate::ports::ServerPorts;
 
 pub(super) type Result<T> = std::result::Result<T, ServerError>;
 
@@ -38,7 +38,7 @@ pub struct JobWritten {
     pub job_modify_index: u64,
     /// The index of the write.
     pub index: u64,
-    /// What the author should know, one sentence each.
+    /// Warnings for the author, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -50,10 +50,10 @@ impl JobWritten {
     }
 }
 
-/// What a submission would do.
+/// The effect that a submission would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
-    /// What would be placed and stopped.
+    /// The allocations that would be placed and stopped.
     pub decision: Decision,
     /// True if the job exists.
     pub exists: bool,
@@ -63,17 +63,17 @@ pub struct JobPlan {
     pub job_modify_index: u64,
     /// When the job starts by itself, in nanoseconds since the epoch.
     pub next_launch: Option<i64>,
-    /// What the author should know, one sentence each.
+    /// Warnings for the author, one sentence each.
     pub warnings: Vec<String>,
 }
 
 /// Records what clients want of jobs. Clones share their state.
 #[derive(Clone)]
 pub struct JobService {
-    pub(super) ports: JobPorts,
+    pub(super) ports: ServerPorts,
     pub(super) sealer: JobSealer,
     /// One dispatch with an idempotency token at a time for each job.
-    pub(super) dispatches: KeyedLimiter<JobKey>,
+    pub(super) dispatches: KeyedLocks<JobKey>,
     allows_root_tasks: bool,
 }
 
@@ -89,10 +89,10 @@ struct Compared {
 
 impl JobService {
     /// A service over these ports.
-    pub fn new(ports: JobPorts) -> Self {
+    pub fn new(ports: ServerPorts) -> Self {
         Self {
             sealer: JobSealer::new(ports.sealer.clone()),
-            dispatches: KeyedLimiter::new(MAX_WAITING_DISPATCHES),
+            dispatches: KeyedLocks::new(MAX_WAITING_DISPATCHES),
             ports,
             allows_root_tasks: false,
         }
@@ -520,10 +520,10 @@ fn size_problem(job: &Job) -> Option<String> {
         ));
     }
     let bytes = serde_json::to_vec(job).map_or(usize::MAX, |text| text.len());
-    let most = MAX_BYTES / usize::try_from(allocs.max(1)).unwrap_or(1);
-    (bytes > most).then(|| {
+    let limit = MAX_BYTES / usize::try_from(allocs.max(1)).unwrap_or(1);
+    (bytes > limit).then(|| {
         format!(
-            "the job has {bytes} bytes, and with {allocs} allocations this agent takes at most {most}"
+            "the job has {bytes} bytes, and with {allocs} allocations this agent takes at most {limit}"
         )
     })
 }

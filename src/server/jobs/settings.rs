@@ -1,4 +1,4 @@
-//! What may be secret of a job: sealed before it is recorded, opened for the node that runs it.
+//! The settings of a job that may be secret: sealed before it is recorded, opened for the node that runs it.
 
 use std::sync::Arc;
 

@@ -7,4 +7,4 @@ mod decide;
 mod service;
 
 pub use decide::VariableWrite;
-pub use service::{VariableContents, VariablePorts, VariableService, VariableWriteOutcome};
+pub use service::{VariableContents, VariableService, VariableWriteOutcome};

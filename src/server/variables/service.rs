@@ -2,7 +2,7 @@
 //!
 //! One write at a time per variable: acquire, read, decide ([`super::decide`]), record one event. No
 //! write calls anything outside the agent, so it is either recorded or did not happen. Each write is
-//! its own task, so a client that disconnects cannot release the permit while its event is written.
+//! its own task, so a client that disconnects cannot let another write run while its event is written.
 //! An expired lock is removed before the next write of its variable, and by a background task.
 //! Whichever comes first records the one event, by the agent's clock.
 
@@ -16,16 +16,15 @@ use tracing::{info, warn};
 
 use super::decide::{Decision, VariableWrite, check, decide};
 use crate::acquire::within;
-use crate::cell::{CommitError, Expected, StateCell};
+use crate::cell::{CommitError, Expected};
 use crate::error::ServerError;
-use crate::keyed_limiter::{KeyedLimiter, KeyedPermit};
-use crate::sealer::Sealer;
+use crate::keyed_locks::{KeyedGuard, KeyedLocks};
+use crate::ports::ServerPorts;
 use nomad_csi_claims::state::{
     Event, EventKind, LockTerms, Table, Topic, VariableEvent, VariableRecord, expired_locks,
     next_lock_end,
 };
 use nomad_csi_model::{SealedSecrets, SecretOwner, Secrets, VariableKey};
-use nomad_csi_ports::{Clock, IdSource};
 
 /// How many writes may wait for one variable.
 const MAX_WAITING: usize = 1024;
@@ -35,19 +34,6 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 const EXPIRY_PAUSE: Duration = Duration::from_secs(5);
 /// The longest sleep, because wall time may be changed in the meantime.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
-/// The ports of variables.
-#[derive(Clone)]
-pub struct VariablePorts {
-    /// The state.
-    pub cell: StateCell,
-    /// Seals items.
-    pub sealer: Arc<dyn Sealer>,
-    /// Wall time, for events and lock expiry.
-    pub clock: Arc<dyn Clock>,
-    /// Creates lock IDs.
-    pub ids: Arc<dyn IdSource>,
-}
 
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,17 +65,18 @@ pub struct VariableContents {
 /// Reads and writes variables. Clones share their state.
 #[derive(Clone)]
 pub struct VariableService {
-    ports: VariablePorts,
-    limiter: KeyedLimiter<VariableKey>,
+    ports: ServerPorts,
+    /// Lets one write of a variable run at a time.
+    writes: KeyedLocks<VariableKey>,
     tasks: TaskTracker,
 }
 
 impl VariableService {
     /// A service over these ports. It expires locks until `stopping` is cancelled. Needs a running
     /// tokio runtime.
-    pub fn new(ports: VariablePorts, stopping: CancellationToken) -> Self {
+    pub fn new(ports: ServerPorts, stopping: CancellationToken) -> Self {
         let variables =
-            Self { ports, limiter: KeyedLimiter::new(MAX_WAITING), tasks: TaskTracker::new() };
+            Self { ports, writes: KeyedLocks::new(MAX_WAITING), tasks: TaskTracker::new() };
         let expiry = variables.clone();
         variables.tasks.spawn(expiry.expire_locks(stopping));
         variables.tasks.close();
@@ -171,9 +158,9 @@ impl VariableService {
         Ok(VariableWriteOutcome::Written { record, items: items_of(&write).cloned() })
     }
 
-    async fn acquire(&self, key: &VariableKey) -> Result<KeyedPermit<VariableKey>, ServerError> {
+    async fn acquire(&self, key: &VariableKey) -> Result<KeyedGuard<VariableKey>, ServerError> {
         let name = format!("variable {key}");
-        within(QUEUE_TIMEOUT, name, self.limiter.acquire(key.clone())).await
+        within(QUEUE_TIMEOUT, name, self.writes.acquire(key.clone())).await
     }
 
     fn seal(&self, key: &VariableKey, write: &VariableWrite) -> SealedSecrets {
@@ -198,7 +185,7 @@ impl VariableService {
         Ok(index)
     }
 
-    /// Removes the variable's lock if it has expired. The caller holds the variable's permit.
+    /// Removes the variable's lock if it has expired. The caller lets no other write run.
     async fn expire_lock_if_due(&self, key: &VariableKey, now: i64) -> Result<(), CommitError> {
         let record = self.ports.cell.read(|state| state.variable(key).cloned());
         let Some(record) = record else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What the failure of a controller call proves about its effect.
+//! The effect of a failed controller call, as far as the failure proves it.
 
 use crate::error::ServerError;
 use crate::forward_error::{ForwardError, ForwardOutcome};

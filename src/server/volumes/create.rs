@@ -11,23 +11,25 @@
 use tracing::{Instrument as _, info};
 
 use super::call_effect::{PriorCalls, is_answered_with, is_certainly_refused};
-use super::creation::{CreationProtocol, GivenUp};
-use super::expand::{ExpansionResult, VolumeExpander};
-use super::limiter::{LockedResource, OperationLimiter};
+use super::context::{VolumeContext, volume_span};
+use super::creation::{
+    GivenUp, create_request, give_up_intent, pending_state, prepare_call, record_intent,
+    restore_intent, resume_creation, send_and_record, settle_creation, try_earlier_requests,
+};
+use super::expand::{ExpansionResult, run_expansion};
 use super::plugin::VolumePlugin;
-use super::plugin_validation::VolumeValidator;
-use super::store::{VolumeStore, conflict, unchanged};
+use super::plugin_validation::validate_at_plugin;
+use super::store::{conflict, unchanged};
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::plan_update;
 use super::validation::{ValidationTarget, validate_submission};
-use super::volume_span::volume_span;
 use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
 use crate::cell::Expected;
+use crate::early_reply::EarlyReply;
 use crate::error::{ResidualState, ServerError, UpdateOrigin};
 use crate::forward_error::ForwardOutcome;
-use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{CreateRequest, Phase, State, VolumeRecord, VolumeView, volume};
 use nomad_csi_model::{NamespacedId, Volume, VolumeRequest};
 use nomad_csi_ports::StatusCode;
@@ -38,232 +40,233 @@ const ORIGIN: UpdateOrigin = UpdateOrigin::Create;
 const MAX_REQUESTS: usize = 8;
 
 /// Creates volumes, or updates those that exist.
-pub(super) struct VolumeCreator {
-    pub(super) store: VolumeStore,
-    pub(super) sealer: VolumeSealer,
-    pub(super) limiter: OperationLimiter,
-    pub(super) creation: CreationProtocol,
-    pub(super) expander: VolumeExpander,
+pub(super) async fn create_volumes(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    submissions: Vec<VolumeSubmission>,
+) -> Result<VolumeWriteResult, ServerError> {
+    if submissions.is_empty() {
+        return Err(ServerError::MissingDefinition);
+    }
+    for submission in &submissions {
+        let checked = check_submission(context, submission);
+        checked.map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
+    }
+    let mut result = VolumeWriteResult::default();
+    let mut failures = vec![];
+    for submission in submissions {
+        let span = volume_span(&submission.request.key());
+        match create_volume(context, reply, submission).instrument(span).await {
+            Ok((view, warnings)) => {
+                result.volumes.push(view);
+                result.warnings.extend(warnings);
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    result.index = context.store.index();
+    if failures.is_empty() { Ok(result) } else { Err(ServerError::Multiple(failures)) }
 }
 
-impl VolumeCreator {
-    pub(super) async fn create_all(
-        &self,
-        submissions: Vec<VolumeSubmission>,
-    ) -> Result<VolumeWriteResult, ServerError> {
-        if submissions.is_empty() {
-            return Err(ServerError::MissingDefinition);
+/// Checks what can be checked before any volume of the request is created.
+fn check_submission(
+    context: &VolumeContext,
+    submission: &VolumeSubmission,
+) -> Result<(), ServerError> {
+    let request = &submission.request;
+    let (exists, plugin) = context.store.read(|state| {
+        (volume(state, &request.key()).is_some(), VolumePlugin::read(state, &request.plugin_id))
+    });
+    let target = ValidationTarget { origin: ORIGIN, exists };
+    validate_submission(submission, target)?;
+    let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
+    plugin.check_create()?;
+    context.store.check_namespace(&request.key())?;
+    if exists {
+        return Ok(());
+    }
+    plugin.check_source(request)
+}
+
+async fn create_volume(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    submission: VolumeSubmission,
+) -> Result<(VolumeView, Vec<String>), ServerError> {
+    let key = submission.request.key();
+    let mut warnings = ignored_field_warnings(&submission.request, ORIGIN);
+    let request = submission.request.for_create();
+    let _volume = context.locks.acquire_volume(&key).await?;
+    let create = || create_once(context, reply, &request);
+    let view = context.store.retry_on_conflict(&key, create).await?;
+    let of_state = |state: &State| [shared_warning(state, &view), topology_warning(state, &view)];
+    warnings.extend(context.store.read(of_state).into_iter().flatten());
+    warnings.extend(expansion_warnings(&view.record));
+    Ok((view, warnings))
+}
+
+async fn create_once(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    request: &VolumeRequest,
+) -> Result<VolumeView, ServerError> {
+    let key = request.key();
+    let Some(record) = context.store.record(&key) else {
+        return start_creation(context, reply, request).await;
+    };
+    match record.phase {
+        Phase::Deleting => Err(ServerError::BeingDeleted(key)),
+        Phase::Registered => update_volume(context, reply, request).await,
+        Phase::Creating if record.definition.plugin_id == request.plugin_id => {
+            resume_with_request(context, reply, &record, request).await
         }
-        for submission in &submissions {
-            let checked = self.check(submission);
-            checked
-                .map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
+        Phase::Creating => {
+            settle_creation(context, reply, &key, None).await?;
+            Err(conflict(&key))
         }
-        let mut result = VolumeWriteResult::default();
-        let mut failures = vec![];
-        for submission in submissions {
-            let span = volume_span(&submission.request.key());
-            match self.create(submission).instrument(span).await {
-                Ok((view, warnings)) => {
-                    result.volumes.push(view);
-                    result.warnings.extend(warnings);
-                }
-                Err(error) => failures.push(error),
+    }
+}
+
+async fn update_volume(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    request: &VolumeRequest,
+) -> Result<VolumeView, ServerError> {
+    let key = request.key();
+    let (existing, plugin) = context
+        .store
+        .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
+    let existing = existing.ok_or_else(|| conflict(&key))?;
+    let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
+    let update = plan_update(&context.sealer, &existing, request, &plugin, ORIGIN)?;
+    if update.write.is_some() && is_used_otherwise(&existing.volume(), &update.volume) {
+        // A node would refuse the volume, and every job that uses it would wait.
+        validate_at_plugin(context, &update.volume, &update.secrets, &plugin).await?;
+    }
+    if let Some(write) = update.write {
+        if let Some(step) = &write.expansion {
+            let volume = existing.volume();
+            let (plugin, id) = (&volume.plugin_id, volume.remote_id());
+            let _external = context.locks.acquire_external(plugin, &id).await?;
+            if run_expansion(context, reply, step).await? == ExpansionResult::Settled {
+                return Err(conflict(&key));
             }
         }
-        result.index = self.store.index();
-        if failures.is_empty() { Ok(result) } else { Err(ServerError::Multiple(failures)) }
-    }
-
-    /// Checks what can be checked before any volume of the request is created.
-    fn check(&self, submission: &VolumeSubmission) -> Result<(), ServerError> {
-        let request = &submission.request;
-        let (exists, plugin) = self.store.read(|state| {
-            (volume(state, &request.key()).is_some(), VolumePlugin::read(state, &request.plugin_id))
-        });
-        let target = ValidationTarget { origin: ORIGIN, exists };
-        validate_submission(submission, target)?;
-        let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
-        plugin.check_create()?;
-        self.store.check_namespace(&request.key())?;
-        if exists {
-            return Ok(());
+        if let Some(event) = write.event {
+            let index = context.store.commit(write.expected, event).await?;
+            info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
         }
-        plugin.check_source(request)
     }
+    context.store.written(&key)
+}
 
-    async fn create(
-        &self,
-        submission: VolumeSubmission,
-    ) -> Result<(VolumeView, Vec<String>), ServerError> {
-        let key = submission.request.key();
-        let mut warnings = ignored_field_warnings(&submission.request, ORIGIN);
-        let request = submission.request.for_create();
-        let resource = LockedResource::Volume(key.clone());
-        let _permit = self.limiter.acquire(resource).await?;
-        let view = self.store.retry_on_conflict(&key, || self.create_once(&request)).await?;
-        let of_state =
-            |state: &State| [shared_warning(state, &view), topology_warning(state, &view)];
-        warnings.extend(self.store.read(of_state).into_iter().flatten());
-        warnings.extend(expansion_warnings(&view.record));
-        Ok((view, warnings))
+/// Creates a volume that has no record.
+async fn start_creation(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    request: &VolumeRequest,
+) -> Result<VolumeView, ServerError> {
+    let definition = context.sealer.definition(request);
+    let call = prepare_call(context, &definition, ResidualState::None).await?;
+    let secrets = request.secrets.clone().unwrap_or_default();
+    let share = request.share;
+    let expected = Expected::VolumeAbsent(request.key());
+    let request = create_request(context, &definition, &secrets);
+    let intent = record_intent(context, expected, request, vec![], PriorCalls::None).await?;
+    send_and_record(context, reply, &intent, &call, share).await?;
+    context.store.written(&definition.key)
+}
+
+/// Continues a pending creation without a request of a client.
+pub(super) async fn continue_creation(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    key: &NamespacedId,
+) -> Result<(), ServerError> {
+    let _volume = context.locks.acquire_volume(key).await?;
+    let record = context.store.record(key);
+    match record.filter(|record| record.phase == Phase::Creating) {
+        // No client can allow it to share data now.
+        Some(record) => resume_creation(context, reply, &record, None, false).await,
+        None => Ok(()),
     }
+}
 
-    async fn create_once(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
-        let key = request.key();
-        let Some(record) = self.store.record(&key) else {
-            return self.start(request).await;
+/// Gives a pending creation up. The provider may have its volume.
+pub(super) async fn give_up_creation(
+    context: &VolumeContext,
+    key: &NamespacedId,
+) -> Result<GivenUp, ServerError> {
+    let _volume = context.locks.acquire_volume(key).await?;
+    give_up_intent(context, key).await
+}
+
+/// Continues a pending creation, with a request that may have changed.
+async fn resume_with_request(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    record: &VolumeRecord,
+    request: &VolumeRequest,
+) -> Result<VolumeView, ServerError> {
+    if context.sealer.is_definition_of(request, &record.definition)? {
+        resume_creation(context, reply, record, request.secrets.as_ref(), request.share).await?;
+        // An earlier request may have created the volume, and this one updates it.
+        let created = context.store.record(record.key());
+        let is_answer = created.is_some_and(|created| created.definition == record.definition);
+        return match is_answer {
+            true => context.store.written(&request.key()),
+            false => Err(conflict(record.key())),
         };
-        match record.phase {
-            Phase::Deleting => Err(ServerError::BeingDeleted(key)),
-            Phase::Registered => self.update_existing(request).await,
-            Phase::Creating if record.definition.plugin_id == request.plugin_id => {
-                self.resume(&record, request).await
-            }
-            Phase::Creating => {
-                self.creation.settle(&key, None).await?;
-                Err(conflict(&key))
-            }
-        }
     }
-
-    async fn update_existing(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
-        let key = request.key();
-        let (existing, plugin) = self
-            .store
-            .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
-        let existing = existing.ok_or_else(|| conflict(&key))?;
-        let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
-        let update = plan_update(&self.sealer, &existing, request, &plugin, ORIGIN)?;
-        if update.write.is_some() && is_used_otherwise(&existing.volume(), &update.volume) {
-            // A node would refuse the volume, and every job that uses it would wait.
-            let validator = VolumeValidator {
-                limiter: &self.limiter,
-                controller_caller: &self.creation.controller_caller,
-                sealer: &self.sealer,
-            };
-            validator.validate(&update.volume, &update.secrets, &plugin).await?;
-        }
-        if let Some(write) = update.write {
-            if let Some(step) = &write.expansion {
-                let volume = existing.volume();
-                let external =
-                    LockedResource::External(volume.plugin_id.clone(), volume.remote_id());
-                let _external = self.limiter.acquire(external).await?;
-                if self.expander.run(step).await? == ExpansionResult::Settled {
-                    return Err(conflict(&key));
-                }
-            }
-            if let Some(event) = write.event {
-                let index = self.store.commit(write.expected, event).await?;
-                info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
-            }
-        }
-        self.store.written(&key)
-    }
-
-    /// Creates a volume that has no record.
-    async fn start(&self, request: &VolumeRequest) -> Result<VolumeView, ServerError> {
-        let definition = self.sealer.definition(request);
-        let call = self.creation.prepare_call(&definition, ResidualState::None).await?;
-        let secrets = request.secrets.clone().unwrap_or_default();
+    let secrets = match &request.secrets {
+        Some(secrets) => secrets.clone(),
+        None => context.sealer.secrets_of(record)?,
+    };
+    let earlier = other_requests(context, record, request)?;
+    let desired = context.sealer.definition(request);
+    let call = prepare_call(context, &desired, pending_state(context, record)).await?;
+    let desired = create_request(context, &desired, &secrets);
+    let prior = PriorCalls::Possible;
+    let changed = record_intent(context, unchanged(record), desired, earlier, prior).await?;
+    let error = match send_and_record(context, reply, &changed, &call, request.share).await {
+        Ok(()) => return context.store.written(&request.key()),
+        Err(error) => error,
+    };
+    if is_answered_with(&error, StatusCode::AlreadyExists) {
+        let secrets = request.secrets.as_ref();
         let share = request.share;
-        let expected = Expected::VolumeAbsent(request.key());
-        let request = self.creation.create_request(&definition, &secrets);
-        let intent =
-            self.creation.record_intent(expected, request, vec![], PriorCalls::None).await?;
-        self.creation.send_and_record(&intent, &call, share).await?;
-        self.store.written(&definition.key)
-    }
-
-    /// Continues a pending creation without a request of a client.
-    pub(super) async fn continue_creation(&self, key: &NamespacedId) -> Result<(), ServerError> {
-        let resource = LockedResource::Volume(key.clone());
-        let _permit = self.limiter.acquire(resource).await?;
-        let record = self.store.record(key);
-        match record.filter(|record| record.phase == Phase::Creating) {
-            // No client can allow it to share data now.
-            Some(record) => self.creation.resume(&record, None, false).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Gives a pending creation up. The provider may have its volume.
-    pub(super) async fn give_up(&self, key: &NamespacedId) -> Result<GivenUp, ServerError> {
-        let resource = LockedResource::Volume(key.clone());
-        let _permit = self.limiter.acquire(resource).await?;
-        self.creation.give_up(key).await
-    }
-
-    /// Continues a pending creation, with a request that may have changed.
-    async fn resume(
-        &self,
-        record: &VolumeRecord,
-        request: &VolumeRequest,
-    ) -> Result<VolumeView, ServerError> {
-        if self.sealer.is_definition_of(request, &record.definition)? {
-            self.creation.resume(record, request.secrets.as_ref(), request.share).await?;
-            // An earlier request may have created the volume, and this one updates it.
-            let created = self.store.record(record.key());
-            let is_answer = created.is_some_and(|created| created.definition == record.definition);
-            return match is_answer {
-                true => self.store.written(&request.key()),
-                false => Err(conflict(record.key())),
-            };
-        }
-        let secrets = match &request.secrets {
-            Some(secrets) => secrets.clone(),
-            None => self.sealer.secrets_of(record)?,
+        let tried =
+            try_earlier_requests(context, reply, &changed, secrets, &call, share, error).await;
+        let Err(error) = tried else {
+            return Err(conflict(record.key()));
         };
-        let creation = &self.creation;
-        let earlier = self.other_requests(record, request)?;
-        let desired = self.sealer.definition(request);
-        let call = creation.prepare_call(&desired, creation.pending(record)).await?;
-        let desired = creation.create_request(&desired, &secrets);
-        let changed = creation
-            .record_intent(unchanged(record), desired, earlier, PriorCalls::Possible)
-            .await?;
-        let error = match creation.send_and_record(&changed, &call, request.share).await {
-            Ok(()) => return self.store.written(&request.key()),
-            Err(error) => error,
-        };
-        if is_answered_with(&error, StatusCode::AlreadyExists) {
-            let secrets = request.secrets.as_ref();
-            let tried = creation.try_earlier(&changed, secrets, &call, request.share, error).await;
-            let Err(error) = tried else {
-                return Err(conflict(record.key()));
-            };
-            if is_certainly_refused(&error) {
-                creation.restore(record).await;
-            }
-            return Err(error);
+        if is_certainly_refused(&error) {
+            restore_intent(context, record).await;
         }
-        if had_no_effect(&error) {
-            creation.restore(record).await;
-        }
-        Err(error)
+        return Err(error);
     }
+    if had_no_effect(&error) {
+        restore_intent(context, record).await;
+    }
+    Err(error)
+}
 
-    /// The requests of a pending creation that differ from this one, which is about to be sent.
-    fn other_requests(
-        &self,
-        record: &VolumeRecord,
-        request: &VolumeRequest,
-    ) -> Result<Vec<CreateRequest>, ServerError> {
-        let mut others = vec![];
-        for sent in record.create_requests() {
-            if !self.sealer.is_definition_of(request, &sent.definition)? {
-                others.push(sent);
-            }
+/// The requests of a pending creation that differ from this one, which is about to be sent.
+fn other_requests(
+    context: &VolumeContext,
+    record: &VolumeRecord,
+    request: &VolumeRequest,
+) -> Result<Vec<CreateRequest>, ServerError> {
+    let mut others = vec![];
+    for sent in record.create_requests() {
+        if !context.sealer.is_definition_of(request, &sent.definition)? {
+            others.push(sent);
         }
-        if others.len() < MAX_REQUESTS {
-            return Ok(others);
-        }
-        Err(ServerError::TooManyCreateRequests {
-            volume: record.key().clone(),
-            requests: others.len(),
-        })
     }
+    if others.len() < MAX_REQUESTS {
+        return Ok(others);
+    }
+    Err(ServerError::TooManyCreateRequests { volume: record.key().clone(), requests: others.len() })
 }
 
 /// Returns whether nodes use the volume in another way after an update.

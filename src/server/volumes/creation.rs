@@ -3,7 +3,7 @@
 //! The intent is recorded before the call. It is removed in one of two ways: the answer is recorded,
 //! or neither this call nor an earlier one under the same name can have created anything, and the
 //! intent is abandoned. The answers alone decide which ([`certainly_had_no_effect`]). Callers hold
-//! the volume's permit.
+//! the volume's lock.
 //!
 //! A creation may have been requested in several ways before one was answered. The intent has every request
 //! that was sent and may have created the volume. They all have one name, so at most one has, and the plugin
@@ -16,26 +16,25 @@ use tracing::{info, warn};
 use super::call_effect::{
     PriorCalls, certainly_had_no_effect, is_certainly_refused, is_permanently_refused,
 };
-use super::capacity::CapacityReader;
-use super::limiter::OperationLimiter;
+use super::capacity::read_capacity_for;
+use super::context::VolumeContext;
 use super::plugin::VolumePlugin;
-use super::store::{VolumeStore, conflict, unchanged};
-use crate::candidates::Candidates;
+use super::store::{conflict, unchanged};
 use crate::cell::{CommitError, Expected};
-use crate::early_reply::reply_early;
-use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
-use crate::forward::ControllerCaller;
+use crate::early_reply::EarlyReply;
+use crate::error::{
+    CallDescription, CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
+};
+use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use crate::plugin_call_queues::CallPermit;
-use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{
     CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
 };
 use nomad_csi_model::{
     CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets,
 };
-use nomad_csi_ports::{CreateVolume, CreatedVolume, GetCapacity, StatusCode, VolumeSource};
+use nomad_csi_ports::{CreateVolume, CreatedVolume, GetCapacity, Rpc, StatusCode, VolumeSource};
 
 /// A recorded intent to create a volume.
 pub(super) struct CreateIntent {
@@ -46,11 +45,10 @@ pub(super) struct CreateIntent {
     prior: PriorCalls,
 }
 
-/// A plugin that can be called, and the permit to call it.
+/// A plugin, and the right to call it.
 pub(super) struct PreparedCall {
     plugin: VolumePlugin,
-    candidates: Candidates,
-    permit: CallPermit,
+    calls: PermittedCalls,
 }
 
 /// A creation that was given up.
@@ -64,362 +62,340 @@ pub struct GivenUp {
     pub index: u64,
 }
 
-/// Records, sends and resolves creations.
-#[derive(Clone)]
-pub(super) struct CreationProtocol {
-    pub(super) store: VolumeStore,
-    pub(super) sealer: VolumeSealer,
-    pub(super) limiter: OperationLimiter,
-    pub(super) controller_caller: ControllerCaller,
-    pub(super) capacity: CapacityReader,
+/// Resolves a pending creation before another operation on the volume. Afterwards the volume is
+/// registered or absent.
+pub(super) async fn settle_creation(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    key: &NamespacedId,
+    secrets: Option<&Secrets>,
+) -> Result<(), ServerError> {
+    let record = context.store.record(key);
+    let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
+        return Ok(());
+    };
+    match resume_creation(context, reply, &record, secrets, false).await {
+        Err(error) if is_permanently_refused(&error) => remove_refused_intent(context, key).await,
+        settled => settled,
+    }
 }
 
-impl CreationProtocol {
-    /// Resolves a pending creation before another operation on the volume. Afterwards the volume is
-    /// registered or absent.
-    pub(super) async fn settle(
-        &self,
-        key: &NamespacedId,
-        secrets: Option<&Secrets>,
-    ) -> Result<(), ServerError> {
-        let record = self.store.record(key);
-        let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
-            return Ok(());
-        };
-        match self.resume(&record, secrets, false).await {
-            Err(error) if is_permanently_refused(&error) => self.remove_refused(key).await,
-            settled => settled,
+/// Removes the intent of a volume that the provider has never created.
+async fn remove_refused_intent(
+    context: &VolumeContext,
+    key: &NamespacedId,
+) -> Result<(), ServerError> {
+    let record = context.store.record(key);
+    let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
+        return Ok(());
+    };
+    let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
+    context.store.commit(unchanged(&record), event).await?;
+    Ok(())
+}
+
+/// Removes the intent of a volume that the provider may have. The caller has the volume's lock, so no call is
+/// under way.
+pub(super) async fn give_up_intent(
+    context: &VolumeContext,
+    key: &NamespacedId,
+) -> Result<GivenUp, ServerError> {
+    let (record, event) = giving_up_event(context, key)?;
+    let provider_name = context.store.read(|state| provider_name(state, &record));
+    let index = context.store.commit(unchanged(&record), event).await?;
+    Ok(GivenUp { plugin: record.definition.plugin_id.clone(), provider_name, index })
+}
+
+/// Returns the event that gives a pending creation up, with the record that it is for.
+pub(super) fn giving_up_event(
+    context: &VolumeContext,
+    key: &NamespacedId,
+) -> Result<(Arc<VolumeRecord>, EventKind), ServerError> {
+    let record = context.store.record(key);
+    let record = record.filter(|record| record.phase == Phase::Creating);
+    let record = record.ok_or_else(|| ServerError::NoPendingCreation(key.clone()))?;
+    let name = context.store.read(|state| provider_name(state, &record));
+    warn!(volume.id = %key.id, volume.namespace = %key.namespace, provider_name = name,
+        "a pending creation is given up; the provider may have a volume of that name");
+    let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: Some(name) };
+    Ok((record, event))
+}
+
+/// Sends the recorded requests again. Given secrets replace the recorded ones, so that a wrong
+/// token can be corrected.
+pub(super) async fn resume_creation(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    record: &VolumeRecord,
+    secrets: Option<&Secrets>,
+    may_share: bool,
+) -> Result<(), ServerError> {
+    let call = prepare_call(context, &record.definition, pending_state(context, record)).await?;
+    let stored = context.sealer.secrets_of(record);
+    let intent = match secrets {
+        Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
+            let request = create_request(context, &record.definition, secrets);
+            let earlier = record.earlier_creates.clone();
+            record_intent(context, unchanged(record), request, earlier, PriorCalls::Possible)
+                .await?
         }
-    }
-
-    /// Removes the intent of a volume that the provider has never created.
-    async fn remove_refused(&self, key: &NamespacedId) -> Result<(), ServerError> {
-        let record = self.store.record(key);
-        let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
-            return Ok(());
-        };
-        let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
-        self.store.commit(unchanged(&record), event).await?;
-        Ok(())
-    }
-
-    /// Removes the intent of a volume that the provider may have. The caller has the volume's lock, so no call is
-    /// under way.
-    pub(super) async fn give_up(&self, key: &NamespacedId) -> Result<GivenUp, ServerError> {
-        let (record, event) = self.giving_up(key)?;
-        let provider_name = self.store.read(|state| provider_name(state, &record));
-        let index = self.store.commit(unchanged(&record), event).await?;
-        Ok(GivenUp { plugin: record.definition.plugin_id.clone(), provider_name, index })
-    }
-
-    /// Returns the event that gives a pending creation up, with the record that it is for.
-    pub(super) fn giving_up(
-        &self,
-        key: &NamespacedId,
-    ) -> Result<(Arc<VolumeRecord>, EventKind), ServerError> {
-        let record = self.store.record(key);
-        let record = record.filter(|record| record.phase == Phase::Creating);
-        let record = record.ok_or_else(|| ServerError::NoPendingCreation(key.clone()))?;
-        let name = self.store.read(|state| provider_name(state, &record));
-        warn!(volume.id = %key.id, volume.namespace = %key.namespace, provider_name = name,
-            "a pending creation is given up; the provider may have a volume of that name");
-        let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: Some(name) };
-        Ok((record, event))
-    }
-
-    /// Sends the recorded requests again. Given secrets replace the recorded ones, so that a wrong
-    /// token can be corrected.
-    pub(super) async fn resume(
-        &self,
-        record: &VolumeRecord,
-        secrets: Option<&Secrets>,
-        may_share: bool,
-    ) -> Result<(), ServerError> {
-        let call = self.prepare_call(&record.definition, self.pending(record)).await?;
-        let stored = self.sealer.secrets_of(record);
-        let intent = match secrets {
-            Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
-                let request = self.create_request(&record.definition, secrets);
-                let earlier = record.earlier_creates.clone();
-                self.record_intent(unchanged(record), request, earlier, PriorCalls::Possible)
-                    .await?
-            }
-            Some(_) | None => self.intent(record.clone(), PriorCalls::Possible)?,
-        };
-        match self.send_and_record(&intent, &call, may_share).await {
-            Err(error) if is_certainly_refused(&error) => {
-                self.try_earlier(&intent, secrets, &call, may_share, error).await
-            }
-            ended => ended,
+        Some(_) | None => intent(context, record.clone(), PriorCalls::Possible)?,
+    };
+    match send_and_record(context, reply, &intent, &call, may_share).await {
+        Err(error) if is_certainly_refused(&error) => {
+            try_earlier_requests(context, reply, &intent, secrets, &call, may_share, error).await
         }
+        ended => ended,
     }
+}
 
-    /// Sends the earlier requests of an intent whose own request was refused: one of them may have created the
-    /// volume. Without an answer to any, the intent is as it was.
-    ///
-    /// # Errors
-    /// That of the first request without an answer, or `refusal` if each one is refused.
-    pub(super) async fn try_earlier(
-        &self,
-        intent: &CreateIntent,
-        secrets: Option<&Secrets>,
-        call: &PreparedCall,
-        may_share: bool,
-        refusal: ServerError,
-    ) -> Result<(), ServerError> {
-        let sent = intent.record.create_requests();
-        let mut record = intent.record.clone();
-        let mut refusal = refusal;
-        for (at, request) in sent.iter().enumerate().skip(1) {
-            let request = match secrets {
-                Some(secrets) => self.create_request(&request.definition, secrets),
-                None => request.clone(),
-            };
-            let mut others = sent.clone();
-            others.remove(at);
-            let next = self
-                .record_intent(unchanged(&record), request, others, PriorCalls::Possible)
+/// Sends the earlier requests of an intent whose own request was refused: one of them may have created the
+/// volume. Without an answer to any, the intent is as it was.
+///
+/// # Errors
+/// That of the first request without an answer, or `refusal` if each one is refused.
+pub(super) async fn try_earlier_requests(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    intent: &CreateIntent,
+    secrets: Option<&Secrets>,
+    call: &PreparedCall,
+    may_share: bool,
+    refusal: ServerError,
+) -> Result<(), ServerError> {
+    let sent = intent.record.create_requests();
+    let mut record = intent.record.clone();
+    let mut refusal = refusal;
+    for (at, request) in sent.iter().enumerate().skip(1) {
+        let request = match secrets {
+            Some(secrets) => create_request(context, &request.definition, secrets),
+            None => request.clone(),
+        };
+        let mut others = sent.clone();
+        others.remove(at);
+        let next =
+            record_intent(context, unchanged(&record), request, others, PriorCalls::Possible)
                 .await?;
-            match self.send_and_record(&next, call, may_share).await {
-                Ok(()) => return Ok(()),
-                Err(error) if is_certainly_refused(&error) => {
-                    // A refusal that says that the volume exists is the one to know of.
-                    if is_permanently_refused(&refusal) {
-                        refusal = error;
-                    }
+        match send_and_record(context, reply, &next, call, may_share).await {
+            Ok(()) => return Ok(()),
+            Err(error) if is_certainly_refused(&error) => {
+                // A refusal that says that the volume exists is the one to know of.
+                if is_permanently_refused(&refusal) {
+                    refusal = error;
                 }
-                Err(error) => return Err(error),
             }
-            record = next.record;
+            Err(error) => return Err(error),
         }
-        if sent.len() > 1 {
-            self.restore(&intent.record).await;
-        }
-        Err(refusal)
+        record = next.record;
     }
-
-    /// A request as it is recorded.
-    pub(super) fn create_request(
-        &self,
-        definition: &VolumeDefinition,
-        secrets: &Secrets,
-    ) -> CreateRequest {
-        CreateRequest {
-            definition: definition.clone(),
-            secrets: self.sealer.seal(&definition.key, secrets),
-        }
+    if sent.len() > 1 {
+        restore_intent(context, &intent.record).await;
     }
+    Err(refusal)
+}
 
-    /// Finds the plugin's usable controllers and waits for a permit to call them.
-    pub(super) async fn prepare_call(
-        &self,
-        definition: &VolumeDefinition,
-        residual: ResidualState,
-    ) -> Result<PreparedCall, ServerError> {
-        let id = &definition.plugin_id;
-        let plugin = self.store.plugin(id)?;
-        let candidates =
-            plugin.candidates().map_err(|error| failure(definition, error.into(), residual))?;
-        Ok(PreparedCall {
-            permit: self.limiter.acquire_call(CallClass::Create, id).await?,
-            plugin,
-            candidates,
-        })
-    }
-
-    /// Records an intent with the requests that were sent before.
-    pub(super) async fn record_intent(
-        &self,
-        expected: Expected,
-        request: CreateRequest,
-        earlier: Vec<CreateRequest>,
-        prior: PriorCalls,
-    ) -> Result<CreateIntent, ServerError> {
-        let key = request.definition.key.clone();
-        let event = EventKind::VolumeCreateIntended {
-            definition: Box::new(request.definition),
-            secrets: request.secrets,
-            earlier,
-        };
-        self.store.commit(expected, event).await?;
-        let record = self.store.record(&key).ok_or_else(|| conflict(&key))?;
-        self.intent(VolumeRecord::clone(&record), prior)
-    }
-
-    fn intent(&self, record: VolumeRecord, prior: PriorCalls) -> Result<CreateIntent, ServerError> {
-        let provider_name = self.store.read(|state| provider_name(state, &record));
-        let mount_options = self.sealer.mount_options_of(&record.definition)?;
-        Ok(CreateIntent {
-            secrets: self.sealer.secrets_of(&record)?,
-            record,
-            mount_options: mount_options.unwrap_or_default(),
-            provider_name,
-            prior,
-        })
-    }
-
-    /// The state that a failure leaves while the intent is on record.
-    pub(super) fn pending(&self, record: &VolumeRecord) -> ResidualState {
-        let provider_name = self.store.read(|state| provider_name(state, record));
-        ResidualState::PendingIntent { provider_name }
-    }
-
-    /// Sends CreateVolume as the intent records it, and records the answer. Data of another volume is an error, unless the
-    /// client allows that volumes share data.
-    pub(super) async fn send_and_record(
-        &self,
-        intent: &CreateIntent,
-        call: &PreparedCall,
-        may_share: bool,
-    ) -> Result<(), ServerError> {
-        let key = intent.record.key();
-        let created = match self.send(intent, call).await {
-            Ok(created) => created,
-            Err(error) => return Err(self.record_failure(intent, call, error).await),
-        };
-        let (provider, provider_version) = call.plugin.provider();
-        let volume = RemoteVolume {
-            plugin_id: intent.record.definition.plugin_id.clone(),
-            external_id: created.external_id.clone(),
-        };
-        let sent = (&intent.secrets, &intent.mount_options);
-        let context = self.sealer.seal_volume_context(&volume, created.context, sent);
-        let provided = ProviderFacts {
-            provider: provider.into(),
-            provider_version: provider_version.into(),
-            external_id: Some(created.external_id),
-            capacity: created.capacity,
-            context: context.into(),
-            topologies: created.topologies.into(),
-        };
-        let expected = match may_share {
-            true => unchanged(&intent.record),
-            false => Expected::VolumeAloneAt {
-                key: key.clone(),
-                at: Some(intent.record.modify_index),
-                data: volume,
-            },
-        };
-        let event = EventKind::VolumeCreated { key: key.clone(), provided: Box::new(provided) };
-        let index = match self.store.commit(expected, event).await {
-            // The plugin has answered with the data of another volume, so this one is not deleted at the provider.
-            Err(shared @ CommitError::Shared { .. }) => {
-                self.abandon(intent).await;
-                return Err(shared.into());
-            }
-            committed => committed?,
-        };
-        info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume created");
-        Ok(())
-    }
-
-    async fn send(
-        &self,
-        intent: &CreateIntent,
-        call: &PreparedCall,
-    ) -> Result<CreatedVolume, ForwardError> {
-        let request = rpc_request(intent, &call.plugin);
-        let rpc = ControllerOperation::Create.rpc();
-        let residual = self.pending(&intent.record);
-        let report = |error| {
-            reply_early(failure(&intent.record.definition, error, residual.clone()));
-        };
-        let to = (&call.candidates, &call.permit);
-        let answer = self.controller_caller.change(to, rpc, report, |controller| {
-            let request = request.clone();
-            async move { controller.create_volume(request).await }
-        });
-        answer.await
-    }
-
-    async fn record_failure(
-        &self,
-        intent: &CreateIntent,
-        call: &PreparedCall,
-        error: ForwardError,
-    ) -> ServerError {
-        let is_abandoned =
-            certainly_had_no_effect(&error, intent.prior) && self.abandon(intent).await;
-        let residual =
-            if is_abandoned { ResidualState::None } else { self.pending(&intent.record) };
-        let capacity = match is_without_room(&error) {
-            true => self.capacity_for(intent, call).await,
-            false => CapacityReport::default(),
-        };
-        let failure = plugin_failure(&intent.record.definition, error, residual);
-        ServerError::Plugin(Box::new(PluginFailure { capacity, ..failure }))
-    }
-
-    /// Asks what the provider has left for the volume that it refused.
-    async fn capacity_for(&self, intent: &CreateIntent, call: &PreparedCall) -> CapacityReport {
-        let sent = rpc_request(intent, &call.plugin);
-        let desired = sent.topology.unwrap_or_default();
-        let topologies = desired.required.into_iter().chain(desired.preferred);
-        let request = GetCapacity {
-            capabilities: sent.capabilities,
-            mount_options: sent.mount_options,
-            parameters: sent.parameters,
-            topology: None,
-        };
-        let (plugin, candidates) = (&call.plugin, &call.candidates);
-        let reader = &self.capacity;
-        reader.read_for(plugin, candidates, &request, topologies.collect()).await
-    }
-
-    /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
-    async fn abandon(&self, intent: &CreateIntent) -> bool {
-        let key = intent.record.key().clone();
-        let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
-        match self.store.commit(unchanged(&intent.record), event).await {
-            Ok(_) => true,
-            Err(error) => {
-                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
-                    "the intent to create the volume stays on record");
-                false
-            }
-        }
-    }
-
-    /// Records an earlier intent again, after requests that created nothing: only those of the earlier one may
-    /// have created the volume.
-    pub(super) async fn restore(&self, earlier: &VolumeRecord) {
-        let key = earlier.key();
-        let Some(now) = self.store.record(key) else {
-            return;
-        };
-        let event = EventKind::VolumeCreateIntended {
-            definition: Box::new(earlier.definition.clone()),
-            secrets: earlier.secrets.clone(),
-            earlier: earlier.earlier_creates.clone(),
-        };
-        if let Err(error) = self.store.commit(unchanged(&now), event).await {
-            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
-                "a request that created nothing stays among those that may have");
-        }
+/// A request as it is recorded.
+pub(super) fn create_request(
+    context: &VolumeContext,
+    definition: &VolumeDefinition,
+    secrets: &Secrets,
+) -> CreateRequest {
+    CreateRequest {
+        definition: definition.clone(),
+        secrets: context.sealer.seal(&definition.key, secrets),
     }
 }
 
-fn failure(
+/// Finds the plugin's usable controllers and waits for a permit to call them.
+pub(super) async fn prepare_call(
+    context: &VolumeContext,
     definition: &VolumeDefinition,
-    error: ForwardError,
     residual: ResidualState,
+) -> Result<PreparedCall, ServerError> {
+    let plugin = context.store.plugin(&definition.plugin_id)?;
+    let description = description(definition);
+    let calls = context.admit(CallClass::Create, &plugin, &description, residual).await?;
+    Ok(PreparedCall { plugin, calls })
+}
+
+/// Records an intent with the requests that were sent before.
+pub(super) async fn record_intent(
+    context: &VolumeContext,
+    expected: Expected,
+    request: CreateRequest,
+    earlier: Vec<CreateRequest>,
+    prior: PriorCalls,
+) -> Result<CreateIntent, ServerError> {
+    let key = request.definition.key.clone();
+    let event = EventKind::VolumeCreateIntended {
+        definition: Box::new(request.definition),
+        secrets: request.secrets,
+        earlier,
+    };
+    context.store.commit(expected, event).await?;
+    let record = context.store.record(&key).ok_or_else(|| conflict(&key))?;
+    intent(context, VolumeRecord::clone(&record), prior)
+}
+
+fn intent(
+    context: &VolumeContext,
+    record: VolumeRecord,
+    prior: PriorCalls,
+) -> Result<CreateIntent, ServerError> {
+    let provider_name = context.store.read(|state| provider_name(state, &record));
+    let mount_options = context.sealer.mount_options_of(&record.definition)?;
+    Ok(CreateIntent {
+        secrets: context.sealer.secrets_of(&record)?,
+        record,
+        mount_options: mount_options.unwrap_or_default(),
+        provider_name,
+        prior,
+    })
+}
+
+/// The state that a failure leaves while the intent is on record.
+pub(super) fn pending_state(context: &VolumeContext, record: &VolumeRecord) -> ResidualState {
+    let provider_name = context.store.read(|state| provider_name(state, record));
+    ResidualState::PendingIntent { provider_name }
+}
+
+/// Sends CreateVolume as the intent records it, and records the answer. Data of another volume is an error, unless the
+/// client allows that volumes share data.
+pub(super) async fn send_and_record(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    intent: &CreateIntent,
+    call: &PreparedCall,
+    may_share: bool,
+) -> Result<(), ServerError> {
+    let key = intent.record.key();
+    let created = match send(context, reply, intent, call).await {
+        Ok(created) => created,
+        Err(error) => return Err(record_failure(context, intent, call, error).await),
+    };
+    let (provider, provider_version) = call.plugin.provider();
+    let volume = RemoteVolume {
+        plugin_id: intent.record.definition.plugin_id.clone(),
+        external_id: created.external_id.clone(),
+    };
+    let sent = (&intent.secrets, &intent.mount_options);
+    let volume_context = context.sealer.seal_volume_context(&volume, created.context, sent);
+    let provided = ProviderFacts {
+        provider: provider.into(),
+        provider_version: provider_version.into(),
+        external_id: Some(created.external_id),
+        capacity: created.capacity,
+        context: volume_context.into(),
+        topologies: created.topologies.into(),
+    };
+    let expected = match may_share {
+        true => unchanged(&intent.record),
+        false => Expected::VolumeAloneAt {
+            key: key.clone(),
+            at: Some(intent.record.modify_index),
+            data: volume,
+        },
+    };
+    let event = EventKind::VolumeCreated { key: key.clone(), provided: Box::new(provided) };
+    let index = match context.store.commit(expected, event).await {
+        // The plugin has answered with the data of another volume, so this one is not deleted at the provider.
+        Err(shared @ CommitError::Shared { .. }) => {
+            abandon_intent(context, intent).await;
+            return Err(shared.into());
+        }
+        committed => committed?,
+    };
+    info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume created");
+    Ok(())
+}
+
+async fn send(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    intent: &CreateIntent,
+    call: &PreparedCall,
+) -> Result<CreatedVolume, ForwardError> {
+    let request = rpc_request(intent, &call.plugin);
+    let residual = pending_state(context, &intent.record);
+    let description = description(&intent.record.definition);
+    let report = |error| reply.send(description.failed(error, residual.clone()));
+    let answer = call.calls.change(Rpc::CreateVolume, report, |controller| {
+        let request = request.clone();
+        async move { controller.create_volume(request).await }
+    });
+    answer.await
+}
+
+async fn record_failure(
+    context: &VolumeContext,
+    intent: &CreateIntent,
+    call: &PreparedCall,
+    error: ForwardError,
 ) -> ServerError {
-    ServerError::Plugin(Box::new(plugin_failure(definition, error, residual)))
+    let is_abandoned =
+        certainly_had_no_effect(&error, intent.prior) && abandon_intent(context, intent).await;
+    let residual =
+        if is_abandoned { ResidualState::None } else { pending_state(context, &intent.record) };
+    let capacity = match is_without_room(&error) {
+        true => capacity_for(intent, call).await,
+        false => CapacityReport::default(),
+    };
+    let failure = description(&intent.record.definition).failed(error, residual);
+    PluginFailure { capacity, ..failure }.into()
 }
 
-fn plugin_failure(
-    definition: &VolumeDefinition,
-    error: ForwardError,
-    residual: ResidualState,
-) -> PluginFailure {
-    PluginFailure {
+/// Asks what the provider has left for the volume that it refused.
+async fn capacity_for(intent: &CreateIntent, call: &PreparedCall) -> CapacityReport {
+    let sent = rpc_request(intent, &call.plugin);
+    let desired = sent.topology.unwrap_or_default();
+    let topologies = desired.required.into_iter().chain(desired.preferred);
+    let request = GetCapacity {
+        capabilities: sent.capabilities,
+        mount_options: sent.mount_options,
+        parameters: sent.parameters,
+        topology: None,
+    };
+    read_capacity_for(&call.plugin, &call.calls, &request, topologies.collect()).await
+}
+
+/// Removes the intent. Returns whether it was removed; if not, the next request finds it.
+async fn abandon_intent(context: &VolumeContext, intent: &CreateIntent) -> bool {
+    let key = intent.record.key().clone();
+    let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
+    match context.store.commit(unchanged(&intent.record), event).await {
+        Ok(_) => true,
+        Err(error) => {
+            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+                "the intent to create the volume stays on record");
+            false
+        }
+    }
+}
+
+/// Records an earlier intent again, after requests that created nothing: only those of the earlier one may
+/// have created the volume.
+pub(super) async fn restore_intent(context: &VolumeContext, earlier: &VolumeRecord) {
+    let key = earlier.key();
+    let Some(now) = context.store.record(key) else {
+        return;
+    };
+    let event = EventKind::VolumeCreateIntended {
+        definition: Box::new(earlier.definition.clone()),
+        secrets: earlier.secrets.clone(),
+        earlier: earlier.earlier_creates.clone(),
+    };
+    if let Err(error) = context.store.commit(unchanged(&now), event).await {
+        warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+            "a request that created nothing stays among those that may have");
+    }
+}
+
+fn description(definition: &VolumeDefinition) -> CallDescription {
+    CallDescription {
         operation: ControllerOperation::Create,
         target: CallTarget::Volume(definition.key.clone()),
         subject: definition.name.clone(),
         plugin: definition.plugin_id.clone(),
-        error,
-        residual,
-        capacity: CapacityReport::default(),
     }
 }
 

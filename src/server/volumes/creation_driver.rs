@@ -16,13 +16,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::limits::VolumeLimits;
 use super::pending::{Controllers, CreationAttempts, CreationPauses, Pause};
 use super::plugin::VolumePlugin;
-use super::ports::{VolumeLimits, VolumePorts};
 use super::service::VolumeService;
 use crate::cell::{StateCell, Watch};
 use crate::error::ServerError;
 use crate::forward_error::ForwardError;
+use crate::ports::ServerPorts;
 use nomad_csi_claims::state::{State, Table, Topic};
 use nomad_csi_model::retry::{RetryPolicy, Verdict};
 use nomad_csi_model::{NamespacedId, PluginId};
@@ -38,7 +39,7 @@ pub(crate) struct CreationDriver {
     pauses: CreationPauses,
 }
 
-/// What runs.
+/// The tasks that run.
 #[derive(Default)]
 struct Running {
     /// The creations by their tasks, with the usable controllers when they began.
@@ -48,7 +49,7 @@ struct Running {
 
 impl CreationDriver {
     /// A driver that continues the creations of these volumes.
-    pub(crate) fn new(volumes: VolumeService, ports: &VolumePorts, limits: &VolumeLimits) -> Self {
+    pub(crate) fn new(volumes: VolumeService, ports: &ServerPorts, limits: &VolumeLimits) -> Self {
         Self {
             pauses: volumes.creation_pauses(),
             volumes,

@@ -10,32 +10,20 @@ use std::collections::BTreeSet;
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect};
-use super::creation::CreationProtocol;
-use super::limiter::{LockedResource, OperationLimiter};
+use super::context::VolumeContext;
+use super::creation::settle_creation;
 use super::plugin::VolumePlugin;
-use super::store::{VolumeStore, unchanged};
-use crate::candidates::Candidates;
+use super::store::unchanged;
 use crate::cell::Expected;
-use crate::early_reply::reply_early;
-use crate::error::{CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError};
-use crate::forward::ControllerCaller;
+use crate::early_reply::EarlyReply;
+use crate::error::{CallDescription, ControllerOperation, ResidualState, ServerError};
+use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use crate::plugin_call_queues::CallPermit;
-use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{EventKind, Phase, VolumeView, volumes_of_data};
 use nomad_csi_model::retry::Verdict;
-use nomad_csi_model::{CapacityReport, ExternalId, NamespacedId, Secrets, Volume};
-use nomad_csi_ports::StatusCode;
-
-/// Deletes volumes.
-pub(super) struct VolumeDeleter {
-    pub(super) store: VolumeStore,
-    pub(super) sealer: VolumeSealer,
-    pub(super) limiter: OperationLimiter,
-    pub(super) controller_caller: ControllerCaller,
-    pub(super) creation: CreationProtocol,
-}
+use nomad_csi_model::{NamespacedId, Secrets, Volume};
+use nomad_csi_ports::{Rpc, StatusCode};
 
 /// A recorded deletion.
 struct DeleteIntent {
@@ -44,155 +32,164 @@ struct DeleteIntent {
     prior: PriorCalls,
 }
 
-impl VolumeDeleter {
-    pub(super) async fn delete(
-        &self,
-        key: &NamespacedId,
-        secrets: Secrets,
-        at: Option<u64>,
-    ) -> Result<u64, ServerError> {
-        let resource = LockedResource::Volume(key.clone());
-        let _permit = self.limiter.acquire(resource).await?;
-        self.store.check_spec_index(key, at)?;
-        self.store.retry_on_conflict(key, || self.delete_once(key, &secrets)).await
-    }
+/// Deletes a volume; `secrets` overlay the stored ones.
+pub(super) async fn delete_volume(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    key: &NamespacedId,
+    secrets: Secrets,
+    at: Option<u64>,
+) -> Result<u64, ServerError> {
+    let _volume = context.locks.acquire_volume(key).await?;
+    context.store.check_spec_index(key, at)?;
+    context.store.retry_on_conflict(key, || delete_once(context, reply, key, &secrets)).await
+}
 
-    async fn delete_once(&self, key: &NamespacedId, secrets: &Secrets) -> Result<u64, ServerError> {
-        let existed = self.store.record(key).is_some();
-        self.creation.settle(key, None).await?;
-        let existing = match self.store.view(key) {
-            Some(existing) => existing,
-            // The creation was pending and had no effect, so the volume counts as deleted.
-            None if existed => return Ok(self.store.index()),
-            None => return Err(ServerError::VolumeNotFound(key.clone())),
-        };
-        let volume = existing.volume();
-        let external = LockedResource::External(volume.plugin_id.clone(), volume.remote_id());
-        let _external = self.limiter.acquire(external).await?;
-        self.check_deletable(&existing)?;
-        let candidates = self.candidates(&volume)?;
-        let class = CallClass::Release;
-        let permit = self.limiter.acquire_call(class, &volume.plugin_id).await?;
-        let stored = self.sealer.secrets_of(&existing.record)?;
-        let secrets = stored.merged_with(secrets);
-        let intent = self.record_intent(&existing).await?;
-        let to = (&candidates, &permit);
-        let answer = self.send(&volume, to, secrets).await;
-        self.record_answer(&volume, intent, answer).await
-    }
+async fn delete_once(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    key: &NamespacedId,
+    secrets: &Secrets,
+) -> Result<u64, ServerError> {
+    let existed = context.store.record(key).is_some();
+    settle_creation(context, reply, key, None).await?;
+    let existing = match context.store.view(key) {
+        Some(existing) => existing,
+        // The creation was pending and had no effect, so the volume counts as deleted.
+        None if existed => return Ok(context.store.index()),
+        None => return Err(ServerError::VolumeNotFound(key.clone())),
+    };
+    let volume = existing.volume();
+    let (plugin, external_id) = (&volume.plugin_id, volume.remote_id());
+    let _external = context.locks.acquire_external(plugin, &external_id).await?;
+    check_deletable(context, &existing)?;
+    let plugin = deleting_plugin(context, &volume)?;
+    let call = CallDescription::of_volume(
+        ControllerOperation::Delete,
+        volume.key(),
+        &external_id,
+        plugin.id(),
+    );
+    let none = ResidualState::None;
+    let calls = context.admit(CallClass::Release, &plugin, &call, none).await?;
+    let stored = context.sealer.secrets_of(&existing.record)?;
+    let secrets = stored.merged_with(secrets);
+    let intent = record_intent(context, &existing).await?;
+    let report = |error| reply.send(call.failed(error, pending(context, key)));
+    let answer = send(&calls, report, &volume, secrets).await;
+    record_answer(context, &call, key, intent, answer).await
+}
 
-    /// The controllers that can delete the volume.
-    fn candidates(&self, volume: &Volume) -> Result<Candidates, ServerError> {
-        let id = &volume.plugin_id;
-        let plugin = self.store.read(|state| VolumePlugin::read(state, id));
-        let plugin = plugin.ok_or_else(|| ServerError::PluginNotFound(id.clone()))?;
-        if !plugin.needs_controller() {
-            return Err(ServerError::CannotDelete { volume: volume.key(), plugin: id.clone() });
-        }
-        plugin.candidates().map_err(|error| failure(volume, error.into(), ResidualState::None))
+/// Returns the plugin of a volume, which must be able to delete it.
+fn deleting_plugin(context: &VolumeContext, volume: &Volume) -> Result<VolumePlugin, ServerError> {
+    let id = &volume.plugin_id;
+    let plugin = context.store.read(|state| VolumePlugin::read(state, id));
+    let plugin = plugin.ok_or_else(|| ServerError::PluginNotFound(id.clone()))?;
+    if !plugin.needs_controller() {
+        return Err(ServerError::CannotDelete { volume: volume.key(), plugin: id.clone() });
     }
+    Ok(plugin)
+}
 
-    /// Refuses a volume that has claims, or that is registered more than once. The claims of a registration
-    /// that is gone count too: its data may still be attached.
-    fn check_deletable(&self, existing: &VolumeView) -> Result<(), ServerError> {
-        let volume = existing.volume();
-        if volume.is_claimed() {
-            return Err(in_use(&volume));
-        }
-        let key = volume.key();
-        let external_id = volume.remote_id();
-        let mut others = self.store.read(|state| volumes_of_data(state, existing));
-        others.retain(|other| *other != key);
-        if !others.is_empty() {
-            return Err(ServerError::Shared { volume: key, external_id, others });
-        }
-        let orphaned = existing.claims.iter().flat_map(|record| record.claims.claims.keys());
-        let claiming: BTreeSet<_> = orphaned.map(|key| key.alloc.clone()).collect();
-        match claiming.is_empty() {
-            true => Ok(()),
-            false => Err(ServerError::VolumeInUse {
-                volume: key,
-                claiming_allocs: claiming.into_iter().collect(),
-            }),
-        }
+/// Refuses a volume that has claims, or that is registered more than once. The claims of a registration
+/// that is gone count too: its data may still be attached.
+fn check_deletable(context: &VolumeContext, existing: &VolumeView) -> Result<(), ServerError> {
+    let volume = existing.volume();
+    if volume.is_claimed() {
+        return Err(in_use(&volume));
     }
-
-    /// Records the intent, unless it is on record already.
-    async fn record_intent(&self, existing: &VolumeView) -> Result<DeleteIntent, ServerError> {
-        let record = &existing.record;
-        match record.phase {
-            Phase::Deleting => {
-                Ok(DeleteIntent { index: record.modify_index, prior: PriorCalls::Possible })
-            }
-            Phase::Registered | Phase::Creating => {
-                let key = record.key().clone();
-                let event = EventKind::VolumeDeleteIntended { key };
-                Ok(DeleteIntent {
-                    index: self.store.commit(unchanged(record), event).await?,
-                    prior: PriorCalls::None,
-                })
-            }
-        }
+    let key = volume.key();
+    let external_id = volume.remote_id();
+    let mut others = context.store.read(|state| volumes_of_data(state, existing));
+    others.retain(|other| *other != key);
+    if !others.is_empty() {
+        return Err(ServerError::Shared { volume: key, external_id, others });
     }
+    let orphaned = existing.claims.iter().flat_map(|record| record.claims.claims.keys());
+    let claiming: BTreeSet<_> = orphaned.map(|key| key.alloc.clone()).collect();
+    match claiming.is_empty() {
+        true => Ok(()),
+        false => Err(ServerError::VolumeInUse {
+            volume: key,
+            claiming_allocs: claiming.into_iter().collect(),
+        }),
+    }
+}
 
-    async fn send(
-        &self,
-        volume: &Volume,
-        to: (&Candidates, &CallPermit),
-        secrets: Secrets,
-    ) -> Result<(), ForwardError> {
-        let external_id: ExternalId = volume.remote_id();
-        let rpc = ControllerOperation::Delete.rpc();
-        let report = |error| reply_early(failure(volume, error, self.pending(&volume.key())));
-        let answer = self.controller_caller.change(to, rpc, report, |controller| {
-            let (external_id, secrets) = (external_id.clone(), secrets.clone());
-            async move { controller.delete_volume(external_id, secrets).await }
-        });
-        match answer.await {
-            Err(ForwardError::Failed { error, .. }) if error.verdict == Verdict::AlreadyDone => {
-                Ok(())
-            }
-            answer => answer,
+/// Records the intent, unless it is on record already.
+async fn record_intent(
+    context: &VolumeContext,
+    existing: &VolumeView,
+) -> Result<DeleteIntent, ServerError> {
+    let record = &existing.record;
+    match record.phase {
+        Phase::Deleting => {
+            Ok(DeleteIntent { index: record.modify_index, prior: PriorCalls::Possible })
+        }
+        Phase::Registered | Phase::Creating => {
+            let key = record.key().clone();
+            let event = EventKind::VolumeDeleteIntended { key };
+            Ok(DeleteIntent {
+                index: context.store.commit(unchanged(record), event).await?,
+                prior: PriorCalls::None,
+            })
         }
     }
+}
 
-    /// The state that a failure leaves while the intent is on record.
-    fn pending(&self, key: &NamespacedId) -> ResidualState {
-        ResidualState::PendingIntent { provider_name: self.store.provider_name(key) }
+async fn send(
+    calls: &PermittedCalls,
+    report: impl Fn(ForwardError) + Send + Sync,
+    volume: &Volume,
+    secrets: Secrets,
+) -> Result<(), ForwardError> {
+    let external_id = volume.remote_id();
+    let answer = calls.change(Rpc::DeleteVolume, report, |controller| {
+        let (external_id, secrets) = (external_id.clone(), secrets.clone());
+        async move { controller.delete_volume(external_id, secrets).await }
+    });
+    match answer.await {
+        Err(ForwardError::Failed { error, .. }) if error.verdict == Verdict::AlreadyDone => Ok(()),
+        answer => answer,
     }
+}
 
-    async fn record_answer(
-        &self,
-        volume: &Volume,
-        intent: DeleteIntent,
-        answer: Result<(), ForwardError>,
-    ) -> Result<u64, ServerError> {
-        let key = volume.key();
-        let expected = Expected::VolumeAt(key.clone(), intent.index);
-        let error = match answer {
-            Ok(()) => {
-                let event = EventKind::VolumeDeleted { key: key.clone() };
-                let index = self.store.commit(expected, event).await?;
-                info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deleted");
-                return Ok(index);
-            }
-            Err(error) => error,
-        };
-        let pending = self.pending(&key);
-        if !certainly_had_no_effect(&error, intent.prior) && !is_in_use_at_provider(&error) {
-            return Err(failure(volume, error, pending));
+/// The state that a failure leaves while the intent is on record.
+fn pending(context: &VolumeContext, key: &NamespacedId) -> ResidualState {
+    ResidualState::PendingIntent { provider_name: context.store.provider_name(key) }
+}
+
+async fn record_answer(
+    context: &VolumeContext,
+    call: &CallDescription,
+    key: &NamespacedId,
+    intent: DeleteIntent,
+    answer: Result<(), ForwardError>,
+) -> Result<u64, ServerError> {
+    let expected = Expected::VolumeAt(key.clone(), intent.index);
+    let error = match answer {
+        Ok(()) => {
+            let event = EventKind::VolumeDeleted { key: key.clone() };
+            let index = context.store.commit(expected, event).await?;
+            info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deleted");
+            return Ok(index);
         }
-        let event = EventKind::VolumeDeleteAbandoned { key: key.clone() };
-        let residual = match self.store.commit(expected, event).await {
-            Ok(_) => ResidualState::None,
-            Err(error) => {
-                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
-                    "the intent to delete the volume stays on record");
-                pending
-            }
-        };
-        Err(failure(volume, error, residual))
+        Err(error) => error,
+    };
+    let pending = pending(context, key);
+    if !certainly_had_no_effect(&error, intent.prior) && !is_in_use_at_provider(&error) {
+        return Err(call.failed(error, pending).into());
     }
+    let event = EventKind::VolumeDeleteAbandoned { key: key.clone() };
+    let residual = match context.store.commit(expected, event).await {
+        Ok(_) => ResidualState::None,
+        Err(error) => {
+            warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+                "the intent to delete the volume stays on record");
+            pending
+        }
+    };
+    Err(call.failed(error, residual).into())
 }
 
 /// Returns whether the plugin reports that the volume is in use: then no earlier call has deleted it.
@@ -209,16 +206,4 @@ pub(super) fn in_use(volume: &Volume) -> ServerError {
         volume: volume.key(),
         claiming_allocs: volume.claiming_allocs().cloned().collect(),
     }
-}
-
-fn failure(volume: &Volume, error: ForwardError, residual: ResidualState) -> ServerError {
-    ServerError::Plugin(Box::new(PluginFailure {
-        operation: ControllerOperation::Delete,
-        target: CallTarget::Volume(volume.key()),
-        subject: volume.remote_id().to_string(),
-        plugin: volume.plugin_id.clone(),
-        error,
-        residual,
-        capacity: CapacityReport::default(),
-    }))
 }

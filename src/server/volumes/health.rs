@@ -3,26 +3,27 @@
 //! The controller reports what concerns every node, and each node that uses the volume what it sees.
 //! Health that cannot be read is unknown and fails nothing else. A list whose token is refused begins
 //! again (CSI 1.13, ControllerListVolumeHealth).
+//!
+//! For metrics, registered volumes are counted by their health: the plugins that list it are asked, one after the
+//! other. A volume that is not listed has no known condition. If a list cannot be read, the health of all volumes of
+//! the plugin is `unknown`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _};
 
-use super::limiter::OperationLimiter;
+use super::context::VolumeContext;
 use super::plugin::VolumePlugin;
-use super::store::VolumeStore;
-use crate::candidates::Candidates;
 use crate::error::ServerError;
-use crate::forward::ControllerCaller;
+use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use crate::sealing::VolumeSealer;
-use nomad_csi_claims::state::VolumeView;
+use nomad_csi_claims::state::{State, VolumeView, plugins, volumes_sharing};
 use nomad_csi_model::{
-    AllocId, ExternalId, ExternalVolume, NamespacedId, NodeId, Secrets, VolumeHealth, VolumeStatus,
+    AllocId, ExternalId, ExternalVolume, NamespacedId, NodeId, PluginId, Secrets, VolumeHealth,
+    VolumeStatus, health_word,
 };
-use nomad_csi_ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, PluginDirectory, Rpc};
+use nomad_csi_ports::{ListVolumeHealth, NodeVolumeHealth, PageRequest, Rpc, VolumeHealthCounts};
 
 /// A list with more pages than this is not read to its end.
 const MAX_PAGES: usize = 1000;
@@ -35,16 +36,13 @@ const MAX_NODES_AT_ONCE: usize = 16;
 pub(super) type AdverseVolumes = BTreeMap<ExternalId, Vec<VolumeStatus>>;
 
 /// Reads the adverse conditions of all volumes of a plugin; `None` if they are unknown.
-pub(super) async fn list_health(
-    controller_caller: &ControllerCaller,
-    candidates: &Candidates,
-) -> Option<AdverseVolumes> {
+pub(super) async fn list_health(calls: &PermittedCalls) -> Option<AdverseVolumes> {
     for _ in 0..MAX_READS {
-        match read_list(controller_caller, candidates).await {
+        match read_list(calls).await {
             Ok(listed) => return Some(listed),
             Err(Unread::Token) => {}
             Err(Unread::Failed(error)) => {
-                tracing::warn!(plugin.id = %candidates.plugin, %error, "the health of volumes is unknown");
+                tracing::warn!(plugin.id = %calls.plugin(), %error, "the health of volumes is unknown");
                 return None;
             }
         }
@@ -60,10 +58,7 @@ enum Unread {
     Failed(ForwardError),
 }
 
-async fn read_list(
-    controller_caller: &ControllerCaller,
-    candidates: &Candidates,
-) -> Result<AdverseVolumes, Unread> {
+async fn read_list(calls: &PermittedCalls) -> Result<AdverseVolumes, Unread> {
     let mut listed = AdverseVolumes::new();
     let mut token = String::new();
     for _ in 0..MAX_PAGES {
@@ -71,8 +66,7 @@ async fn read_list(
             page: PageRequest { entries: 0, starting_token: token.clone() },
             secrets: Secrets::default(),
         };
-        let rpc = Rpc::ControllerListVolumeHealth;
-        let page = controller_caller.read(candidates, rpc, |controller| {
+        let page = calls.read(Rpc::ControllerListVolumeHealth, |controller| {
             let request = request.clone();
             async move { controller.list_volume_health(request).await }
         });
@@ -111,102 +105,93 @@ fn uses(volume: &VolumeView, node: &NodeId) -> bool {
 }
 
 /// Reads the health of one volume.
-pub(super) struct HealthReader {
-    pub(super) store: VolumeStore,
-    pub(super) sealer: VolumeSealer,
-    pub(super) limiter: OperationLimiter,
-    pub(super) controller_caller: ControllerCaller,
-    pub(super) directory: Arc<dyn PluginDirectory>,
+pub(super) async fn read_health(
+    context: &VolumeContext,
+    key: &NamespacedId,
+) -> Result<VolumeHealth, ServerError> {
+    let existing = context.store.view(key);
+    let existing = existing.ok_or(ServerError::NoVolumeToRead)?;
+    let volume = existing.volume();
+    let facts = context.store.read(|state| VolumePlugin::read(state, &volume.plugin_id));
+    let Some(facts) = facts else {
+        return Ok(VolumeHealth::default());
+    };
+    let id = volume.remote_id();
+    let secrets = context.sealer.secrets_of(&existing.record)?;
+    let nodes = facts.nodes_with_health().into_iter();
+    let nodes = nodes.filter(|(node, _)| uses(&existing, node)).collect();
+    let (mut report, of_nodes) = tokio::join!(
+        ask_controller(context, &facts, &id, &secrets),
+        ask_nodes(context, &facts, nodes, &id),
+    );
+    report.statuses.extend(of_nodes.statuses);
+    report.unknown.extend(of_nodes.unknown);
+    Ok(report)
 }
 
-impl HealthReader {
-    pub(super) async fn read(&self, key: &NamespacedId) -> Result<VolumeHealth, ServerError> {
-        let existing = self.store.view(key);
-        let existing = existing.ok_or(ServerError::NoVolumeToRead)?;
-        let volume = existing.volume();
-        let facts = self.store.read(|state| VolumePlugin::read(state, &volume.plugin_id));
-        let Some(facts) = facts else {
-            return Ok(VolumeHealth::default());
-        };
-        let id = volume.remote_id();
-        let secrets = self.sealer.secrets_of(&existing.record)?;
-        let nodes = facts.nodes_with_health().into_iter();
-        let nodes = nodes.filter(|(node, _)| uses(&existing, node)).collect();
-        let (mut report, of_nodes) = tokio::join!(
-            self.ask_controller(&facts, &id, &secrets),
-            self.ask_nodes(&facts, nodes, &id),
-        );
-        report.statuses.extend(of_nodes.statuses);
-        report.unknown.extend(of_nodes.unknown);
-        Ok(report)
+async fn ask_controller(
+    context: &VolumeContext,
+    facts: &VolumePlugin,
+    id: &ExternalId,
+    secrets: &Secrets,
+) -> VolumeHealth {
+    if !facts.can(|controller| controller.get_volume_health) {
+        return VolumeHealth::default();
     }
-
-    async fn ask_controller(
-        &self,
-        facts: &VolumePlugin,
-        id: &ExternalId,
-        secrets: &Secrets,
-    ) -> VolumeHealth {
-        if !facts.can(|controller| controller.get_volume_health) {
-            return VolumeHealth::default();
-        }
-        let candidates = match facts.candidates() {
-            Ok(candidates) => candidates,
-            Err(error) => return unknown(ForwardError::from(error).to_string()),
-        };
-        let plugin = facts.id();
-        let _permit = match self.limiter.acquire_call(CallClass::List, plugin).await {
-            Ok(permit) => permit,
-            Err(error) => return unknown(error.to_string()),
-        };
-        let rpc = Rpc::ControllerGetVolumeHealth;
-        let answer = self.controller_caller.read(&candidates, rpc, |controller| {
-            let (id, secrets) = (id.clone(), secrets.clone());
-            async move { controller.volume_health(id, secrets).await }
-        });
-        match answer.await {
-            Ok(statuses) => known(None, statuses),
-            Err(error) => unknown(error.to_string()),
-        }
+    let candidates = match facts.candidates() {
+        Ok(candidates) => candidates,
+        Err(error) => return unknown(ForwardError::from(error).to_string()),
+    };
+    let calls = match context.controllers.admit(CallClass::List, candidates).await {
+        Ok(calls) => calls,
+        Err(error) => return unknown(error.to_string()),
+    };
+    let answer = calls.read(Rpc::ControllerGetVolumeHealth, |controller| {
+        let (id, secrets) = (id.clone(), secrets.clone());
+        async move { controller.volume_health(id, secrets).await }
+    });
+    match answer.await {
+        Ok(statuses) => known(None, statuses),
+        Err(error) => unknown(error.to_string()),
     }
+}
 
-    /// Asks several nodes at once, so that one that does not answer holds up no other.
-    async fn ask_nodes(
-        &self,
-        facts: &VolumePlugin,
-        nodes: Vec<(NodeId, AllocId)>,
-        id: &ExternalId,
-    ) -> VolumeHealth {
-        let questions: Vec<_> = nodes
-            .iter()
-            .map(|(node, alloc)| async move { (node, self.ask_node(facts, node, alloc, id).await) })
-            .collect();
-        let answers = stream::iter(questions).buffer_unordered(MAX_NODES_AT_ONCE);
-        let answers: BTreeMap<&NodeId, VolumeHealth> = answers.collect().await;
-        let mut report = VolumeHealth::default();
-        for answer in answers.into_values() {
-            report.statuses.extend(answer.statuses);
-            report.unknown.extend(answer.unknown);
-        }
-        report
+/// Asks several nodes at once, so that one that does not answer holds up no other.
+async fn ask_nodes(
+    context: &VolumeContext,
+    facts: &VolumePlugin,
+    nodes: Vec<(NodeId, AllocId)>,
+    id: &ExternalId,
+) -> VolumeHealth {
+    let questions: Vec<_> = nodes
+        .iter()
+        .map(|(node, alloc)| async move { (node, ask_node(context, facts, node, alloc, id).await) })
+        .collect();
+    let answers = stream::iter(questions).buffer_unordered(MAX_NODES_AT_ONCE);
+    let answers: BTreeMap<&NodeId, VolumeHealth> = answers.collect().await;
+    let mut report = VolumeHealth::default();
+    for answer in answers.into_values() {
+        report.statuses.extend(answer.statuses);
+        report.unknown.extend(answer.unknown);
     }
+    report
+}
 
-    async fn ask_node(
-        &self,
-        facts: &VolumePlugin,
-        node: &NodeId,
-        alloc: &AllocId,
-        id: &ExternalId,
-    ) -> VolumeHealth {
-        let Some(connection) = self.directory.instance(facts.id(), alloc).await else {
-            return unknown(format!("node `{node}` has no connection to the plugin"));
-        };
-        let request =
-            NodeVolumeHealth { external_id: id.clone(), publish_path: None, staging_path: None };
-        match connection.node.node_volume_health(request).await {
-            Ok(statuses) => known(Some(node), statuses),
-            Err(error) => unknown(format!("node `{node}`: {error}")),
-        }
+async fn ask_node(
+    context: &VolumeContext,
+    facts: &VolumePlugin,
+    node: &NodeId,
+    alloc: &AllocId,
+    id: &ExternalId,
+) -> VolumeHealth {
+    let Some(service) = context.controllers.node(facts.id(), alloc).await else {
+        return unknown(format!("node `{node}` has no connection to the plugin"));
+    };
+    let request =
+        NodeVolumeHealth { external_id: id.clone(), publish_path: None, staging_path: None };
+    match service.node_volume_health(request).await {
+        Ok(statuses) => known(Some(node), statuses),
+        Err(error) => unknown(format!("node `{node}`: {error}")),
     }
 }
 
@@ -217,4 +202,45 @@ fn known(node: Option<&NodeId>, statuses: Vec<VolumeStatus>) -> VolumeHealth {
 
 fn unknown(reason: String) -> VolumeHealth {
     VolumeHealth { statuses: vec![], unknown: vec![reason] }
+}
+
+/// Counts registered volumes by their health.
+pub(super) async fn count_health(context: &VolumeContext) -> VolumeHealthCounts {
+    let mut counts = VolumeHealthCounts::new();
+    for plugin in context.store.read(listing_plugins) {
+        let listed = list_health_of(context, &plugin).await;
+        let of_plugin = |state: &State| count(state, plugin.id(), listed.as_ref());
+        counts.extend(context.store.read(of_plugin));
+    }
+    counts
+}
+
+async fn list_health_of(context: &VolumeContext, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
+    let candidates = plugin.candidates().ok()?;
+    let calls = context.controllers.admit(CallClass::List, candidates).await.ok()?;
+    list_health(&calls).await
+}
+
+/// Returns the plugins that list the health of their volumes.
+fn listing_plugins(state: &State) -> Vec<VolumePlugin> {
+    let all = plugins(state, "").into_iter();
+    let all = all.filter_map(|view| VolumePlugin::read(state, &view.plugin.summary.id));
+    all.filter(|plugin| plugin.can(|controller| controller.list_volume_health)).collect()
+}
+
+/// Counts the registered volumes of a plugin by the words for their health.
+fn count(state: &State, plugin: &PluginId, listed: Option<&AdverseVolumes>) -> VolumeHealthCounts {
+    let mut counts = VolumeHealthCounts::new();
+    let mut left = state.volume_count(plugin);
+    for (id, statuses) in listed.into_iter().flatten() {
+        let number = volumes_sharing(state, plugin, id).len();
+        let word = health_word(statuses);
+        if number > 0 && word != "ok" {
+            *counts.entry((plugin.clone(), word)).or_default() += number;
+            left -= number;
+        }
+    }
+    let rest = if listed.is_some() { "ok" } else { "unknown" };
+    counts.insert((plugin.clone(), rest), left);
+    counts
 }

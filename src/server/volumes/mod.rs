@@ -7,12 +7,12 @@
 //! continues it. A creation is continued without a request too ([`creation_driver`]): its volume may exist, and no list
 //! of volumes has it.
 //!
-//! [`VolumeService`] runs the operations. Each operation is a type of its own that holds only the
-//! parts it needs: [`store`] (records), [`sealing`] (secrets), [`limiter`] (concurrency) and the
-//! controller_caller to controllers.
+//! [`VolumeService`] runs the operations. Each operation is a function that gets a [`context`]: records, secrets, locks
+//! and controllers. One that may answer its client before it ends gets the reply too.
 
 mod call_effect;
 mod capacity;
+mod context;
 mod create;
 mod creation;
 mod creation_driver;
@@ -20,28 +20,26 @@ mod delete;
 mod deregister;
 mod expand;
 mod health;
-mod health_counts;
-mod limiter;
+mod limits;
 mod listing_health;
 mod modify;
 mod pending;
 mod plugin;
 mod plugin_validation;
-mod ports;
 mod provider;
 mod register;
+mod resource_locks;
 mod service;
 mod store;
 mod submission;
 mod update;
 mod validation;
-mod volume_span;
 mod warnings;
 
 pub use creation::GivenUp;
 pub(crate) use creation_driver::CreationDriver;
+pub use limits::VolumeLimits;
 pub use pending::{CreationAttempts, PendingCreation};
-pub use ports::{VolumeLimits, VolumePorts};
 pub use provider::{CreatedSnapshot, SnapshotRequest};
 pub use service::VolumeService;
 pub use submission::{VolumeSubmission, VolumeWriteResult};

@@ -11,20 +11,17 @@ use std::collections::BTreeMap;
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
-use super::limiter::{LockedResource, OperationLimiter};
-use super::store::{VolumeStore, conflict, unchanged};
-use crate::early_reply::reply_early;
+use super::context::VolumeContext;
+use super::store::{conflict, unchanged};
+use crate::early_reply::EarlyReply;
 use crate::error::{
-    CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
-    UnsupportedOperation,
+    CallDescription, ControllerOperation, ResidualState, ServerError, UnsupportedOperation,
 };
-use crate::forward::ControllerCaller;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{EventKind, Phase, VolumeRecord, provider_name};
-use nomad_csi_model::{CapacityReport, NamespacedId};
-use nomad_csi_ports::ModifyVolume;
+use nomad_csi_model::NamespacedId;
+use nomad_csi_ports::{ModifyVolume, Rpc};
 
 /// The most mutable parameters of a volume.
 pub(super) const MAX_PARAMETERS: usize = 64;
@@ -42,143 +39,137 @@ pub struct ModifiedVolume {
     pub index: u64,
 }
 
-/// Changes mutable parameters.
-pub(super) struct VolumeModifier {
-    pub(super) store: VolumeStore,
-    pub(super) sealer: VolumeSealer,
-    pub(super) limiter: OperationLimiter,
-    pub(super) controller_caller: ControllerCaller,
+/// Changes mutable parameters of a volume.
+pub(super) async fn modify_volume(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    key: &NamespacedId,
+    parameters: &Parameters,
+) -> Result<ModifiedVolume, ServerError> {
+    let _volume = context.locks.acquire_volume(key).await?;
+    let record = registered_record(context, key)?;
+    check(key, &record, parameters)?;
+    let (plugin, id) = (&record.definition.plugin_id, record.provider_id());
+    let _external = context.locks.acquire_external(plugin, &id).await?;
+    let covers = |pending: &Parameters| pending.keys().all(|name| parameters.contains_key(name));
+    let pending = record.modifying.filter(|pending| !covers(pending));
+    if let Some(pending) = pending {
+        let settled = send_and_record(context, reply, key, &pending).await;
+        if registered_record(context, key)?.modifying.is_some() {
+            settled?;
+        }
+    }
+    send_and_record(context, reply, key, parameters).await
 }
 
-impl VolumeModifier {
-    pub(super) async fn modify(
-        &self,
-        key: &NamespacedId,
-        parameters: &Parameters,
-    ) -> Result<ModifiedVolume, ServerError> {
-        let _volume = self.limiter.acquire(LockedResource::Volume(key.clone())).await?;
-        let record = self.record(key)?;
-        check(key, &record, parameters)?;
-        let plugin = record.definition.plugin_id.clone();
-        let external = LockedResource::External(plugin, record.provider_id());
-        let _external = self.limiter.acquire(external).await?;
-        let covers =
-            |pending: &Parameters| pending.keys().all(|name| parameters.contains_key(name));
-        let pending = record.modifying.filter(|pending| !covers(pending));
-        if let Some(pending) = pending {
-            let settled = self.send_and_record(key, &pending).await;
-            if self.record(key)?.modifying.is_some() {
-                settled?;
-            }
-        }
-        self.send_and_record(key, parameters).await
+fn registered_record(
+    context: &VolumeContext,
+    key: &NamespacedId,
+) -> Result<VolumeRecord, ServerError> {
+    let record = context.store.record(key);
+    let record = record.ok_or(ServerError::NoVolumeToRead)?;
+    match record.phase {
+        Phase::Registered => Ok(VolumeRecord::clone(&record)),
+        Phase::Creating => Err(ServerError::NoVolumeToRead),
+        Phase::Deleting => Err(ServerError::BeingDeleted(key.clone())),
     }
+}
 
-    fn record(&self, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
-        let record = self.store.record(key);
-        let record = record.ok_or(ServerError::NoVolumeToRead)?;
-        match record.phase {
-            Phase::Registered => Ok(VolumeRecord::clone(&record)),
-            Phase::Creating => Err(ServerError::NoVolumeToRead),
-            Phase::Deleting => Err(ServerError::BeingDeleted(key.clone())),
-        }
-    }
-
-    async fn send_and_record(
-        &self,
-        key: &NamespacedId,
-        parameters: &Parameters,
-    ) -> Result<ModifiedVolume, ServerError> {
-        let record = self.record(key)?;
-        let id = record.definition.plugin_id.clone();
-        let plugin = self.store.plugin(&id)?;
-        if !plugin.can(|controller| controller.modify_volume) {
-            return Err(ServerError::NotSupported {
-                plugin: id,
-                operation: UnsupportedOperation::ModifyVolume,
-            });
-        }
-        let candidates = plugin
-            .candidates()
-            .map_err(|error| failure(&record, error.into(), self.residual(&record)))?;
-        let permit = self.limiter.acquire_call(CallClass::Change, &id).await?;
-        let secrets = self.sealer.secrets_of(&record)?;
-        let earlier = record.modifying.clone();
-        if earlier.as_ref() != Some(parameters) {
-            let event = EventKind::VolumeModifyIntended {
-                key: key.clone(),
-                parameters: parameters.clone(),
-            };
-            self.store.commit(unchanged(&record), event).await?;
-        }
-        let intended = self.record(key)?;
-        let request = ModifyVolume {
-            external_id: intended.provider_id(),
-            parameters: parameters.clone(),
-            secrets,
-        };
-        let report = |error| reply_early(failure(&intended, error, self.residual(&intended)));
-        let rpc = ControllerOperation::Modify.rpc();
-        let to = (&candidates, &permit);
-        let answer = self.controller_caller.change(to, rpc, report, |controller| {
-            let request = request.clone();
-            async move { controller.modify_volume(request).await }
+async fn send_and_record(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    key: &NamespacedId,
+    parameters: &Parameters,
+) -> Result<ModifiedVolume, ServerError> {
+    let record = registered_record(context, key)?;
+    let id = record.definition.plugin_id.clone();
+    let plugin = context.store.plugin(&id)?;
+    if !plugin.can(|controller| controller.modify_volume) {
+        return Err(ServerError::NotSupported {
+            plugin: id,
+            operation: UnsupportedOperation::ModifyVolume,
         });
-        match answer.await {
-            Ok(()) => self.record_success(&intended).await,
-            Err(error) => Err(self.record_failure(&intended, earlier, error).await),
-        }
     }
-
-    async fn record_success(&self, intended: &VolumeRecord) -> Result<ModifiedVolume, ServerError> {
-        let key = intended.key();
-        let event = EventKind::VolumeModified { key: key.clone() };
-        let index = self.store.commit(unchanged(intended), event).await?;
-        info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume modified");
-        let modified = self.store.record(key).ok_or_else(|| conflict(key))?;
-        Ok(ModifiedVolume { parameters: modified.mutable_parameters.clone(), index })
+    let (operation, external_id) = (ControllerOperation::Modify, record.provider_id());
+    let call = CallDescription::of_volume(operation, key.clone(), &external_id, &id);
+    let left = residual(context, &record);
+    let calls = context.admit(CallClass::Change, &plugin, &call, left).await?;
+    let secrets = context.sealer.secrets_of(&record)?;
+    let earlier = record.modifying.clone();
+    if earlier.as_ref() != Some(parameters) {
+        let event =
+            EventKind::VolumeModifyIntended { key: key.clone(), parameters: parameters.clone() };
+        context.store.commit(unchanged(&record), event).await?;
     }
+    let intended = registered_record(context, key)?;
+    let request = ModifyVolume {
+        external_id: intended.provider_id(),
+        parameters: parameters.clone(),
+        secrets,
+    };
+    let report = |error| reply.send(call.failed(error, residual(context, &intended)));
+    let answer = calls.change(Rpc::ControllerModifyVolume, report, |controller| {
+        let request = request.clone();
+        async move { controller.modify_volume(request).await }
+    });
+    match answer.await {
+        Ok(()) => record_success(context, &intended).await,
+        Err(error) => Err(record_failure(context, &call, &intended, earlier, error).await),
+    }
+}
 
-    async fn record_failure(
-        &self,
-        intended: &VolumeRecord,
-        earlier: Option<Parameters>,
-        error: ForwardError,
-    ) -> ServerError {
-        let key = intended.key();
-        let is_repeated = earlier.is_some() && earlier == intended.modifying;
-        let (prior, replaced) = match is_repeated {
-            true => (PriorCalls::Possible, None),
-            false => (PriorCalls::None, earlier),
+async fn record_success(
+    context: &VolumeContext,
+    intended: &VolumeRecord,
+) -> Result<ModifiedVolume, ServerError> {
+    let key = intended.key();
+    let event = EventKind::VolumeModified { key: key.clone() };
+    let index = context.store.commit(unchanged(intended), event).await?;
+    info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume modified");
+    let modified = context.store.record(key).ok_or_else(|| conflict(key))?;
+    Ok(ModifiedVolume { parameters: modified.mutable_parameters.clone(), index })
+}
+
+async fn record_failure(
+    context: &VolumeContext,
+    call: &CallDescription,
+    intended: &VolumeRecord,
+    earlier: Option<Parameters>,
+    error: ForwardError,
+) -> ServerError {
+    let key = intended.key();
+    let is_repeated = earlier.is_some() && earlier == intended.modifying;
+    let (prior, replaced) = match is_repeated {
+        true => (PriorCalls::Possible, None),
+        false => (PriorCalls::None, earlier),
+    };
+    let without_effect = call.failed(error.clone(), ResidualState::None).into();
+    if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {
+        let (event, outcome) = match replaced {
+            None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),
+            Some(parameters) => (
+                EventKind::VolumeModifyIntended { key: key.clone(), parameters },
+                call.failed(error.clone(), residual(context, intended)).into(),
+            ),
         };
-        let without_effect = failure(intended, error.clone(), ResidualState::None);
-        if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {
-            let (event, outcome) = match replaced {
-                None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),
-                Some(parameters) => (
-                    EventKind::VolumeModifyIntended { key: key.clone(), parameters },
-                    failure(intended, error.clone(), self.residual(intended)),
-                ),
-            };
-            match self.store.commit(unchanged(intended), event).await {
-                Ok(_) => return outcome,
-                Err(error) => {
-                    warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
-                        "the intent to modify the volume stays on record");
-                }
+        match context.store.commit(unchanged(intended), event).await {
+            Ok(_) => return outcome,
+            Err(error) => {
+                warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
+                    "the intent to modify the volume stays on record");
             }
         }
-        failure(intended, error, self.residual(intended))
     }
+    call.failed(error, residual(context, intended)).into()
+}
 
-    /// The state that a failure leaves: the pending change, if one is on record.
-    fn residual(&self, record: &VolumeRecord) -> ResidualState {
-        match record.modifying {
-            None => ResidualState::None,
-            Some(_) => ResidualState::PendingIntent {
-                provider_name: self.store.read(|state| provider_name(state, record)),
-            },
-        }
+/// The state that a failure leaves: the pending change, if one is on record.
+fn residual(context: &VolumeContext, record: &VolumeRecord) -> ResidualState {
+    match record.modifying {
+        None => ResidualState::None,
+        Some(_) => ResidualState::PendingIntent {
+            provider_name: context.store.read(|state| provider_name(state, record)),
+        },
     }
 }
 
@@ -212,16 +203,4 @@ fn check(
         return Ok(());
     };
     Err(ServerError::Invalid { volume: key.id.clone(), problems: vec![problem] })
-}
-
-fn failure(record: &VolumeRecord, error: ForwardError, residual: ResidualState) -> ServerError {
-    ServerError::Plugin(Box::new(PluginFailure {
-        operation: ControllerOperation::Modify,
-        target: CallTarget::Volume(record.key().clone()),
-        subject: record.provider_id().to_string(),
-        plugin: record.definition.plugin_id.clone(),
-        error,
-        residual,
-        capacity: CapacityReport::default(),
-    }))
 }

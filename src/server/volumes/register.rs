@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::info;
 
-use super::creation::CreationProtocol;
-use super::expand::{ExpansionResult, VolumeExpander};
-use super::limiter::{LockedResource, OperationLimiter};
+use super::context::VolumeContext;
+use super::creation::settle_creation;
+use super::expand::{ExpansionResult, run_expansion};
 use super::plugin::VolumePlugin;
-use super::plugin_validation::VolumeValidator;
-use super::store::{VolumeStore, conflict};
+use super::plugin_validation::validate_at_plugin;
+use super::resource_locks::LockedResource;
+use super::store::conflict;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
 use super::update::{PlannedUpdate, PlannedWrite, plan_update, with_kept_context};
 use super::validation::{ValidationTarget, validate_submission};
@@ -21,9 +22,8 @@ use super::warnings::{
     expansion_warnings, ignored_field_warnings, shared_warning, topology_warning,
 };
 use crate::cell::Expected;
+use crate::early_reply::EarlyReply;
 use crate::error::{ServerError, UpdateOrigin};
-use crate::forward::ControllerCaller;
-use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{
     EventKind, Phase, ProviderFacts, VolumeRecord, volume, volumes_sharing,
 };
@@ -32,203 +32,200 @@ use nomad_csi_model::{ExternalId, NamespacedId, PluginId, RemoteVolume, Volume, 
 const ORIGIN: UpdateOrigin = UpdateOrigin::Register;
 
 /// Registers volumes, or updates their registrations.
-pub(super) struct VolumeRegistrar {
-    pub(super) store: VolumeStore,
-    pub(super) sealer: VolumeSealer,
-    pub(super) limiter: OperationLimiter,
-    pub(super) controller_caller: ControllerCaller,
-    pub(super) creation: CreationProtocol,
-    pub(super) expander: VolumeExpander,
+pub(super) async fn register_volumes(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    submissions: Vec<VolumeSubmission>,
+    at: Option<u64>,
+) -> Result<VolumeWriteResult, ServerError> {
+    if submissions.is_empty() {
+        return Err(ServerError::MissingDefinition);
+    }
+    check_duplicates(&submissions)?;
+    check_data(context, &submissions)?;
+    let resources = submissions.iter().flat_map(|submission| resources(&submission.request));
+    let _locks = context.locks.acquire_all(resources.collect()).await?;
+    for submission in &submissions {
+        let key = submission.request.key();
+        context.store.check_spec_index(&key, at)?;
+    }
+    context
+        .store
+        .retry_on_conflict(&submissions[0].request.key(), || {
+            register_once(context, reply, &submissions)
+        })
+        .await?;
+    Ok(result(context, &submissions))
 }
 
-impl VolumeRegistrar {
-    pub(super) async fn register_all(
-        &self,
-        submissions: Vec<VolumeSubmission>,
-        at: Option<u64>,
-    ) -> Result<VolumeWriteResult, ServerError> {
-        if submissions.is_empty() {
-            return Err(ServerError::MissingDefinition);
-        }
-        check_duplicates(&submissions)?;
-        self.check_data(&submissions)?;
-        let resources = submissions.iter().flat_map(|submission| resources(&submission.request));
-        let _permits = self.limiter.acquire_all(resources.collect()).await?;
-        for submission in &submissions {
-            let key = submission.request.key();
-            self.store.check_spec_index(&key, at)?;
-        }
-        self.store
-            .retry_on_conflict(&submissions[0].request.key(), || self.register_once(&submissions))
-            .await?;
-        Ok(self.result(&submissions))
-    }
-
-    /// Checks that the request registers no data twice.
-    fn check_data(&self, submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
-        let mut first: BTreeMap<(PluginId, ExternalId), (NamespacedId, bool)> = BTreeMap::new();
-        let requests = submissions.iter().map(|submission| &submission.request);
-        for request in requests.filter(|request| !request.share) {
-            let key = request.key();
-            let is_new = self.store.view(&key).is_none();
-            let external_id = external_id(request);
-            let data = (request.plugin_id.clone(), external_id.clone());
-            let Some((other, other_is_new)) = first.insert(data, (key.clone(), is_new)) else {
-                continue;
-            };
-            if is_new || other_is_new {
-                return Err(ServerError::SecondRegistration {
-                    volume: key,
-                    external_id,
-                    others: vec![other],
-                });
-            }
-        }
-        Ok(())
-    }
-
-    async fn register_once(&self, submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
-        let mut writes = vec![];
-        for submission in submissions {
-            let write = self.plan(submission).await;
-            let write = write
-                .map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
-            writes.extend(write);
-        }
-        self.write_all(writes).await
-    }
-
-    /// Plans the write of one volume; `None` if its registration needs no change.
-    async fn plan(
-        &self,
-        submission: &VolumeSubmission,
-    ) -> Result<Option<PlannedWrite>, ServerError> {
-        let request = &submission.request;
+/// Checks that the request registers no data twice.
+fn check_data(
+    context: &VolumeContext,
+    submissions: &[VolumeSubmission],
+) -> Result<(), ServerError> {
+    let mut first: BTreeMap<(PluginId, ExternalId), (NamespacedId, bool)> = BTreeMap::new();
+    let requests = submissions.iter().map(|submission| &submission.request);
+    for request in requests.filter(|request| !request.share) {
         let key = request.key();
-        let target = ValidationTarget { origin: ORIGIN, exists: self.store.view(&key).is_some() };
-        validate_submission(submission, target)?;
-        self.creation.settle(&key, request.secrets.as_ref()).await?;
-        let (existing, plugin) = self
-            .store
-            .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
-        let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
-        plugin.check_controller()?;
-        self.store.check_namespace(&key)?;
-        let update = match &existing {
-            None => self.plan_registration(request, &plugin)?,
-            Some(view) if view.record.phase == Phase::Deleting => {
-                return Err(ServerError::BeingDeleted(key));
-            }
-            Some(view) => plan_update(&self.sealer, view, request, &plugin, ORIGIN)?,
+        let is_new = context.store.view(&key).is_none();
+        let external_id = external_id(request);
+        let data = (request.plugin_id.clone(), external_id.clone());
+        let Some((other, other_is_new)) = first.insert(data, (key.clone(), is_new)) else {
+            continue;
         };
-        let validator = VolumeValidator {
-            limiter: &self.limiter,
-            controller_caller: &self.controller_caller,
-            sealer: &self.sealer,
-        };
-        validator.validate(&update.volume, &update.secrets, &plugin).await?;
-        Ok(update.write)
+        if is_new || other_is_new {
+            return Err(ServerError::SecondRegistration {
+                volume: key,
+                external_id,
+                others: vec![other],
+            });
+        }
     }
+    Ok(())
+}
 
-    fn plan_registration(
-        &self,
-        request: &VolumeRequest,
-        plugin: &VolumePlugin,
-    ) -> Result<PlannedUpdate, ServerError> {
-        with_kept_context(request, &BTreeMap::new())?;
-        let volume = registered_volume(request, plugin);
-        self.check_not_being_deleted(&volume)?;
-        if !request.share {
-            self.check_alone(&volume)?;
-        }
-        let secrets = request.secrets.clone().unwrap_or_default();
-        let write = PlannedWrite {
-            expected: expected_of_new(&volume, request.share),
-            expansion: None,
-            event: Some(EventKind::VolumeRegistered {
-                definition: Box::new(self.sealer.definition(request)),
-                provided: Box::new(ProviderFacts::from(&volume)),
-                secrets: self.sealer.seal(&volume.key(), &secrets),
-            }),
-        };
-        Ok(PlannedUpdate { volume, secrets, write: Some(write) })
+async fn register_once(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    submissions: &[VolumeSubmission],
+) -> Result<(), ServerError> {
+    let mut writes = vec![];
+    for submission in submissions {
+        let write = plan_write(context, reply, submission).await;
+        let write =
+            write.map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
+        writes.extend(write);
     }
+    write_all(context, reply, writes).await
+}
 
-    fn check_not_being_deleted(&self, volume: &Volume) -> Result<(), ServerError> {
-        let external_id = volume.remote_id();
-        let is_deleting = |record: &VolumeRecord| record.phase == Phase::Deleting;
-        let other = self.store.read(|state| {
-            let keys = volumes_sharing(state, &volume.plugin_id, &external_id);
-            keys.into_iter().find(|key| state.record(key).is_some_and(|record| is_deleting(record)))
-        });
-        match other {
-            None => Ok(()),
-            Some(other) => {
-                Err(ServerError::SourceBeingDeleted { volume: volume.key(), external_id, other })
-            }
+/// Plans the write of one volume; `None` if its registration needs no change.
+async fn plan_write(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    submission: &VolumeSubmission,
+) -> Result<Option<PlannedWrite>, ServerError> {
+    let request = &submission.request;
+    let key = request.key();
+    let target = ValidationTarget { origin: ORIGIN, exists: context.store.view(&key).is_some() };
+    validate_submission(submission, target)?;
+    settle_creation(context, reply, &key, request.secrets.as_ref()).await?;
+    let (existing, plugin) = context
+        .store
+        .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
+    let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
+    plugin.check_controller()?;
+    context.store.check_namespace(&key)?;
+    let update = match &existing {
+        None => plan_registration(context, request, &plugin)?,
+        Some(view) if view.record.phase == Phase::Deleting => {
+            return Err(ServerError::BeingDeleted(key));
         }
-    }
+        Some(view) => plan_update(&context.sealer, view, request, &plugin, ORIGIN)?,
+    };
+    validate_at_plugin(context, &update.volume, &update.secrets, &plugin).await?;
+    Ok(update.write)
+}
 
-    /// Checks before the plugin is called that no other volume has the data. The write checks it again.
-    fn check_alone(&self, volume: &Volume) -> Result<(), ServerError> {
-        let external_id = volume.remote_id();
-        let others =
-            self.store.read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
-        match others.is_empty() {
-            true => Ok(()),
-            false => {
-                Err(ServerError::SecondRegistration { volume: volume.key(), external_id, others })
-            }
-        }
+fn plan_registration(
+    context: &VolumeContext,
+    request: &VolumeRequest,
+    plugin: &VolumePlugin,
+) -> Result<PlannedUpdate, ServerError> {
+    with_kept_context(request, &BTreeMap::new())?;
+    let volume = registered_volume(request, plugin);
+    check_not_being_deleted(context, &volume)?;
+    if !request.share {
+        check_alone(context, &volume)?;
     }
+    let secrets = request.secrets.clone().unwrap_or_default();
+    let write = PlannedWrite {
+        expected: expected_of_new(&volume, request.share),
+        expansion: None,
+        event: Some(EventKind::VolumeRegistered {
+            definition: Box::new(context.sealer.definition(request)),
+            provided: Box::new(ProviderFacts::from(&volume)),
+            secrets: context.sealer.seal(&volume.key(), &secrets),
+        }),
+    };
+    Ok(PlannedUpdate { volume, secrets, write: Some(write) })
+}
 
-    /// Runs the expansions, then writes all or nothing. If an expansion changed a volume, nothing is written and all
-    /// volumes are planned again.
-    async fn write_all(&self, writes: Vec<PlannedWrite>) -> Result<(), ServerError> {
-        let steps = writes.iter().filter_map(|write| write.expansion.as_ref());
-        let mut settled = None;
-        for step in steps {
-            if self.expander.run(step).await? == ExpansionResult::Settled {
-                settled = Some(&step.key);
-            }
+fn check_not_being_deleted(context: &VolumeContext, volume: &Volume) -> Result<(), ServerError> {
+    let external_id = volume.remote_id();
+    let is_deleting = |record: &VolumeRecord| record.phase == Phase::Deleting;
+    let other = context.store.read(|state| {
+        let keys = volumes_sharing(state, &volume.plugin_id, &external_id);
+        keys.into_iter().find(|key| state.record(key).is_some_and(|record| is_deleting(record)))
+    });
+    match other {
+        None => Ok(()),
+        Some(other) => {
+            Err(ServerError::SourceBeingDeleted { volume: volume.key(), external_id, other })
         }
-        if let Some(key) = settled {
-            return Err(conflict(key));
-        }
-        let written = writes.into_iter().filter_map(|write| Some((write.expected, write.event?)));
-        let (expected, events): (Vec<_>, Vec<_>) = written.unzip();
-        if events.is_empty() {
-            return Ok(());
-        }
-        let changes = events.iter().map(|event| (event.volume().cloned(), event.name()));
-        let changes: Vec<_> = changes.collect();
-        let index = self.store.commit_all(expected, events).await?;
-        for (volume, change) in changes {
-            if let Some(NamespacedId { namespace, id }) = volume {
-                info!(volume.id = %id, volume.namespace = %namespace, index, "{change}");
-            }
-        }
-        Ok(())
     }
+}
 
-    fn result(&self, submissions: &[VolumeSubmission]) -> VolumeWriteResult {
-        self.store.read(|state| {
-            let views = submissions
-                .iter()
-                .filter_map(|submission| volume(state, &submission.request.key()));
-            let volumes: Vec<_> = views.collect();
-            let ignored = submissions
-                .iter()
-                .flat_map(|submission| ignored_field_warnings(&submission.request, ORIGIN));
-            let of_state = volumes
-                .iter()
-                .flat_map(|view| [shared_warning(state, view), topology_warning(state, view)])
-                .flatten();
-            let pending = volumes.iter().flat_map(|view| expansion_warnings(&view.record));
-            let warnings = ignored.chain(of_state).chain(pending).collect();
-            VolumeWriteResult { index: state.index(), volumes, warnings }
-        })
+/// Checks before the plugin is called that no other volume has the data. The write checks it again.
+fn check_alone(context: &VolumeContext, volume: &Volume) -> Result<(), ServerError> {
+    let external_id = volume.remote_id();
+    let others =
+        context.store.read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
+    match others.is_empty() {
+        true => Ok(()),
+        false => Err(ServerError::SecondRegistration { volume: volume.key(), external_id, others }),
     }
+}
+
+/// Runs the expansions, then writes all or nothing. If an expansion changed a volume, nothing is written and all
+/// volumes are planned again.
+async fn write_all(
+    context: &VolumeContext,
+    reply: &EarlyReply,
+    writes: Vec<PlannedWrite>,
+) -> Result<(), ServerError> {
+    let steps = writes.iter().filter_map(|write| write.expansion.as_ref());
+    let mut settled = None;
+    for step in steps {
+        if run_expansion(context, reply, step).await? == ExpansionResult::Settled {
+            settled = Some(&step.key);
+        }
+    }
+    if let Some(key) = settled {
+        return Err(conflict(key));
+    }
+    let written = writes.into_iter().filter_map(|write| Some((write.expected, write.event?)));
+    let (expected, events): (Vec<_>, Vec<_>) = written.unzip();
+    if events.is_empty() {
+        return Ok(());
+    }
+    let changes = events.iter().map(|event| (event.volume().cloned(), event.name()));
+    let changes: Vec<_> = changes.collect();
+    let index = context.store.commit_all(expected, events).await?;
+    for (volume, change) in changes {
+        if let Some(NamespacedId { namespace, id }) = volume {
+            info!(volume.id = %id, volume.namespace = %namespace, index, "{change}");
+        }
+    }
+    Ok(())
+}
+
+fn result(context: &VolumeContext, submissions: &[VolumeSubmission]) -> VolumeWriteResult {
+    context.store.read(|state| {
+        let views =
+            submissions.iter().filter_map(|submission| volume(state, &submission.request.key()));
+        let volumes: Vec<_> = views.collect();
+        let ignored = submissions
+            .iter()
+            .flat_map(|submission| ignored_field_warnings(&submission.request, ORIGIN));
+        let of_state = volumes
+            .iter()
+            .flat_map(|view| [shared_warning(state, view), topology_warning(state, view)])
+            .flatten();
+        let pending = volumes.iter().flat_map(|view| expansion_warnings(&view.record));
+        let warnings = ignored.chain(of_state).chain(pending).collect();
+        VolumeWriteResult { index: state.index(), volumes, warnings }
+    })
 }
 
 /// Returns what a new registration relies on: that no other volume has its data, unless the client allows it.

@@ -12,30 +12,27 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
-use super::capacity::CapacityReader;
-use super::create::VolumeCreator;
-use super::creation::{CreationProtocol, GivenUp};
-use super::delete::VolumeDeleter;
-use super::deregister::VolumeDeregistrar;
-use super::expand::VolumeExpander;
-use super::health::HealthReader;
-use super::health_counts::HealthCounter;
-use super::limiter::OperationLimiter;
-use super::listing_health::ListingHealth;
-use super::modify::{ModifiedVolume, VolumeModifier};
+use super::capacity::read_capacity;
+use super::context::{VolumeContext, volume_span};
+use super::create::{continue_creation, create_volumes, give_up_creation};
+use super::creation::GivenUp;
+use super::delete::delete_volume;
+use super::deregister::deregister_volumes;
+use super::health::{count_health, read_health};
+use super::limits::VolumeLimits;
+use super::modify::{ModifiedVolume, modify_volume};
 use super::pending::{CreationPauses, PendingCreation};
-use super::ports::{VolumeLimits, VolumePorts};
-use super::provider::{CreatedSnapshot, ProviderAccess, SnapshotRequest};
-use super::register::VolumeRegistrar;
-use super::store::VolumeStore;
+use super::provider::{
+    CreatedSnapshot, SnapshotRequest, create_snapshots, delete_snapshot, list_snapshots,
+    list_volumes,
+};
+use super::register::register_volumes;
 use super::submission::{VolumeSubmission, VolumeWriteResult};
-use super::volume_span::volume_span;
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
-use crate::forward::ControllerCaller;
-use crate::sealing::VolumeSealer;
+use crate::ports::ServerPorts;
 use nomad_csi_model::{
     CapacityReport, ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId,
     VolumeHealth,
@@ -45,7 +42,7 @@ use nomad_csi_ports::{Page, PageRequest, VolumeHealthCounts};
 /// Runs volume operations. Clones share their state.
 #[derive(Clone)]
 pub struct VolumeService {
-    operations: Arc<Operations>,
+    context: Arc<VolumeContext>,
     pending: CreationPauses,
     tasks: TaskTracker,
     /// Cancelled when new operations are refused.
@@ -54,106 +51,11 @@ pub struct VolumeService {
     aborting: CancellationToken,
 }
 
-/// One value per kind of operation.
-struct Operations {
-    creator: VolumeCreator,
-    registrar: VolumeRegistrar,
-    deleter: VolumeDeleter,
-    deregistrar: VolumeDeregistrar,
-    provider: ProviderAccess,
-    health: HealthReader,
-    health_counter: HealthCounter,
-    capacity: CapacityReader,
-    modifier: VolumeModifier,
-}
-
-impl Operations {
-    fn new(ports: VolumePorts, limits: VolumeLimits) -> Self {
-        let store = VolumeStore::new(ports.cell, ports.clock, limits.conflict_retries);
-        let sealer = VolumeSealer::new(ports.sealer);
-        let limiter = OperationLimiter::new(&limits, ports.calls);
-        let directory = ports.directory.clone();
-        let controller_caller = ControllerCaller::new(ports.directory, ports.ids, limits.forward);
-        let capacity = CapacityReader {
-            store: store.clone(),
-            limiter: limiter.clone(),
-            controller_caller: controller_caller.clone(),
-        };
-        let creation = CreationProtocol {
-            capacity: capacity.clone(),
-            store: store.clone(),
-            sealer: sealer.clone(),
-            limiter: limiter.clone(),
-            controller_caller: controller_caller.clone(),
-        };
-        let expander = VolumeExpander {
-            store: store.clone(),
-            limiter: limiter.clone(),
-            controller_caller: controller_caller.clone(),
-        };
-        Self {
-            creator: VolumeCreator {
-                store: store.clone(),
-                sealer: sealer.clone(),
-                limiter: limiter.clone(),
-                creation: creation.clone(),
-                expander: expander.clone(),
-            },
-            registrar: VolumeRegistrar {
-                store: store.clone(),
-                sealer: sealer.clone(),
-                limiter: limiter.clone(),
-                controller_caller: controller_caller.clone(),
-                creation: creation.clone(),
-                expander,
-            },
-            deleter: VolumeDeleter {
-                store: store.clone(),
-                sealer: sealer.clone(),
-                limiter: limiter.clone(),
-                controller_caller: controller_caller.clone(),
-                creation: creation.clone(),
-            },
-            deregistrar: VolumeDeregistrar {
-                store: store.clone(),
-                limiter: limiter.clone(),
-                creation,
-            },
-            health: HealthReader {
-                store: store.clone(),
-                sealer: sealer.clone(),
-                limiter: limiter.clone(),
-                controller_caller: controller_caller.clone(),
-                directory,
-            },
-            health_counter: HealthCounter {
-                store: store.clone(),
-                limiter: limiter.clone(),
-                controller_caller: controller_caller.clone(),
-            },
-            capacity,
-            modifier: VolumeModifier {
-                store: store.clone(),
-                sealer: sealer.clone(),
-                limiter: limiter.clone(),
-                controller_caller: controller_caller.clone(),
-            },
-            provider: ProviderAccess {
-                store,
-                sealer,
-                limiter,
-                controller_caller,
-                listing_health: ListingHealth::default(),
-            },
-        }
-    }
-}
-
 impl VolumeService {
     /// A service over these ports.
-    pub fn new(ports: VolumePorts, limits: VolumeLimits) -> Self {
+    pub fn new(ports: ServerPorts, limits: &VolumeLimits) -> Self {
         Self {
-            operations: Arc::new(Operations::new(ports, limits)),
+            context: Arc::new(VolumeContext::new(ports, limits)),
             pending: CreationPauses::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -183,8 +85,10 @@ impl VolumeService {
         volumes: Vec<VolumeSubmission>,
         at: Option<u64>,
     ) -> Result<VolumeWriteResult, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move { operations.registrar.register_all(volumes, at).await }).await
+        self.run(Span::current(), |context, reply| async move {
+            register_volumes(&context, &reply, volumes, at).await
+        })
+        .await
     }
 
     /// Creates volumes at their providers and registers them; updates those that exist. Each volume is
@@ -196,8 +100,9 @@ impl VolumeService {
         &self,
         volumes: Vec<VolumeSubmission>,
     ) -> Result<VolumeWriteResult, ServerError> {
-        let operations = self.operations.clone();
-        let created = self.spawn(async move { operations.creator.create_all(volumes).await });
+        let created = self.run(Span::current(), |context, reply| async move {
+            create_volumes(&context, &reply, volumes).await
+        });
         created.await.map_err(as_list)
     }
 
@@ -211,15 +116,14 @@ impl VolumeService {
         &self,
         is_selected: impl Fn(&NamespacedId) -> bool,
     ) -> (Vec<PendingCreation>, u64) {
-        let store = &self.operations.creator.store;
+        let store = &self.context.store;
         store.read(|state| (self.pending.pending(state, is_selected), state.index()))
     }
 
     /// Continues a creation that did not end.
     pub(super) async fn continue_creation(&self, key: NamespacedId) -> Result<(), ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            operations.creator.continue_creation(&key).instrument(volume_span(&key)).await
+        self.run(volume_span(&key), |context, reply| async move {
+            continue_creation(&context, &reply, &key).await
         })
         .await
     }
@@ -230,9 +134,9 @@ impl VolumeService {
     /// # Errors
     /// If no creation of the volume is pending, or a call does not end in time.
     pub async fn give_up_creation(&self, key: NamespacedId) -> Result<GivenUp, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(
-            async move { operations.creator.give_up(&key).instrument(volume_span(&key)).await },
+        self.run(
+            volume_span(&key),
+            |context, _| async move { give_up_creation(&context, &key).await },
         )
         .await
     }
@@ -257,9 +161,8 @@ impl VolumeService {
         secrets: Secrets,
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            operations.deleter.delete(&key, secrets, at).instrument(volume_span(&key)).await
+        self.run(volume_span(&key), |context, reply| async move {
+            delete_volume(&context, &reply, &key, secrets, at).await
         })
         .await
     }
@@ -274,9 +177,8 @@ impl VolumeService {
         key: NamespacedId,
         parameters: BTreeMap<String, String>,
     ) -> Result<ModifiedVolume, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            operations.modifier.modify(&key, &parameters).instrument(volume_span(&key)).await
+        self.run(volume_span(&key), |context, reply| async move {
+            modify_volume(&context, &reply, &key, &parameters).await
         })
         .await
     }
@@ -302,9 +204,8 @@ impl VolumeService {
         force: bool,
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            operations.deregistrar.deregister(&key, force, at).instrument(volume_span(&key)).await
+        self.run(volume_span(&key), |context, reply| async move {
+            deregister_volumes(&context, &reply, &BTreeSet::from([key]), force, at).await
         })
         .await
     }
@@ -318,10 +219,8 @@ impl VolumeService {
         keys: BTreeSet<NamespacedId>,
         force: bool,
     ) -> Result<u64, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            let deregistrar = &operations.deregistrar;
-            deregistrar.deregister_all(&keys, force, None).await
+        self.run(Span::current(), |context, reply| async move {
+            deregister_volumes(&context, &reply, &keys, force, None).await
         })
         .await
     }
@@ -331,8 +230,7 @@ impl VolumeService {
     /// # Errors
     /// If the volume does not exist. What does not answer is part of the report.
     pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move { operations.health.read(&key).instrument(volume_span(&key)).await })
+        self.run(volume_span(&key), |context, _| async move { read_health(&context, &key).await })
             .await
     }
 
@@ -341,8 +239,11 @@ impl VolumeService {
     /// # Errors
     /// If the plugin does not exist. What does not answer is part of the report.
     pub async fn capacity(&self, plugin: PluginId) -> Result<CapacityReport, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move { operations.capacity.read(&plugin).await }).await
+        self.run(
+            Span::current(),
+            |context, _| async move { read_capacity(&context, &plugin).await },
+        )
+        .await
     }
 
     /// Asks the plugins that list the health of their volumes, and counts the registered volumes by it.
@@ -350,8 +251,8 @@ impl VolumeService {
     /// # Errors
     /// If the service stops.
     pub async fn count_health(&self) -> Result<VolumeHealthCounts, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move { Ok(operations.health_counter.count().await) }).await
+        self.run(Span::current(), |context, _| async move { Ok(count_health(&context).await) })
+            .await
     }
 
     /// Returns a page of the provider's volumes, registered or not.
@@ -363,8 +264,10 @@ impl VolumeService {
         plugin: PluginId,
         page: PageRequest,
     ) -> Result<Page<ExternalVolume>, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move { operations.provider.list_volumes(&plugin, page).await }).await
+        self.run(Span::current(), |context, _| async move {
+            list_volumes(&context, &plugin, page).await
+        })
+        .await
     }
 
     /// Returns a page of the provider's snapshots.
@@ -377,10 +280,8 @@ impl VolumeService {
         page: PageRequest,
         secrets: Secrets,
     ) -> Result<Page<Snapshot>, ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            let provider = &operations.provider;
-            provider.list_snapshots(&plugin, page, secrets).await
+        self.run(Span::current(), |context, _| async move {
+            list_snapshots(&context, &plugin, page, secrets).await
         })
         .await
     }
@@ -395,9 +296,9 @@ impl VolumeService {
         &self,
         requests: Vec<SnapshotRequest>,
     ) -> Result<Vec<CreatedSnapshot>, ServerError> {
-        let operations = self.operations.clone();
-        let created =
-            self.spawn(async move { operations.provider.create_snapshots(requests).await });
+        let created = self.run(Span::current(), |context, reply| async move {
+            create_snapshots(&context, &reply, requests).await
+        });
         created.await.map_err(as_list)
     }
 
@@ -411,10 +312,8 @@ impl VolumeService {
         id: SnapshotId,
         secrets: Secrets,
     ) -> Result<(), ServerError> {
-        let operations = self.operations.clone();
-        self.spawn(async move {
-            let provider = &operations.provider;
-            provider.delete_snapshot(&plugin, &id, secrets).await
+        self.run(Span::current(), |context, reply| async move {
+            delete_snapshot(&context, &reply, &plugin, &id, secrets).await
         })
         .await
     }
@@ -429,22 +328,29 @@ impl VolumeService {
         }
     }
 
-    async fn spawn<T: Send + 'static>(
+    /// Runs an operation as a task in a span. The client gets its result, or what it replies before.
+    async fn run<T, F>(
         &self,
-        operation: impl Future<Output = Result<T, ServerError>> + Send + 'static,
-    ) -> Result<T, ServerError> {
+        span: Span,
+        operation: impl FnOnce(Arc<VolumeContext>, EarlyReply) -> F,
+    ) -> Result<T, ServerError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ServerError>> + Send + 'static,
+    {
         if self.stopping.is_cancelled() {
             return Err(ServerError::Stopping);
         }
         let aborting = self.aborting.clone();
         let (reply, early) = EarlyReply::channel();
-        let operation = reply.scope(async move {
+        let operation = operation(self.context.clone(), reply);
+        let operation = async move {
             tokio::select! {
                 result = operation => result,
                 () = aborting.cancelled() => Err(ServerError::Stopping),
             }
-        });
-        let task = self.tasks.spawn(operation.in_current_span());
+        };
+        let task = self.tasks.spawn(operation.instrument(span));
         tokio::select! {
             biased;
             result = task => result.unwrap_or_else(|failed| Err(panicked(&failed))),

@@ -1,4 +1,4 @@
-//! What a client sends to create or register volumes, and what it gets back.
+//! The request of a client that creates or registers volumes, and its result.
 
 use nomad_csi_claims::state::VolumeView;
 use nomad_csi_model::VolumeRequest;
@@ -9,7 +9,7 @@ use nomad_csi_wire::RequestProblem;
 pub struct VolumeSubmission {
     /// The decoded request.
     pub request: VolumeRequest,
-    /// What could not be decoded.
+    /// Problems of decoding.
     pub problems: Vec<RequestProblem>,
 }
 
@@ -27,6 +27,6 @@ pub struct VolumeWriteResult {
     pub index: u64,
     /// The volumes after the write, in the order of the request.
     pub volumes: Vec<VolumeView>,
-    /// What was ignored or is still pending, a sentence each.
+    /// Fields that were ignored and expansions that are pending, a sentence each.
     pub warnings: Vec<String>,
 }

@@ -148,11 +148,11 @@ async fn a_refused_commit_takes_no_place() {
 fn every_limit_can_be_set_within_its_range() {
     for limit in STATE_LIMITS {
         let mut limits = StateLimits::default();
-        let (least, most) = limit.range;
-        assert!((least..=most).contains(&limit.get(&limits)), "{}", limit.name);
-        let set = limits.set(&format!("{}={least}", limit.name));
-        assert_eq!((set, limit.get(&limits)), (Some(Ok(())), least));
-        let set = limits.set(&format!("{}={}", limit.name, most + 1));
+        let (min, max) = limit.range;
+        assert!((min..=max).contains(&limit.get(&limits)), "{}", limit.name);
+        let set = limits.set(&format!("{}={min}", limit.name));
+        assert_eq!((set, limit.get(&limits)), (Some(Ok(())), min));
+        let set = limits.set(&format!("{}={}", limit.name, max + 1));
         assert!(set.is_some_and(|set| set.is_err()), "{}", limit.name);
     }
     assert_eq!(StateLimits::default().set("connections=1"), None);
@@ -160,8 +160,8 @@ fn every_limit_can_be_set_within_its_range() {
 
 #[test]
 fn a_limit_that_is_reached_has_a_code() {
-    let (name, most) = ("volumes", 7);
-    let error = ServerError::Commit(CommitError::LimitReached(LimitReached { name, most }));
+    let (name, limit) = ("volumes", 7);
+    let error = ServerError::Commit(CommitError::LimitReached(LimitReached { name, limit }));
     let (code, status) = error.code_and_status();
     assert_eq!((code, status.as_u16()), (Code::ServerLimit, 507));
     assert!(error.text().contains("limit `volumes` of 7"), "{}", error.text());

@@ -1,4 +1,4 @@
-//! What follows each step at once.
+//! The steps that follow each step at once.
 
 use super::*;
 use nomad_csi_claims::claim::{ClaimRequest, StepAnswer, samples};
@@ -75,7 +75,7 @@ impl Story {
     }
 
     /// Returns what follows the step if `task-1` did it.
-    fn after(&mut self, step: &Step, has_place: bool) -> Option<Step> {
+    fn after(&mut self, step: &Step, has_permit: bool) -> Option<Step> {
         let started = self.start(step);
         let event = Self::done(step, started);
         let next = follow_up(
@@ -85,7 +85,7 @@ impl Story {
                 step,
                 instance: &AllocId::new("task-1"),
                 event: &event,
-                has_place,
+                has_permit,
             },
         );
         self.record(event);
@@ -142,7 +142,7 @@ fn a_claim_that_shares_the_staging_is_released_with_its_unpublish() {
     assert_eq!(story.after(&unpublish("a1"), true), Some(release));
 }
 
-/// Rule 2: a step that waits for a place is not on record as started.
+/// Rule 2: a step that waits for a permit is not on record as started.
 #[test]
 fn nothing_is_started_that_cannot_be_sent_at_once() {
     let mut story = Story::new();
@@ -184,7 +184,7 @@ fn what_follows_depends_on_the_claims_at_the_end_of_the_step() {
         step: &stage(),
         instance: &AllocId::new("task-1"),
         event: &event,
-        has_place: true,
+        has_permit: true,
     };
     assert_eq!(follow_up(&story.state, &done), Some(unstage()));
 }

@@ -201,8 +201,8 @@ async fn statistics_that_hang_delay_no_mount() {
             tokio::spawn(async move { claims.volume_stats(&FakeAgent::key("v0")).await })
         })
         .collect();
-    let most = MAX_ASKED as u64;
-    agent.backend.wait_for_calls(before + most).await;
+    let limit = MAX_ASKED as u64;
+    agent.backend.wait_for_calls(before + limit).await;
     let begun = Instant::now();
     claim(&agent, "v0", here, "a2").await;
     claim(&agent, "v1", here, "a3").await;

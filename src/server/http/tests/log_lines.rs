@@ -51,6 +51,8 @@ async fn every_line_of_a_claim_has_the_id_of_its_request() {
     let lines = Lines::default();
     let log = tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG);
     let _logging = tracing::subscriber::set_default(log.with_writer(lines.clone()).finish());
+    // With one subscriber alone, a line that another test's thread writes first is off for all threads.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let agent = agent().await;
     create(&agent, "db").await;
     agent.backend.inject_faults(Rpc::NodePublishVolume, [Fault::Fail(StatusCode::Unavailable)]);

@@ -1,4 +1,4 @@
-//! What a decision does to the evaluations of a job.
+//! The effect of a decision on the evaluations of a job.
 
 use super::*;
 use nomad_csi_claims::place::Placed;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::fake::{AppendFault, FakeAgent};
 use crate::journal::{Journal as _, JournalErrorKind};
+use crate::sealer::Sealer as _;
 use crate::volumes::VolumeLimits;
 use nomad_csi_claims::state::{replay, violations};
 use nomad_csi_model::{Namespace, VariablePath};

@@ -1,4 +1,4 @@
-//! What a provider has left: for `plugin status`, and in the error of a create.
+//! The capacity that a provider has left: for `plugin status`, and in the error of a create.
 
 use std::time::Duration;
 

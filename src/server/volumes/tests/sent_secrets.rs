@@ -1,4 +1,4 @@
-//! What an agent knows of the secrets that another one has sent.
+//! The knowledge that an agent has of the secrets that another one has sent.
 
 use std::sync::Arc;
 

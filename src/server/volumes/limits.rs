@@ -1,32 +1,10 @@
-//! What volume operations need from outside, and their limits.
+//! The limits of volume operations.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cell::StateCell;
 use crate::claims::ClaimLimits;
-use crate::plugin_call_queues::PluginCallQueues;
 use crate::repeated_call::ForwardLimits;
-use crate::sealer::Sealer;
 use nomad_csi_model::retry::RetryPolicy;
-use nomad_csi_ports::{Clock, IdSource, PluginDirectory};
-
-/// The ports of volume operations.
-#[derive(Clone)]
-pub struct VolumePorts {
-    /// The agent's state.
-    pub cell: StateCell,
-    /// Finds connections to plugins.
-    pub directory: Arc<dyn PluginDirectory>,
-    /// Seals secrets.
-    pub sealer: Arc<dyn Sealer>,
-    /// Wall time, for events.
-    pub clock: Arc<dyn Clock>,
-    /// Jitter for pauses.
-    pub ids: Arc<dyn IdSource>,
-    /// The call queues of the plugins, which all services share.
-    pub calls: PluginCallQueues,
-}
 
 /// The limits of concurrency, waiting and retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,10 +11,10 @@ fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
 
 #[test]
 fn permits_are_granted_in_order() {
-    let limiter = KeyedLimiter::new(8);
-    let first = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
-    let mut second = Box::pin(limiter.acquire("db"));
-    let mut third = Box::pin(limiter.acquire("db"));
+    let locks = KeyedLocks::new(8);
+    let first = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap();
+    let mut second = Box::pin(locks.acquire("db"));
+    let mut third = Box::pin(locks.acquire("db"));
     assert!(poll(&mut second).is_none() && poll(&mut third).is_none());
     drop(first);
     assert!(poll(&mut third).is_none(), "the third must wait for the second");
@@ -26,17 +26,17 @@ fn permits_are_granted_in_order() {
 
 #[test]
 fn keys_do_not_wait_for_each_other() {
-    let limiter = KeyedLimiter::new(0);
-    let _db = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
-    assert!(poll(&mut Box::pin(limiter.acquire("web"))).unwrap().is_ok());
+    let locks = KeyedLocks::new(0);
+    let _db = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap();
+    assert!(poll(&mut Box::pin(locks.acquire("web"))).unwrap().is_ok());
 }
 
 #[test]
 fn a_dropped_future_leaves_the_queue() {
-    let limiter = KeyedLimiter::new(8);
-    let first = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
-    let mut dropped = Box::pin(limiter.acquire("db"));
-    let mut waits = Box::pin(limiter.acquire("db"));
+    let locks = KeyedLocks::new(8);
+    let first = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap();
+    let mut dropped = Box::pin(locks.acquire("db"));
+    let mut waits = Box::pin(locks.acquire("db"));
     assert!(poll(&mut dropped).is_none() && poll(&mut waits).is_none());
     drop(dropped);
     drop(first);
@@ -45,10 +45,10 @@ fn a_dropped_future_leaves_the_queue() {
 
 #[test]
 fn a_permit_granted_to_a_dropped_future_goes_to_the_next() {
-    let limiter = KeyedLimiter::new(8);
-    let first = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
-    let mut granted = Box::pin(limiter.acquire("db"));
-    let mut next = Box::pin(limiter.acquire("db"));
+    let locks = KeyedLocks::new(8);
+    let first = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap();
+    let mut granted = Box::pin(locks.acquire("db"));
+    let mut next = Box::pin(locks.acquire("db"));
     assert!(poll(&mut granted).is_none() && poll(&mut next).is_none());
     drop(first);
     drop(granted);
@@ -57,38 +57,38 @@ fn a_permit_granted_to_a_dropped_future_goes_to_the_next() {
 
 #[test]
 fn a_full_queue_refuses_immediately_and_accepts_again_after_a_release() {
-    let limiter = KeyedLimiter::new(1);
-    let first = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
-    let mut second = Box::pin(limiter.acquire("db"));
+    let locks = KeyedLocks::new(1);
+    let first = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap();
+    let mut second = Box::pin(locks.acquire("db"));
     assert!(poll(&mut second).is_none());
-    let refused = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap_err();
+    let refused = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap_err();
     assert_eq!(refused, QueueFull { waiting: 1 });
     drop(first);
     let _second = poll(&mut second).unwrap().unwrap();
-    assert!(poll(&mut Box::pin(limiter.acquire("db"))).is_none());
+    assert!(poll(&mut Box::pin(locks.acquire("db"))).is_none());
 }
 
 #[test]
 fn unused_keys_are_removed() {
-    let limiter = KeyedLimiter::new(8);
-    let first = poll(&mut Box::pin(limiter.acquire("db"))).unwrap().unwrap();
-    let mut waits = Box::pin(limiter.acquire("db"));
+    let locks = KeyedLocks::new(8);
+    let first = poll(&mut Box::pin(locks.acquire("db"))).unwrap().unwrap();
+    let mut waits = Box::pin(locks.acquire("db"));
     assert!(poll(&mut waits).is_none());
     drop(first);
-    assert_eq!(limiter.active_keys(), 1);
+    assert_eq!(locks.active_keys(), 1);
     drop(waits);
-    assert_eq!(limiter.active_keys(), 0);
+    assert_eq!(locks.active_keys(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_key_never_has_two_permits() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    let limiter = KeyedLimiter::new(1000);
+    let locks = KeyedLocks::new(1000);
     let inside = Arc::new(AtomicBool::new(false));
     let work = (0..200).map(|_| {
-        let (limiter, inside) = (limiter.clone(), inside.clone());
+        let (locks, inside) = (locks.clone(), inside.clone());
         tokio::spawn(async move {
-            let _permit = limiter.acquire("db").await.unwrap();
+            let _permit = locks.acquire("db").await.unwrap();
             assert!(!inside.swap(true, Ordering::SeqCst));
             tokio::task::yield_now().await;
             assert!(inside.swap(false, Ordering::SeqCst));
@@ -97,5 +97,5 @@ async fn one_key_never_has_two_permits() {
     for done in futures_util::future::join_all(work).await {
         done.unwrap();
     }
-    assert_eq!(limiter.active_keys(), 0);
+    assert_eq!(locks.active_keys(), 0);
 }

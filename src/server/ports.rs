@@ -1,10 +1,30 @@
-//! The hosts of steps that this server can reach.
+//! The ports of the services.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::cell::StateCell;
+use super::plugin_call_queues::PluginCallQueues;
+use super::sealer::Sealer;
 use nomad_csi_model::NodeId;
-use nomad_csi_ports::{ControllerHost, NodeHost};
+use nomad_csi_ports::{Clock, IdSource, NodeHost};
+
+/// The ports of all services. Clones share their state.
+#[derive(Clone)]
+pub struct ServerPorts {
+    /// The agent's state.
+    pub cell: StateCell,
+    /// Seals secrets.
+    pub sealer: Arc<dyn Sealer>,
+    /// Wall time, for events, pauses and the expiry of locks.
+    pub clock: Arc<dyn Clock>,
+    /// IDs, and jitter for pauses.
+    pub ids: Arc<dyn IdSource>,
+    /// The nodes.
+    pub nodes: NodeHosts,
+    /// The call queues of the plugins, the only way to their controllers.
+    pub calls: PluginCallQueues,
+}
 
 /// The hosts of nodes. Clones share their state.
 #[derive(Clone, Default)]
@@ -25,13 +45,4 @@ impl NodeHosts {
     pub(super) fn of(&self, node: &NodeId) -> Option<&Arc<dyn NodeHost>> {
         self.0.get(node)
     }
-}
-
-/// What carries out the steps of claims. Clones share their state.
-#[derive(Clone)]
-pub struct ClaimHosts {
-    /// The nodes.
-    pub nodes: NodeHosts,
-    /// The controllers.
-    pub controllers: Arc<dyn ControllerHost>,
 }

@@ -1,0 +1,57 @@
+//! [`VolumeContext`]: what all operations on volumes work with.
+
+use super::limits::VolumeLimits;
+use super::listing_health::ListingHealth;
+use super::plugin::VolumePlugin;
+use super::resource_locks::ResourceLocks;
+use super::store::VolumeStore;
+use crate::error::{CallDescription, ResidualState, ServerError};
+use crate::forward::{ControllerCaller, PermittedCalls};
+use crate::plugin_call_queue::CallClass;
+use crate::ports::ServerPorts;
+use crate::sealing::VolumeSealer;
+use nomad_csi_model::NamespacedId;
+use tracing::Span;
+
+/// Records, secrets, locks and controllers of volumes.
+pub(super) struct VolumeContext {
+    pub(super) store: VolumeStore,
+    pub(super) sealer: VolumeSealer,
+    pub(super) locks: ResourceLocks,
+    pub(super) controllers: ControllerCaller,
+    pub(super) listing_health: ListingHealth,
+}
+
+impl VolumeContext {
+    pub(super) fn new(ports: ServerPorts, limits: &VolumeLimits) -> Self {
+        let ServerPorts { cell, sealer, clock, ids, calls, .. } = ports;
+        let timeout = limits.queue_timeout;
+        Self {
+            store: VolumeStore::new(cell, clock, limits.conflict_retries),
+            sealer: VolumeSealer::new(sealer),
+            locks: ResourceLocks::new(limits.max_waiting, timeout),
+            controllers: ControllerCaller::new(calls, ids, limits.forward, timeout),
+            listing_health: ListingHealth::default(),
+        }
+    }
+
+    /// Finds the plugin's usable controllers for a call, and waits until it may be sent.
+    ///
+    /// # Errors
+    /// If no controller is usable, which leaves `residual`, or the call waits too long.
+    pub(super) async fn admit(
+        &self,
+        class: CallClass,
+        plugin: &VolumePlugin,
+        call: &CallDescription,
+        residual: ResidualState,
+    ) -> Result<PermittedCalls, ServerError> {
+        let candidates = plugin.candidates().map_err(|error| call.failed(error, residual))?;
+        self.controllers.admit(class, candidates).await
+    }
+}
+
+/// Returns a span of the work on one volume, in the current one. All its log lines carry it.
+pub(super) fn volume_span(key: &NamespacedId) -> Span {
+    tracing::error_span!("volume", volume.namespace = %key.namespace, volume.id = %key.id)
+}
