@@ -11,6 +11,8 @@ use super::commands::auth::AuthCommand;
 use super::commands::explain::ExplainCommand;
 use super::commands::job::{JobCommand, JobPeriodicCommand};
 use super::commands::plugin::PluginCommand;
+#[cfg(feature = "agent")]
+use super::commands::plugin::direct::{self, DirectCommand};
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
@@ -102,26 +104,31 @@ fn dispatch_plugin(command: &PluginCommand, runtime: CommandRuntime<'_>) -> Resu
             runtime.client(plugin::wait::wait_until_healthy(context, arguments))
         }
         #[cfg(feature = "agent")]
-        PluginCommand::Serve(arguments) => {
-            let plugin = plugin::serve::serve_embedded_plugin(context, arguments);
+        PluginCommand::Direct(command) => dispatch_direct(command, runtime),
+    }
+}
+
+#[cfg(feature = "agent")]
+fn dispatch_direct(command: &DirectCommand, runtime: CommandRuntime<'_>) -> Result<Exit, CliError> {
+    let context = runtime.context;
+    match command {
+        DirectCommand::Serve(arguments) => {
+            let plugin = direct::serve::serve_embedded_plugin(context, arguments);
             runtime.server(Threads::One, plugin)
         }
-        #[cfg(feature = "agent")]
-        PluginCommand::Probe(arguments) => {
-            runtime.client(plugin::probe::probe_plugin(context, arguments))
+        DirectCommand::Probe(arguments) => {
+            runtime.client(direct::probe::probe_plugin(context, arguments))
         }
-        #[cfg(feature = "agent")]
-        PluginCommand::Diff(arguments) => {
-            runtime.client(plugin::diff::compare_probes(context, arguments))
+        DirectCommand::Diff(arguments) => {
+            runtime.client(direct::diff::compare_probes(context, arguments))
         }
-        #[cfg(feature = "agent")]
-        PluginCommand::Check(arguments) => {
+        DirectCommand::Check(arguments) => {
             let options = RuntimeOptions {
                 default_log_level: LogLevel::Warn,
                 threads: Threads::Many,
-                abort_message: plugin::check::LEFT,
+                abort_message: direct::check::LEFT,
             };
-            runtime.run(&options, plugin::check::check_plugin(context, arguments))
+            runtime.run(&options, direct::check::check_plugin(context, arguments))
         }
     }
 }

@@ -13,6 +13,8 @@ mod commands;
 mod denial;
 mod dispatch;
 mod durations;
+#[cfg(feature = "agent")]
+mod embedded;
 mod env;
 mod error;
 mod exit;
@@ -39,6 +41,8 @@ mod workflow;
 
 pub use commands::completion::registration;
 pub use commands::shell_words::Shell;
+#[cfg(feature = "agent")]
+pub use embedded::EmbeddedTarget;
 pub use env::Environment;
 pub use error::CliError;
 pub use exit::Exit;
@@ -48,6 +52,4 @@ pub use process_environment::{InputStream, OutputStream, ProcessEnvironment, Pro
 pub use reference::reference;
 pub use run::run_command_line;
 pub use servers::{EmbeddedAgentGuard, RealServers, ServerConnection, Servers};
-#[cfg(feature = "agent")]
-pub use settings::EmbeddedTarget;
 pub use settings::Target;

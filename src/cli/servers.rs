@@ -2,15 +2,11 @@
 
 use async_trait::async_trait;
 
+#[cfg(feature = "agent")]
+use super::embedded::connect_embedded;
 use super::error::CliError;
-#[cfg(feature = "agent")]
-use super::settings::EmbeddedTarget;
 use super::settings::Target;
-#[cfg(feature = "agent")]
-use crate::agent::EmbeddedAgent;
 use nomad_csi_client::nomad::NomadClient;
-#[cfg(feature = "agent")]
-use nomad_csi_client::nomad::{ClientSettings, RedactedString};
 use nomad_csi_client::ports::ClusterApi;
 
 /// A connection to a server.
@@ -64,35 +60,7 @@ impl Servers for RealServers {
                 Ok(ServerConnection { api, companion: None })
             }
             #[cfg(feature = "agent")]
-            Target::Embedded(embedding) => embedded(embedding).await,
+            Target::Embedded(embedding) => connect_embedded(embedding).await,
         }
-    }
-}
-
-#[cfg(feature = "agent")]
-async fn embedded(embedding: &EmbeddedTarget) -> Result<ServerConnection, CliError> {
-    let agent = EmbeddedAgent::start(&embedding.agent).await?;
-    let settings = ClientSettings {
-        name: Some("the embedded agent".to_owned()),
-        address: RedactedString::new(format!("unix://{}", agent.socket().display())),
-        ..embedding.settings.clone()
-    };
-    match NomadClient::new(&settings) {
-        Ok(client) => {
-            Ok(ServerConnection { api: Box::new(client), companion: Some(Box::new(agent)) })
-        }
-        Err(error) => {
-            agent.stop().await;
-            Err(error.into())
-        }
-    }
-}
-
-#[cfg(feature = "agent")]
-#[async_trait]
-impl EmbeddedAgentGuard for EmbeddedAgent {
-    async fn end(self: Box<Self>) -> Result<(), CliError> {
-        self.stop().await;
-        Ok(())
     }
 }

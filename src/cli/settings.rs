@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::args::{GlobalArgs, LogFormat, RedactedText as Secret};
 use super::cluster_contexts::{SelectedBy, SelectedCluster};
+#[cfg(feature = "agent")]
+use super::embedded::{EmbeddedTarget, embedded_config};
 use super::env::{Environment, NotUtf8, Variable};
 use super::error::CliError;
 #[cfg(unix)]
 use super::operator_token::add_operator_token;
-#[cfg(feature = "agent")]
-use crate::agent::{AgentConfig, embedded_directory};
 use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
 use nomad_csi_client::files::ClusterContext;
 use nomad_csi_client::nomad::{
@@ -27,16 +27,6 @@ pub enum Target {
     /// An agent inside this process.
     #[cfg(feature = "agent")]
     Embedded(Box<EmbeddedTarget>),
-}
-
-/// The embedded agent of one command.
-#[cfg(feature = "agent")]
-#[derive(Clone, Debug)]
-pub struct EmbeddedTarget {
-    /// Configuration of the agent.
-    pub agent: AgentConfig,
-    /// Settings of requests. The address is replaced by the address of the agent.
-    pub settings: ClientSettings,
 }
 
 impl From<NotUtf8> for CliError {
@@ -72,19 +62,6 @@ pub(super) fn server_target(
     #[cfg(unix)]
     add_operator_token(&mut settings, environment);
     Ok(Target::Cluster(Box::new(settings)))
-}
-
-#[cfg(feature = "agent")]
-fn embedded_config(
-    named: &Path,
-    directory: &Path,
-    environment: &Environment,
-) -> Result<AgentConfig, CliError> {
-    let state_home = environment.path(Variable::StateHome);
-    let home = environment.path(Variable::Home);
-    let state = embedded_directory(Some(named), state_home.as_deref(), home.as_deref())?;
-    let runtime_dir = environment.path(Variable::RuntimeDir);
-    Ok(AgentConfig::embedded(directory.join(state), runtime_dir)?)
 }
 
 /// The sources of a setting. A flag takes precedence; [`SelectedCluster::prefer`] orders the others.

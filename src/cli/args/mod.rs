@@ -25,8 +25,6 @@ pub(crate) use files::{FileArgs, SYNTAX_HELP, SpecSyntax, required_paths};
 pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};
 pub(crate) use ledger_choice::LedgerChoice;
-#[cfg(feature = "agent")]
-pub(crate) use output::TableFormat;
 pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
 pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]

@@ -26,13 +26,3 @@ pub(crate) struct OutputArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parse)]
     pub output: OutputFormat,
 }
-
-/// The format of a report of checks.
-#[cfg(feature = "agent")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TableFormat {
-    /// A table for people.
-    Table,
-    /// One JSON document.
-    Json,
-}

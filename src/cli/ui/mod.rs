@@ -1,12 +1,10 @@
 //! Output: the printer, tables, diagnostics, plans, progress and machine formats.
 
+#[cfg(feature = "agent")]
+mod agent;
 mod allocation;
 mod allocs;
 mod auth;
-#[cfg(feature = "agent")]
-mod check_progress;
-#[cfg(feature = "agent")]
-mod check_reports;
 mod claim;
 mod desired_volume;
 mod diagnostic;
@@ -14,8 +12,6 @@ mod doctor;
 mod drift;
 mod field;
 mod formats;
-#[cfg(feature = "agent")]
-mod history;
 mod import;
 mod job;
 mod job_plan;
@@ -32,11 +28,7 @@ mod plan_text;
 mod plugin;
 mod plugin_impact;
 mod printer;
-#[cfg(feature = "agent")]
-mod probe;
 mod problems;
-#[cfg(feature = "agent")]
-mod profile_diff;
 mod progress;
 mod report_content;
 mod set;
@@ -44,25 +36,22 @@ mod snapshot;
 mod stats;
 mod table;
 mod time;
-#[cfg(feature = "agent")]
-mod verdicts;
 mod volume;
 
+#[cfg(feature = "agent")]
+pub(super) use agent::{
+    CheckProgress, CheckReportFile, case_list, event_list, probe_json, probe_text,
+    profile_diff_json, profile_diff_text, report_json, report_text,
+};
 pub(super) use allocation::{allocation_detail, allocation_list, group_of};
 pub(super) use allocs::TimeReference;
 pub(super) use auth::{AuthReport, auth_json, auth_text};
-#[cfg(feature = "agent")]
-pub(super) use check_progress::CheckProgress;
-#[cfg(feature = "agent")]
-pub(super) use check_reports::CheckReportFile;
 pub(super) use claim::{claim_list, volume_overview};
 pub(super) use diagnostic::{diagnostic_json, render};
 pub(super) use doctor::{doctor_json, doctor_text};
 pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use field::field_explanation;
 pub(super) use formats::{Finding, Place, ReportFile, RunReport};
-#[cfg(feature = "agent")]
-pub(super) use history::event_list;
 pub(super) use import::{import_summary, volume_count};
 pub(super) use job::{JobOverview, job_detail, job_list};
 pub(super) use job_plan::job_plan_text;
@@ -80,11 +69,7 @@ pub(super) use printer::without_commands;
 pub(super) use printer::{
     OutputReader, Printer, PrinterStream, command_start, ends_blank, one_line,
 };
-#[cfg(feature = "agent")]
-pub(super) use probe::{probe_json, probe_text};
 pub(super) use problems::problems_text;
-#[cfg(feature = "agent")]
-pub(super) use profile_diff::{profile_diff_json, profile_diff_text};
 pub(super) use progress::{Progress, WaitLine, unreachable_line};
 pub(super) use report_content::{
     report_drift, report_files, report_outcomes, report_pending_plan, report_plan,
@@ -94,8 +79,6 @@ pub(super) use snapshot::{snapshot_detail, snapshot_document, snapshot_list};
 pub(super) use stats::published_stats;
 pub(super) use table::{key_values, table};
 pub(super) use time::ago;
-#[cfg(feature = "agent")]
-pub(super) use verdicts::{case_list, report_json, report_text};
 pub(super) use volume::{
     creation_detail, creation_list, mutable_parameters, parameters_of_volume, volume_detail,
     volume_health, volume_list,

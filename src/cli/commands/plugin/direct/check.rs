@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::args::{CheckArgs, TableFormat};
 use super::socket::Plugin;
-use crate::cli::args::TableFormat;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::plugin::CheckArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;

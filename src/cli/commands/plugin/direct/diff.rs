@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::args::PluginDiffArgs;
 use crate::cli::args::ReportFormat;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::plugin::PluginDiffArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{json_text, profile_diff_json, profile_diff_text};

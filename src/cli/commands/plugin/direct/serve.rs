@@ -1,8 +1,8 @@
 //! `plugin serve`: runs the host-path plugin until it is stopped.
 
+use super::args::ServeArgs;
 use crate::agent::{PluginOptions, ProfileOptions, serve_plugin};
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::plugin::ServeArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 

@@ -1,9 +1,9 @@
 //! The history of a volume as a table.
 
-use super::allocs::TimeReference;
-use super::printer::one_line;
-use super::table::table;
-use super::time::local_time;
+use crate::cli::ui::allocs::TimeReference;
+use crate::cli::ui::printer::one_line;
+use crate::cli::ui::table::table;
+use crate::cli::ui::time::local_time;
 use nomad_csi_model::VolumeEvent;
 
 /// Returns a table of events.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::printer::one_line;
-use super::table::{heading, key_values, table};
+use crate::cli::ui::printer::one_line;
+use crate::cli::ui::table::{heading, key_values, table};
 use nomad_csi_conformance::{
     ModeAnswer, ProbedPlugin, broken_rules, controller_capability_name, group_capability_name,
     node_capability_name, plugin_service_name,

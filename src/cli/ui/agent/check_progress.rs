@@ -6,9 +6,9 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
-use super::printer::{Printer, one_line};
-use super::progress::live_lines;
 use super::verdicts::verdict_word;
+use crate::cli::ui::printer::{Printer, one_line};
+use crate::cli::ui::progress::live_lines;
 use nomad_csi_conformance::{Case, CheckObserver, CheckOutcome, ProbedPlugin, Verdict};
 
 /// Prints the progress of the checks.

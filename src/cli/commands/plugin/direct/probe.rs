@@ -1,9 +1,9 @@
 //! `plugin probe`: shows what a plugin reports about itself.
 
+use super::args::ProbeArgs;
 use super::socket::Plugin;
 use crate::cli::args::ReportFormat;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::plugin::ProbeArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;

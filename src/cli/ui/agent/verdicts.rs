@@ -3,8 +3,8 @@
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
-use super::printer::one_line;
-use super::table::{heading, table};
+use crate::cli::ui::printer::one_line;
+use crate::cli::ui::table::{heading, table};
 use nomad_csi_conformance::{
     Area, CheckOutcome, Effect, Exchange, Finding, Level, Report, Tally, Verdict, cases,
 };

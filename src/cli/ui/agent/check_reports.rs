@@ -1,7 +1,7 @@
 //! The reports of `plugin check --format FORMAT=FILE`.
 
-use super::markup::{code, xml};
 use super::verdicts::word;
+use crate::cli::ui::markup::{code, xml};
 use nomad_csi_conformance::{Area, CheckOutcome, Level, Report, Tally, Verdict};
 
 /// The format of a report.
