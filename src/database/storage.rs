@@ -1,8 +1,9 @@
 //! The file of the embedded database as a trait, so tests can use disks that are full, fail, or lose
 //! power.
 //!
-//! A new file gets its name when it is complete. A file beside it holds space for what must be recorded when the disk is full: the database gets it then, piece by piece,
-//! because whatever fills the disk takes what is given free.
+//! A new file gets its name when it is complete, and never takes the name from another file: a process that began to create
+//! it earlier may go on later, when another one has written records. A file beside it holds space for what must be recorded
+//! when the disk is full: the database gets it then, piece by piece, because whatever fills the disk takes what is given free.
 //! The files are private (`private`): a link or a file of another user is not opened.
 
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use rustix::io::Errno;
 
 use nomad_csi_model::private;
@@ -63,7 +64,8 @@ pub trait Storage: Send + Sync + 'static {
         Ok(true)
     }
 
-    /// Publishes the created file, which must be closed. Durable on return.
+    /// Publishes the created file, which must be closed. Durable on return. A file that another process has published in
+    /// the meantime stays, and the created one is not published.
     ///
     /// # Errors
     /// Returns the error of the operating system.
@@ -155,7 +157,12 @@ impl Storage for FileStorage {
     }
 
     fn publish(&self) -> io::Result<()> {
-        std::fs::rename(&self.unpublished, &self.path)?;
+        match renameat_with(CWD, &self.unpublished, CWD, &self.path, RenameFlags::NOREPLACE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // The file system cannot do both at once.
+            Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(&self.unpublished, &self.path)?,
+            Err(error) => return Err(error.into()),
+        }
         self.sync_directory()
     }
 }
@@ -201,6 +208,20 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_process_that_is_late_with_a_new_file_does_not_replace_the_published_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("database");
+        let storage = FileStorage::new(&path);
+        let late = FileStorage::completed_at(directory.path().join("late"), path.clone());
+        std::fs::write(with_suffix(&path, ".new"), "records").unwrap();
+        std::fs::write(&late.unpublished, "nothing").unwrap();
+        assert!(late.open().unwrap().is_none());
+        storage.publish().unwrap();
+        late.publish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"records");
+    }
 
     /// The file gets the space, whether it has holes or grows, and keeps its content.
     #[test]

@@ -1,7 +1,8 @@
 //! Calls a plugin's controllers until there is a final answer or the time is up.
 //!
 //! `candidates` chooses the usable instances. [`ControllerCaller::admit`] waits in the plugin's queue for
-//! [`PermittedCalls`], the only way to a controller: no call is sent without a permit of the queue.
+//! [`PermittedCalls`], the only way of the server's services to a controller. A permit may have let other calls pass since:
+//! one whose call hangs does.
 //! [`RepeatedCall`] is the only loop that repeats a call: the port below makes one attempt, and callers do not
 //! retry. The port's [`nomad_csi_model::retry::Verdict`] classifies failures; error texts are never parsed.
 //!

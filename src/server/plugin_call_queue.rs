@@ -124,7 +124,7 @@ impl PluginCallQueue {
         }
     }
 
-    /// Starts every call that has a free permit. Returns their tickets.
+    /// Starts every call that its class and the queue have room for. Returns their tickets.
     pub(super) fn admit(&mut self, concurrency: &PluginConcurrency) -> Vec<u64> {
         let mut admitted = vec![];
         while let Some(at) = self.next(concurrency)

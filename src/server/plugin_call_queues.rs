@@ -1,6 +1,6 @@
 //! The queues of all plugins: callers wait here until the plugin may get another call.
 //!
-//! A [`CallPermit`] is the only way to a controller: the connections are private to this file. [`PluginCallQueue`]
+//! A [`CallPermit`] is the only way of the server's services to a controller: here, the connections are private to this file. [`PluginCallQueue`]
 //! decides who is next. A permit ends when it is dropped; a dropped future leaves the queue immediately. Queues hold
 //! no promise about volumes, and unused queues take no memory.
 
