@@ -16,7 +16,7 @@ use super::plugin::HealthCount;
 use super::secrets::{Secret, SecretRef, SecretRefs, Secrets};
 use super::topology::{Topology, TopologyRequest};
 
-/// A field that a request specifies and a server shows, in the order of plans. Namespace and ID name the volume, and
+/// A field that a request specifies and a server shows, in the order of their documentation. Namespace and ID name the volume, and
 /// secrets are never shown; they are not among these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VolumeField {
@@ -26,14 +26,14 @@ pub enum VolumeField {
     PluginId,
     /// The provider's ID.
     ExternalId,
-    /// The minimum size.
-    CapacityMin,
-    /// The maximum size.
-    CapacityMax,
     /// The snapshot to restore.
     SnapshotId,
     /// The volume to clone.
     CloneId,
+    /// The minimum size.
+    CapacityMin,
+    /// The maximum size.
+    CapacityMax,
     /// The access and attachment modes.
     Capability,
     /// The file system type.
@@ -56,10 +56,10 @@ impl VolumeField {
         Self::Name,
         Self::PluginId,
         Self::ExternalId,
-        Self::CapacityMin,
-        Self::CapacityMax,
         Self::SnapshotId,
         Self::CloneId,
+        Self::CapacityMin,
+        Self::CapacityMax,
         Self::Capability,
         Self::FsType,
         Self::MountFlags,
@@ -75,10 +75,10 @@ impl VolumeField {
             Self::Name => "name",
             Self::PluginId => "plugin_id",
             Self::ExternalId => "external_id",
-            Self::CapacityMin => "capacity_min",
-            Self::CapacityMax => "capacity_max",
             Self::SnapshotId => "snapshot_id",
             Self::CloneId => "clone_id",
+            Self::CapacityMin => "capacity_min",
+            Self::CapacityMax => "capacity_max",
             Self::Capability => "capability",
             Self::FsType => "mount_options.fs_type",
             Self::MountFlags => "mount_options.mount_flags",

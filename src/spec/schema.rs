@@ -243,7 +243,28 @@ pub(super) fn by_api_name(fields: &'static [Field], key: &str) -> Option<&'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nomad_csi_model::VolumeField;
+    use nomad_csi_model::{
+        FieldRef, Namespace, NamespacedId, PluginId, UnresolvedRequest, Volume, VolumeField,
+        VolumeId,
+    };
+
+    /// A value of another kind would be decoded as empty.
+    #[test]
+    fn the_kind_of_a_row_is_that_of_its_field() {
+        let key = NamespacedId::new(Namespace::default(), VolumeId::new("db"));
+        let request = UnresolvedRequest::new(key, PluginId::new("ebs"), vec![]);
+        let volume = Volume::of_request(request);
+        for row in VOLUME {
+            let kind = VolumeField::of_key(row.key).map(|field| match volume.field(field) {
+                FieldRef::Text(_) => Kind::Text,
+                FieldRef::Size(_) => Kind::Size,
+                FieldRef::Map(_) => Kind::TextMap,
+                FieldRef::MountFlags(_) => Kind::TextList,
+                FieldRef::Capabilities(_) | FieldRef::Topologies(_) => Kind::Blocks,
+            });
+            assert!(kind.is_none_or(|kind| kind == row.kind), "{}: {kind:?}", row.key);
+        }
+    }
 
     #[test]
     fn a_field_of_a_server_has_a_row_and_a_row_of_a_server_has_a_field() {

@@ -214,7 +214,11 @@ impl<'de> Visitor<'de> for Attributes {
             match key.as_str() {
                 "volume_id" => self.volume_id = text(map.next_value()?),
                 "namespace" => self.namespace = text(map.next_value()?),
-                "type" => self.kind = text(map.next_value()?),
+                "type" => {
+                    if let Some(Text::Value(kind)) = map.next_value()? {
+                        self.kind = Some(kind);
+                    }
+                }
                 "access_mode" => self.single.access_mode = map.next_value()?,
                 "attachment_mode" => self.single.attachment_mode = map.next_value()?,
                 "capability" => self.capability = list(map.next_value()?),

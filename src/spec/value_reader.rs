@@ -47,11 +47,10 @@ pub(crate) trait ValueReader {
         self.diagnostics().push(problem);
     }
 
-    /// Returns the first entry of a key that must be unique. Reports all others.
-    fn first_of<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
+    /// Returns the first entry of a key that must be unique. Reports all others, by the name that a misspelt key resembles.
+    fn first_of<'t, 'a>(&mut self, key: &str, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
         let (first, others) = entries.split_first()?;
         for other in others {
-            let key = &first.key.text;
             let problem =
                 Diagnostic::error(Code::SpecDuplicateField, format!("duplicate field `{key}`"))
                     .label(other.key.span, "repeated here")

@@ -38,8 +38,23 @@ pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
             Some(FieldRef::Map(map)) => vec![format!("{phrase} {{{}}}", pairs(map))],
         }
     };
-    let fields = VolumeField::ALL.into_iter().filter(|field| *field != VolumeField::Name);
+    let fields = fields().into_iter().filter(|field| *field != VolumeField::Name);
     fields.flat_map(lines).collect()
+}
+
+/// Returns the fields in the order of a plan: the data of a copy after its size.
+fn fields() -> [VolumeField; 14] {
+    let mut fields = VolumeField::ALL;
+    fields.sort_by_key(|field| match field {
+        VolumeField::Name
+        | VolumeField::PluginId
+        | VolumeField::ExternalId
+        | VolumeField::CapacityMin
+        | VolumeField::CapacityMax => 0,
+        VolumeField::SnapshotId | VolumeField::CloneId => 1,
+        _ => 2,
+    });
+    fields
 }
 
 /// Returns the line of a size. A minimum and a maximum have one line.
@@ -60,7 +75,7 @@ fn size_line(request: &UnresolvedRequest, field: VolumeField, bytes: Bytes) -> O
 /// Returns the same as JSON.
 pub(super) fn desired_json(request: &UnresolvedRequest) -> Value {
     let mut document = Map::new();
-    for field in VolumeField::ALL {
+    for field in fields() {
         let value = request.field(field).map(json);
         let (key, value) = match field {
             VolumeField::Capability => ("capabilities", value),

@@ -72,7 +72,8 @@ impl Reader<'_> {
 
     /// Returns the entry of a key that must be unique; any other entry is an error.
     pub(super) fn single<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
-        let first = self.first_of(entries)?;
+        let key = &entries.first()?.key.text;
+        let first = self.first_of(key, entries)?;
         self.refuse_labels(first);
         Some(first)
     }

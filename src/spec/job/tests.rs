@@ -347,6 +347,14 @@ fn misspelt_keys_are_refused_with_a_suggestion_and_not_reported_as_missing() {
 
 /// The texts of Nomad's API: a list in a list per group, volume and task.
 #[test]
+fn a_repeated_key_has_the_name_that_it_was_read_as() {
+    let (_, _, diagnostics) =
+        read(&job("", "drivr = \"exec\"\nkill_timeot = \"1s\"\nkill_timeut = \"2s\""), Syntax::Hcl);
+    let messages = messages(&diagnostics);
+    assert!(messages.contains(&"duplicate field `kill_timeout`"), "{messages:?}");
+}
+
+#[test]
 fn a_report_has_nomads_form() {
     let group = "volume \"v\" {\ntype = \"csi\"\nsource = \"db\"\n}";
     let (parsed, _, _) = read(&job(group, ""), Syntax::Hcl);

@@ -199,7 +199,7 @@ impl<'t, 'a> FieldReader<'_> {
 
     /// Returns the entry of a key that must be unique. A repetition is an error.
     pub(super) fn single(&mut self, fields: &Fields<'t, 'a>, key: &str) -> Option<&'t Entry<'a>> {
-        self.first_of(&fields.all(key))
+        self.first_of(key, &fields.all(key))
     }
 
     /// Returns the object of a block without a label; `None` if it is missing or no object.
