@@ -2,7 +2,8 @@
 //!
 //! The two differ in how numbers become text and in what may be repeated, as Nomad's readers do. Their errors do not.
 
-use crate::{Entry, Node, Object, Syntax, Value};
+use super::syntax::Syntax;
+use super::tree::{Entry, Node, Object, Value};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
 
 /// A decoder of one document.

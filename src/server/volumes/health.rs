@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::context::VolumeContext;
+use super::listing_health::AdverseVolumes;
 use super::plugin::VolumePlugin;
 use crate::error::ServerError;
 use crate::forward::PermittedCalls;
@@ -31,9 +32,6 @@ const MAX_PAGES: usize = 1000;
 const MAX_READS: usize = 3;
 /// How many nodes are asked about one volume at once.
 const MAX_NODES_AT_ONCE: usize = 16;
-
-/// The adverse conditions of the volumes of a plugin that have any.
-pub(super) type AdverseVolumes = BTreeMap<ExternalId, Vec<VolumeStatus>>;
 
 /// Reads the adverse conditions of all volumes of a plugin; `None` if they are unknown.
 pub(super) async fn list_health(calls: &PermittedCalls) -> Option<AdverseVolumes> {

@@ -11,12 +11,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::health::AdverseVolumes;
-use nomad_csi_model::PluginId;
+use nomad_csi_model::{ExternalId, PluginId, VolumeStatus};
 use nomad_csi_ports::PageRequest;
 
 /// How long later pages use what was read.
 const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// The adverse conditions of the volumes of a plugin that have any.
+pub(super) type AdverseVolumes = BTreeMap<ExternalId, Vec<VolumeStatus>>;
 
 #[derive(Debug)]
 struct KeptHealth {
