@@ -70,6 +70,12 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// Returns the error of the operating system.
     fn publish(&self) -> io::Result<()>;
+
+    /// Puts the created file, which must be closed, in the place of the published one. Durable on return.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    fn replace(&self) -> io::Result<()>;
 }
 
 /// A file that only its owner can read.
@@ -160,9 +166,14 @@ impl Storage for FileStorage {
         match renameat_with(CWD, &self.unpublished, CWD, &self.path, RenameFlags::NOREPLACE) {
             Ok(()) | Err(Errno::EXIST) => {}
             // The file system cannot do both at once.
-            Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(&self.unpublished, &self.path)?,
+            Err(Errno::INVAL | Errno::NOSYS) => return self.replace(),
             Err(error) => return Err(error.into()),
         }
+        self.sync_directory()
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        std::fs::rename(&self.unpublished, &self.path)?;
         self.sync_directory()
     }
 }
@@ -221,6 +232,8 @@ mod tests {
         storage.publish().unwrap();
         late.publish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"records");
+        late.replace().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"nothing");
     }
 
     /// The file gets the space, whether it has holes or grows, and keeps its content.

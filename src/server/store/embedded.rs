@@ -153,7 +153,7 @@ impl<S: Storage> EmbeddedJournal<S> {
             if let Some(database) = slot.database.take() {
                 database.close()?;
             }
-            Ok(shared.storage.publish()?)
+            Ok(shared.storage.replace()?)
         };
         self.blocking("replace", work).await
     }

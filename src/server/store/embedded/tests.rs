@@ -468,6 +468,10 @@ impl Storage for SmallDisk {
     fn publish(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn replace(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[tokio::test]
