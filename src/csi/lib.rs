@@ -2,7 +2,7 @@
 //!
 //! [`GrpcConnector`] implements the plugin ports of [`nomad_csi_ports`] over a Unix socket. One call of a
 //! port is one RPC with one deadline ([`deadline`]); [`nomad_csi_ports::verdict_of`] classifies failures.
-//! No call is retried here; `server::forward` retries (W05). The protocol is CSI 1.13
+//! No call is retried here; `server::repeated_call` retries (W05). The protocol is CSI 1.13
 //! (`proto/csi/v1/csi.proto`). Answers and errors pass one place that hides the secrets that were sent
 //! (`call_secrets`). [`RawClient`] sends CSI messages unchanged, also invalid ones.
 

@@ -2,7 +2,7 @@
 //!
 //! `csi` implements these traits over gRPC, `testing` in memory. An implementation makes exactly
 //! one attempt per call, under its own deadline, and classifies a failure with a [`Verdict`].
-//! `server::forward` decides about retries. Field names and rules are those of CSI 1.13.
+//! `server::repeated_call` decides about retries. Field names and rules are those of CSI 1.13.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One controller call with all its attempts: the only loop that repeats a call.
+//! One controller call with all its attempts: the only loop over the controllers of a plugin.
 //!
 //! A call that changes something is never cancelled while the plugin may work on it. One that hangs gives its permit
 //! back, so that other volumes need not wait for it. At the deadline the client gets an error, and the
