@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::env::{Environment, Variable};
 use super::error::CliError;
-use super::servers::{EmbeddedAgentGuard, ServerConnection};
+use super::server_connection::{EmbeddedAgentGuard, ServerConnection};
 use crate::agent::{AgentConfig, EmbeddedAgent, embedded_directory};
 use nomad_csi_client::nomad::{ClientSettings, NomadClient, RedactedString};
 
