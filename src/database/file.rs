@@ -81,7 +81,7 @@ pub fn begin(database: &Database) -> Result<WriteTransaction, Error> {
 fn builder(cache_bytes: usize) -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(cache_bytes);
-    // The catalogue's records have no checksums of their own, and the database panics where it writes next to damage.
+    // Records may have no checksums of their own, and the database panics where it writes next to damage.
     builder.set_check_integrity_on_open(true);
     builder
 }

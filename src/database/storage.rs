@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use tempfile::{PathPersistError, TempPath};
 
 use nomad_csi_model::private;
 
@@ -92,9 +93,10 @@ impl FileStorage {
         Self { unpublished: with_suffix(&path, ".new"), path }
     }
 
-    /// Uses the file at this path, and the other one until it is published.
-    pub fn completed_at(unpublished: PathBuf, path: PathBuf) -> Self {
-        Self { path, unpublished }
+    /// Uses another path until the file is published.
+    #[must_use]
+    pub fn with_unpublished(self, unpublished: PathBuf) -> Self {
+        Self { unpublished, ..self }
     }
 
     fn reserve(&self) -> PathBuf {
@@ -163,11 +165,18 @@ impl Storage for FileStorage {
     }
 
     fn publish(&self) -> io::Result<()> {
-        match renameat_with(CWD, &self.unpublished, CWD, &self.path, RenameFlags::NOREPLACE) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            // The file system cannot do both at once.
-            Err(Errno::INVAL | Errno::NOSYS) => return self.replace(),
-            Err(error) => return Err(error.into()),
+        let created = TempPath::try_from_path(&self.unpublished)?;
+        if let Err(PathPersistError { error, path }) = created.persist_noclobber(&self.path) {
+            match error.kind() {
+                // Another process has published its file.
+                io::ErrorKind::AlreadyExists => path.close()?,
+                // Another process has published this file.
+                io::ErrorKind::NotFound if self.path.exists() => {}
+                _ => {
+                    path.keep()?;
+                    return Err(error);
+                }
+            }
         }
         self.sync_directory()
     }
@@ -225,13 +234,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("database");
         let storage = FileStorage::new(&path);
-        let late = FileStorage::completed_at(directory.path().join("late"), path.clone());
+        let late = FileStorage::new(&path).with_unpublished(directory.path().join("late"));
         std::fs::write(with_suffix(&path, ".new"), "records").unwrap();
         std::fs::write(&late.unpublished, "nothing").unwrap();
         assert!(late.open().unwrap().is_none());
         storage.publish().unwrap();
         late.publish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"records");
+        assert!(!late.unpublished.exists(), "what is not needed stays");
+        storage.publish().expect("another process has published the same file");
+        std::fs::write(&late.unpublished, "nothing").unwrap();
         late.replace().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"nothing");
     }

@@ -124,7 +124,11 @@ impl Storage for CrashDisk {
     }
 
     fn unpublished(&self) -> io::Result<Self> {
-        Ok(self.clone())
+        match self.content().published {
+            // This disk has one file.
+            true => Err(io::ErrorKind::Unsupported.into()),
+            false => Ok(self.clone()),
+        }
     }
 
     fn discard(&self) -> io::Result<()> {
@@ -139,7 +143,7 @@ impl Storage for CrashDisk {
     }
 
     fn replace(&self) -> io::Result<()> {
-        self.publish()
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -111,7 +111,7 @@ impl Catalog {
 
 /// Returns the storage of a catalogue in `file`. Its name while it is created is that of earlier versions.
 pub(super) fn catalog_file(file: &Path) -> FileStorage {
-    FileStorage::completed_at(file.with_extension("new"), file.to_owned())
+    FileStorage::new(file).with_unpublished(file.with_extension("new"))
 }
 
 impl Drop for Catalog {

@@ -47,7 +47,7 @@ pub(super) fn damaged(what: impl std::fmt::Display) -> CatalogError {
 
 /// The open database file.
 pub(super) struct Store {
-    open: Box<dyn Fn() -> Result<Database, CatalogError> + Send + Sync>,
+    reopen: Box<dyn Fn() -> Result<Database, CatalogError> + Send + Sync>,
     /// `None` only while the file is reopened.
     database: RwLock<Option<Database>>,
 }
@@ -55,11 +55,11 @@ pub(super) struct Store {
 impl Store {
     /// Opens the catalogue in this storage, and creates it if it does not exist.
     pub(super) fn open(storage: impl Storage) -> Result<Self, CatalogError> {
-        let open = Box::new(move || open_database(&storage));
         guarded(|| {
-            let database = open()?;
+            let database = open_database(&storage)?;
             prepare(&database)?;
-            Ok(Self { open, database: RwLock::new(Some(database)) })
+            let reopen = Box::new(move || reopen_database(&storage));
+            Ok(Self { reopen, database: RwLock::new(Some(database)) })
         })
     }
 
@@ -82,7 +82,7 @@ impl Store {
         let failed = database.take();
         guarded(|| {
             drop(failed);
-            call(database.insert((self.open)()?))
+            call(database.insert((self.reopen)()?))
         })
     }
 }
@@ -97,6 +97,13 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, CatalogError>) -> Result<T, Catal
 pub(super) fn open_database(storage: &impl Storage) -> Result<Database, CatalogError> {
     let create = || Ok::<_, CatalogError>(database::create_without_lock(storage, CACHE_BYTES)?);
     let opened = database::open(storage, CACHE_BYTES, create)?;
+    opened.ok_or_else(|| damaged("its file is empty"))
+}
+
+/// Opens the database of a running plugin again. One without its file has lost its records: an empty one would be wrong.
+fn reopen_database(storage: &impl Storage) -> Result<Database, CatalogError> {
+    let gone = || Err(damaged("its file was removed while the plugin ran"));
+    let opened = database::open(storage, CACHE_BYTES, gone)?;
     opened.ok_or_else(|| damaged("its file is empty"))
 }
 
@@ -151,4 +158,28 @@ pub(super) fn encode(record: &impl Serialize) -> Result<Vec<u8>, CatalogError> {
 
 pub(super) fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CatalogError> {
     serde_json::from_slice(bytes).map_err(damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An empty catalogue in its place would forget every volume.
+    #[test]
+    fn a_catalogue_whose_file_was_removed_is_not_created_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("catalog.redb");
+        let store = Store::open(nomad_csi_database::FileStorage::new(&file)).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let closed =
+            CatalogError { kind: FailureKind::Closed, ..damaged("an earlier call failed") };
+        let mut calls = 0;
+        let refused = store.with_database(|_| -> Result<(), CatalogError> {
+            calls += 1;
+            Err(closed.clone())
+        });
+        let refused = refused.unwrap_err();
+        assert_eq!((calls, refused.kind), (1, FailureKind::Damaged), "{refused}");
+        assert!(!file.exists());
+    }
 }

@@ -470,7 +470,7 @@ impl Storage for SmallDisk {
     }
 
     fn replace(&self) -> io::Result<()> {
-        Ok(())
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
