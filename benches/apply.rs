@@ -234,7 +234,7 @@ fn ledger(number: usize) {
 async fn plugin_alone() -> Duration {
     let data = directory();
     let command = plugin_command(data.path(), &[]);
-    let plugin = PluginProcess::run(command, &socket_in(data.path())).await;
+    let plugin = PluginProcess::run(command, data.path(), &socket_in(data.path())).await;
     let started = Instant::now();
     let callers = (0..PARALLELISM).map(|caller| {
         let mut client = plugin.client.clone();

@@ -92,7 +92,8 @@ fn rate() {
     create(&agent, CLIENTS[2]);
     let bare = tempfile::tempdir().unwrap();
     let command = plugin_command(bare.path(), &[]);
-    let plugin = runtime.block_on(PluginProcess::run(command, &socket_in(bare.path())));
+    let plugin =
+        runtime.block_on(PluginProcess::run(command, bare.path(), &socket_in(bare.path())));
     let ids = runtime.block_on(created(plugin.client.clone()));
     println!("claims and releases per second, and the median from claim to target path");
     for clients in CLIENTS {

@@ -58,7 +58,8 @@ impl Plugin {
     async fn start() -> Self {
         let directory = tempfile::tempdir_in(base()).unwrap();
         let command = plugin_command(directory.path(), &["--overcommit"]);
-        let running = PluginProcess::run(command, &socket_in(directory.path())).await;
+        let running =
+            PluginProcess::run(command, directory.path(), &socket_in(directory.path())).await;
         Self { running, directory }
     }
 
@@ -75,7 +76,7 @@ impl Plugin {
             .stdin(Stdio::null())
             .stderr(Stdio::null());
         std::fs::create_dir(directory.path().join("state")).unwrap();
-        let running = PluginProcess::run(command, &socket).await;
+        let running = PluginProcess::run(command, directory.path(), &socket).await;
         Self { running, directory }
     }
 

@@ -56,7 +56,7 @@ pub(super) struct VolumeFile {
 }
 
 impl VolumeFile {
-    /// Returns whether a volume was mounted at the mount point for certain, if nothing is mounted there now.
+    /// Returns whether a volume was certainly mounted here, so that an empty mount point is a lost mount.
     pub(super) fn has_lost_mount(&self) -> bool {
         let source = self.source.as_ref();
         self.target.is_some() || source.is_some_and(|source| source.mount.is_some())
@@ -108,7 +108,7 @@ impl MountPoint {
         Ok(self.read()?.is_some_and(|record| record.source.is_some()))
     }
 
-    /// Returns what has this mount point.
+    /// Returns the user of this mount point.
     ///
     /// # Errors
     /// If the record cannot be read or is damaged.
@@ -524,6 +524,7 @@ fn done_or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 mod tests {
     use super::*;
     use nomad_csi_model::private::temporary_in;
+    use nomad_csi_testing::namespace::run_in_mount_namespace;
 
     fn record() -> VolumeFile {
         VolumeFile {
@@ -652,8 +653,16 @@ mod tests {
     }
 
     /// An XFS that loses what was not synced when it is shut down. The journal of the agent syncs other files in the meantime.
+    /// In a namespace of its own: a copy of the mount in the namespace of another test would keep the failed disk in use.
     #[test]
     fn a_synced_record_survives_a_power_failure_after_every_step() {
+        run_in_mount_namespace(
+            "volume_files::tests::a_synced_record_survives_a_power_failure_after_every_step",
+            synced_records_survive,
+        );
+    }
+
+    fn synced_records_survive() {
         use std::ffi::OsStr;
         let has = |program: &str| Path::new("/usr/sbin").join(program).exists();
         let is_root = rustix::process::geteuid().is_root();

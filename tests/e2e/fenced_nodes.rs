@@ -13,8 +13,7 @@ use crate::wait::until;
 use nomad_csi_testing::namespace::mounts;
 
 /// A task that writes lines with the ID of its allocation, and does not end before it is killed.
-const STUBBORN: &str =
-    "trap '' TERM; echo ready; while :; do echo $NOMAD_ALLOC_ID >> /data/lines; sleep 0.05; done";
+const STUBBORN: &str = "trap '' INT TERM; echo ready; while :; do echo $NOMAD_ALLOC_ID >> /data/lines; sleep 0.05; done";
 
 /// A service whose task goes on for as long as its kill timeout after it was asked to stop.
 pub(crate) fn stubborn(machine: &Machine, id: &str, source: &str, seconds: i64) -> Value {

@@ -325,7 +325,7 @@ fn a_second_plugin_on_one_state_directory_reports_the_conflict_and_exits() {
         async {
             let mut fixture = ProcessFixture::new(&DIRECTORIES);
             fixture.start().await;
-            let second = fixture.command().output().unwrap();
+            let second = fixture.command().stderr(Stdio::piped()).output().unwrap();
             let reason = String::from_utf8(second.stderr).unwrap();
             assert_eq!(second.status.code(), Some(1), "{reason}");
             assert!(reason.contains("another plugin uses the state directory"), "{reason}");

@@ -1,7 +1,7 @@
 //! The embedded plugin as a process in its own directory, and the steps of a volume's lifecycle.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 use nomad_csi_node::mounts::LinuxBlockStorage;
 use nomad_csi_ports::{BlockStorage as _, FileSystem};
@@ -62,20 +62,17 @@ impl ProcessFixture {
 
     pub(crate) fn command(&self) -> Command {
         let flags: Vec<_> = self.flags.iter().map(String::as_str).collect();
-        let mut command = plugin_command(self.directory.path(), &flags);
-        command.stderr(Stdio::piped());
-        command
+        plugin_command(self.directory.path(), &flags)
     }
 
     /// Starts the plugin and waits until it is ready.
     pub(crate) async fn start(&mut self) -> Client {
-        let mut command = self.command();
-        command.stderr(Stdio::null());
-        self.start_with(command).await
+        self.start_with(self.command()).await
     }
 
     pub(crate) async fn start_with(&mut self, command: Command) -> Client {
-        let started = PluginProcess::run(command, &socket_in(self.directory.path())).await;
+        let directory = self.directory.path();
+        let started = PluginProcess::run(command, directory, &socket_in(directory)).await;
         self.process.insert(started).client.clone()
     }
 

@@ -11,11 +11,10 @@ use crate::plugin_process::{PluginProcess, endpoint, plugin_command, socket_in};
 use nomad_csi_testing::namespace::run_in_mount_namespace;
 
 fn start(directory: &Path, flags: &[&str]) -> PluginProcess {
-    let log = std::fs::File::create(directory.join("plugin.log")).unwrap();
     let mut command = plugin_command(directory, flags);
-    command.arg("-vv").stderr(log);
+    command.arg("-vv");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(PluginProcess::run(command, &socket_in(directory)))
+    runtime.block_on(PluginProcess::run(command, directory, &socket_in(directory)))
 }
 
 fn nomad_csi(directory: &Path, arguments: &[&str]) -> Output {

@@ -6,9 +6,10 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::agent_process::{AgentProcess, PROGRAM, program};
+use crate::plugin_process::KilledOnDrop;
 use crate::volumes::create;
 use crate::wait::until_true;
 
@@ -179,21 +180,14 @@ fn everything_is_private_whatever_the_umask() {
 }
 
 /// A process of a stranger, killed when it is dropped.
-struct Stranger(Child);
+struct Stranger(KilledOnDrop);
 
 impl Stranger {
     fn run(program: impl AsRef<OsStr>, arguments: &[&OsStr]) -> Self {
         let mut command = Command::new(program);
         command.env_clear().args(arguments).stdin(Stdio::piped());
         command.uid(STRANGER).gid(STRANGER).current_dir("/");
-        Self(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
+        Self(KilledOnDrop(command.spawn().unwrap()))
     }
 }
 
@@ -218,7 +212,7 @@ fn a_lock_held_by_a_stranger_is_named() {
         !is_free
     });
     let message = refused(agent(&data));
-    let holder = format!("process {} of user ID {STRANGER} holds the lock", stranger.0.id());
+    let holder = format!("process {} of user ID {STRANGER} holds the lock", stranger.0.0.id());
     assert_says(&message, &["data/in-use", &holder, "chmod go-rwx"]);
 }
 

@@ -1,5 +1,6 @@
 //! The embedded plugin as a separate process, with its socket and its state in a directory.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -27,8 +28,13 @@ pub(crate) fn plugin_command(directory: &Path, flags: &[&str]) -> Command {
         .arg(directory.join("state"))
         .args(flags)
         .stdin(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(log_in(directory));
     command
+}
+
+/// Opens the log of the plugin in a directory, which starts and restarts append to.
+fn log_in(directory: &Path) -> File {
+    File::options().create(true).append(true).open(directory.join("plugin.log")).unwrap()
 }
 
 /// A process that is killed when it is dropped.
@@ -48,13 +54,18 @@ pub(crate) struct PluginProcess {
 }
 
 impl PluginProcess {
-    /// Starts a plugin with this command and waits until it answers on the socket.
-    pub(crate) async fn run(mut command: Command, socket: &Path) -> Self {
-        let process = KilledOnDrop(command.spawn().unwrap());
+    /// Starts a plugin with this command and waits until it answers on the socket. Panics if it ends, with its log in the
+    /// directory.
+    pub(crate) async fn run(mut command: Command, directory: &Path, socket: &Path) -> Self {
+        let mut process = KilledOnDrop(command.spawn().unwrap());
         let mut client = Client::over(channel(socket));
         until_async("the plugin to answer", async || {
+            let log = || std::fs::read_to_string(directory.join("plugin.log")).unwrap_or_default();
+            if let Some(status) = process.0.try_wait().unwrap() {
+                panic!("the plugin ended instead: {status}\n{}", log());
+            }
             let answer = client.identity.probe(proto::ProbeRequest {}).await;
-            answer.map(drop).map_err(|status| status.to_string())
+            answer.map(drop).map_err(|status| format!("{status}\n{}", log()))
         })
         .await;
         Self { process, client }
