@@ -1,4 +1,4 @@
-//! The knowledge of writes: may the tasks of an allocation still write to their volumes?
+//! The answer to a question: may the tasks of an allocation still write to their volumes?
 //!
 //! Only a client knows when tasks end. So they may write until their client, which is up, reports `complete`
 //! or `failed`. What a server wants (`stop`, `evict`) and what it assumes (`lost`, `unknown`) prove nothing: a
@@ -9,7 +9,7 @@ use super::alloc::{Alloc, ClientStatus, NodeContact};
 use super::client_node::{ClientNode, NodeSight};
 use super::id::NodeId;
 
-/// The knowledge of writes of the tasks of an allocation.
+/// The answer: may the tasks of an allocation still write?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocWrites {
     /// No: its client reported the end, and is up.

@@ -1,4 +1,4 @@
-//! The use of a volume on a node.
+//! How a volume is used on a node.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::capability::Capability;
 use super::mount_options::MountOptions;
 
-/// The use that a staging and an attachment are made for, compared by value. Read-only belongs to a target and
+/// The usage that a staging and an attachment are made for, compared by value. Read-only belongs to a target and
 /// is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

@@ -1,8 +1,8 @@
 //! A volume as a user requests it, and as a server returns it.
 //!
-//! [`VolumeField`] names every field that both have, and gives its value in a common form. Files, plans, hashes and
-//! imports go through it. The functions that relate the two structs take them apart without `..`, so the compiler
-//! finds them when a field is added.
+//! [`VolumeField`] names every field that both have, and gives its value in a common form: files, plans, drift and hashes go
+//! through it. Most functions that relate a request, a volume and what is made of them name every field without `..`, so the
+//! compiler finds them when a field is added.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,83 +16,63 @@ use super::plugin::HealthCount;
 use super::secrets::{Secret, SecretRef, SecretRefs, Secrets};
 use super::topology::{Topology, TopologyRequest};
 
-/// A field that a request specifies and a server shows, in the order of their documentation. Namespace and ID name the volume, and
-/// secrets are never shown; they are not among these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum VolumeField {
-    /// The name at the provider.
-    Name,
-    /// The plugin.
-    PluginId,
-    /// The provider's ID.
-    ExternalId,
-    /// The snapshot to restore.
-    SnapshotId,
-    /// The volume to clone.
-    CloneId,
-    /// The minimum size.
-    CapacityMin,
-    /// The maximum size.
-    CapacityMax,
-    /// The access and attachment modes.
-    Capability,
-    /// The file system type.
-    FsType,
-    /// The flags for mount(8).
-    MountFlags,
-    /// The required topologies.
-    Required,
-    /// The preferred topologies.
-    Preferred,
-    /// The parameters for creation.
-    Parameters,
-    /// The volume context.
-    Context,
+macro_rules! volume_fields {
+    ($($(#[$doc:meta])* $name:ident = $key:literal,)*) => {
+        /// A field that a request specifies and a server shows, in the order of their documentation. Namespace and ID name
+        /// the volume, and secrets are never shown; they are not among these.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum VolumeField {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl VolumeField {
+            /// All fields.
+            pub const ALL: [Self; [$($key),*].len()] = [$(Self::$name),*];
+
+            /// Returns the key in a specification, with a dot where it is nested.
+            pub const fn key(self) -> &'static str {
+                match self {
+                    $(Self::$name => $key,)*
+                }
+            }
+
+            /// Returns the field with this key.
+            pub fn of_key(key: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|field| field.key() == key)
+            }
+        }
+    };
 }
 
-impl VolumeField {
-    /// All fields.
-    pub const ALL: [Self; 14] = [
-        Self::Name,
-        Self::PluginId,
-        Self::ExternalId,
-        Self::SnapshotId,
-        Self::CloneId,
-        Self::CapacityMin,
-        Self::CapacityMax,
-        Self::Capability,
-        Self::FsType,
-        Self::MountFlags,
-        Self::Required,
-        Self::Preferred,
-        Self::Parameters,
-        Self::Context,
-    ];
-
-    /// Returns the key in a specification, with a dot where it is nested.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::PluginId => "plugin_id",
-            Self::ExternalId => "external_id",
-            Self::SnapshotId => "snapshot_id",
-            Self::CloneId => "clone_id",
-            Self::CapacityMin => "capacity_min",
-            Self::CapacityMax => "capacity_max",
-            Self::Capability => "capability",
-            Self::FsType => "mount_options.fs_type",
-            Self::MountFlags => "mount_options.mount_flags",
-            Self::Required => "topology_request.required",
-            Self::Preferred => "topology_request.preferred",
-            Self::Parameters => "parameters",
-            Self::Context => "context",
-        }
-    }
-
-    /// Returns the field with this key.
-    pub fn of_key(key: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.key() == key)
-    }
+volume_fields! {
+    /// The name at the provider.
+    Name = "name",
+    /// The plugin.
+    PluginId = "plugin_id",
+    /// The provider's ID.
+    ExternalId = "external_id",
+    /// The snapshot to restore.
+    SnapshotId = "snapshot_id",
+    /// The volume to clone.
+    CloneId = "clone_id",
+    /// The minimum size.
+    CapacityMin = "capacity_min",
+    /// The maximum size.
+    CapacityMax = "capacity_max",
+    /// The access and attachment modes.
+    Capability = "capability",
+    /// The file system type.
+    FsType = "mount_options.fs_type",
+    /// The flags for mount(8).
+    MountFlags = "mount_options.mount_flags",
+    /// The required topologies.
+    Required = "topology_request.required",
+    /// The preferred topologies.
+    Preferred = "topology_request.preferred",
+    /// The parameters for creation.
+    Parameters = "parameters",
+    /// The volume context.
+    Context = "context",
 }
 
 /// The fields of a volume that a user may set, without those that only a server sets (W22: Nomad

@@ -25,7 +25,7 @@ const STOPPING: i64 = 11 * MINUTE;
 /// The number of events that Nomad keeps of a node.
 const MOST_EVENTS: usize = 10;
 
-/// The fate of a node.
+/// A change of a node's presence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChange {
     /// The server lost contact.
@@ -201,7 +201,7 @@ impl AwayNode {
     }
 }
 
-/// Facts that only a person knows.
+/// The help for what only a person can check.
 const LOOK: &str =
     "if tasks there have a `kill_timeout` of minutes, look for their processes first";
 

@@ -1,4 +1,4 @@
-//! The nodes that a person approved to cut off.
+//! The allocations and nodes that a person approved to cut off.
 
 use std::collections::BTreeSet;
 

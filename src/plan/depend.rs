@@ -50,7 +50,7 @@ fn edges(volumes: &[PlannedVolume], observed: &ObservedState) -> Vec<(usize, usi
         .collect()
 }
 
-/// The removal of a source by the plan.
+/// The state in which a copy needs its source.
 #[derive(Clone, Copy)]
 enum Role {
     /// The source is removed, after the copy.

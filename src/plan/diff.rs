@@ -12,9 +12,6 @@ use nomad_csi_model::{
     Bytes, Capability, FieldRef, MountOptions, Topology, Volume, VolumeField, VolumeRequest,
 };
 
-/// The key of the mount flags.
-pub(super) const MOUNT_FLAGS: &str = VolumeField::MountFlags.key();
-
 /// The value of a field as a plan may print it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldValue {
@@ -100,5 +97,9 @@ fn mount_flags(old: Option<&MountOptions>, new: Option<&MountOptions>) -> Option
     let shown = |flags: &BTreeSet<String>| {
         if flags.is_empty() { FieldValue::Absent } else { FieldValue::Hidden }
     };
-    (!same).then(|| Change { field: MOUNT_FLAGS, old: shown(&before), new: shown(&after) })
+    (!same).then(|| Change {
+        field: VolumeField::MountFlags.key(),
+        old: shown(&before),
+        new: shown(&after),
+    })
 }

@@ -11,9 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{FieldValue, MOUNT_FLAGS, request_fields, volume_fields};
+use super::diff::{FieldValue, request_fields, volume_fields};
 use super::inputs::{OwnedSet, OwnedVolume};
-use super::ledger::{DataIdentity, FieldHashes, LedgerKey, LedgerSet, Ownership};
+use super::ledger::{DataIdentity, FieldHashes, LedgerKey, LedgerSet, MOUNT_FLAGS, Ownership};
 use super::provider_list::{Evidence, ProviderList, evidence};
 use super::rules::MergeRules;
 use super::update::fields_unlike_file;
@@ -35,7 +35,7 @@ pub struct DriftInputs<'a> {
     pub volumes: &'a BTreeMap<NamespacedId, Volume>,
     /// How the server merges updates, and which fields it does not show.
     pub rules: MergeRules,
-    /// The lists of the providers, as far as they were asked.
+    /// The volume lists of the providers that were asked.
     pub provided: &'a BTreeMap<PluginId, ProviderList>,
     /// Fields to ignore, in every volume.
     pub ignore: &'a BTreeSet<String>,

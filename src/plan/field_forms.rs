@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::diff::MOUNT_FLAGS;
+use super::ledger::MOUNT_FLAGS;
 use super::rules::MergeRules;
 use super::samples::{READERS, WRITER, bytes, desired, existing, place};
 use nomad_csi_model::{

@@ -121,7 +121,7 @@ fn registered_by_file(
     }
 }
 
-/// The existence of the recorded data.
+/// The result of the search for the recorded data.
 enum Confirmation<'a> {
     Confirmed(&'a DataIdentity, Option<&'a ExternalVolume>),
     Unconfirmed(UnconfirmedReason),

@@ -27,7 +27,7 @@ pub enum UnlistedReason {
     Failed(String),
 }
 
-/// The statement of a provider about the data of a volume.
+/// The evidence of a provider about the data of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence<'a> {
     /// The provider lists the data.

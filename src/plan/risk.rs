@@ -46,13 +46,13 @@ impl std::fmt::Display for Risk {
 pub struct Impact {
     /// The risk.
     pub risk: Risk,
-    /// The loss; `None` if there is none.
+    /// The data or registration that is lost; `None` if there is none.
     pub loss: Option<DataLoss>,
     /// How to recover.
     pub recovery: Recovery,
 }
 
-/// The loss of a removal.
+/// The data or registration that a removal loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataLoss {
     /// True if the data is destroyed, or out of reach; otherwise only the registration is removed.

@@ -13,8 +13,8 @@ use nomad_csi_model::diagnostic::SourceMap;
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
     ControllerInfo, ExternalId, ExternalVolume, Health, HealthCount, MountOptions, Namespace,
-    NamespacedId, NodeId, Plugin, PluginId, PluginInstance, PluginSummary, Topology,
-    TopologyRequest, UnresolvedRequest, Volume, VolumeId,
+    NamespacedId, NodeId, Plugin, PluginId, PluginInstance, PluginSummary, Secrets, Topology,
+    TopologyRequest, UnresolvedRequest, Volume, VolumeId, VolumeRequest,
 };
 use nomad_csi_spec::{Purpose, VolumeSpec};
 
@@ -122,6 +122,52 @@ pub(super) fn existing() -> Volume {
         create_time: 0,
         modify_time: 0,
         kept_files: vec![],
+    }
+}
+
+/// A volume with every field, lists in an order of their own.
+pub(super) fn complete() -> Volume {
+    let map =
+        |value: &str| [("b".to_owned(), value.to_owned()), ("a".to_owned(), "1".to_owned())].into();
+    let topologies = |zones| places(zones).unwrap().required;
+    Volume {
+        capabilities: vec![READERS, WRITER],
+        requested_capacity: CapacityRange { min: bytes(1000), max: bytes(2000) },
+        topology_request: Some(TopologyRequest {
+            required: topologies(&["b", "a"]),
+            preferred: topologies(&["d", "c"]),
+        }),
+        clone_id: Some("vol-0".into()),
+        snapshot_id: Some("snap-0".into()),
+        mount_options: Some(MountOptions {
+            fs_type: "ext4".into(),
+            mount_flags: vec!["ro".into(), "noatime".into()],
+        }),
+        parameters: map("parameter"),
+        context: map("context"),
+        ..existing()
+    }
+}
+
+/// The request of [`complete`], with secrets.
+pub(super) fn complete_request() -> VolumeRequest {
+    let volume = complete();
+    VolumeRequest {
+        name: Some(volume.name),
+        external_id: volume.external_id,
+        capacity: volume.requested_capacity,
+        topology_request: volume.topology_request,
+        clone_id: volume.clone_id,
+        snapshot_id: volume.snapshot_id,
+        mount_options: volume.mount_options,
+        secrets: Some(Secrets::from_iter([("user", "u"), ("password", "p")])),
+        parameters: Some(volume.parameters),
+        context: Some(volume.context),
+        ..VolumeRequest::new(
+            NamespacedId::new(volume.namespace, volume.id),
+            volume.plugin_id,
+            volume.capabilities,
+        )
     }
 }
 

@@ -240,17 +240,15 @@ impl Attributes {
     /// Decodes an attribute that is named like a field of a specification.
     fn field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
         let row = schema::VOLUME.iter().find(|row| row.key == key);
-        match (VolumeField::of_key(key), row.map(|row| row.kind)) {
-            (Some(field), Some(Kind::Text)) => {
-                self.texts.extend(text(map.next_value()?).map(|text| (field, text)));
-            }
-            (Some(field), Some(Kind::Size)) => {
-                self.sizes.extend(text(map.next_value()?).map(|size| (field, size)));
-            }
-            (Some(field), Some(Kind::TextMap)) => {
-                self.maps.extend(pairs(map.next_value()?).map(|pairs| (field, pairs)));
-            }
-            (Some(_) | None, _) => {
+        let (Some(field), Some(row)) = (VolumeField::of_key(key), row) else {
+            map.next_value::<IgnoredAny>()?;
+            return Ok(());
+        };
+        match row.kind {
+            Kind::Text => self.texts.extend(text(map.next_value()?).map(|text| (field, text))),
+            Kind::Size => self.sizes.extend(text(map.next_value()?).map(|size| (field, size))),
+            Kind::TextMap => self.maps.extend(pairs(map.next_value()?).map(|map| (field, map))),
+            Kind::Boolean | Kind::TextList | Kind::Block | Kind::Blocks => {
                 map.next_value::<IgnoredAny>()?;
             }
         }

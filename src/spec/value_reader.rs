@@ -48,7 +48,7 @@ pub(crate) trait ValueReader {
         self.diagnostics().push(problem);
     }
 
-    /// Returns the first entry of a key that must be unique. Reports all others, by the name that a misspelt key resembles.
+    /// Returns the first entry of a key that must be unique, and reports the others under `key`, the correct spelling.
     fn first_of<'t, 'a>(&mut self, key: &str, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
         let (first, others) = entries.split_first()?;
         for other in others {
@@ -84,7 +84,7 @@ pub(crate) trait ValueReader {
         )
     }
 
-    /// Reports a word that is none of a fixed set, and the one that it resembles. `kind` names it: "access mode".
+    /// Reports a word that is not in a fixed set, and suggests the one that it resembles. `kind` names it: "access mode".
     fn unknown_word(
         &mut self,
         code: Code,

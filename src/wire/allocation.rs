@@ -22,7 +22,7 @@ pub struct AllocationStub {
     pub desired_description: String,
     /// The status that the server wants.
     pub desired_status: String,
-    /// Its desired status on the server.
+    /// The transition that the server wants, such as a migration.
     pub desired_transition: DesiredTransitionDocument,
     /// The evaluation.
     #[serde(rename = "EvalID")]
@@ -56,7 +56,7 @@ pub struct AllocationStub {
     pub task_states: Option<BTreeMap<String, TaskStateDocument>>,
 }
 
-/// The desired transition of an allocation.
+/// The transition that a server wants for an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct DesiredTransitionDocument {

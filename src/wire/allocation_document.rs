@@ -30,7 +30,7 @@ pub struct AllocationDocument {
     pub desired_description: String,
     /// The status that the server wants.
     pub desired_status: String,
-    /// Its desired status on the server.
+    /// The transition that the server wants, such as a migration.
     pub desired_transition: DesiredTransitionDocument,
     /// The evaluation.
     #[serde(rename = "EvalID")]

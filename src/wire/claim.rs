@@ -58,7 +58,7 @@ pub struct ClaimDocument {
     /// The allocation.
     #[serde(rename = "AllocID")]
     pub alloc_id: String,
-    /// The attachment of the volume to the node: `no`, `maybe` or `yes`.
+    /// The state of the attachment to the node: `no`, `maybe` or `yes`.
     pub attached: String,
     /// The attachment mode.
     pub attachment_mode: String,
@@ -81,11 +81,11 @@ pub struct ClaimDocument {
     pub plugin_id: String,
     /// The failure of the last step; `null` if it succeeded.
     pub problem: Option<ClaimProblemDocument>,
-    /// The publication of the volume for the claim: `no`, `maybe` or `yes`.
+    /// The state of the publication for the claim: `no`, `maybe` or `yes`.
     pub published: String,
     /// True if the allocation only reads.
     pub read_only: bool,
-    /// The staging of the volume on the node: `no`, `maybe` or `yes`.
+    /// The state of the staging on the node: `no`, `maybe` or `yes`.
     pub staged: String,
     /// `publishing`, `published`, `cutting-off`, `unpublishing` or `detaching`.
     pub state: String,

@@ -33,7 +33,7 @@ pub struct EvaluationDocument {
     pub job_id: String,
     /// The index of the job's specification.
     pub job_modify_index: u64,
-    /// The resource that the job waits for besides nodes, such as `csi-volume:default:db`.
+    /// Resources other than nodes that the job waits for, such as `csi-volume:default:db`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_non_node_resources: Option<Vec<String>>,
     /// The index of the last change.

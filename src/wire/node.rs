@@ -85,7 +85,7 @@ pub struct NodeDocument {
     pub id: String,
     /// The last drain, if it was ever drained.
     pub last_drain: Option<LastDrainDocument>,
-    /// The record of an operator.
+    /// Metadata that an operator has set.
     pub meta: BTreeMap<String, String>,
     /// The index of the last change.
     pub modify_index: u64,

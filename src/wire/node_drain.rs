@@ -23,7 +23,7 @@ pub struct NodeDrainRequest {
     pub drain_spec: Option<DrainSpecDocument>,
     /// True if the node can get allocations again; only when a drain ends.
     pub mark_eligible: bool,
-    /// The record of the operator about the drain.
+    /// Metadata of the drain, from the operator.
     pub meta: BTreeMap<String, String>,
     /// The node.
     #[serde(rename = "NodeID")]
@@ -62,7 +62,7 @@ pub struct LastDrainDocument {
     /// The token of the operator.
     #[serde(rename = "AccessorID")]
     pub accessor_id: String,
-    /// The record of the operator.
+    /// Metadata of the drain, from the operator.
     pub meta: BTreeMap<String, String>,
     /// When it started, or `null`.
     pub started_at: Option<String>,

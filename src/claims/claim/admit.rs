@@ -70,7 +70,7 @@ pub struct NodeVolumes {
     pub limit: Option<u64>,
 }
 
-/// The facts for an admission besides the record.
+/// The facts that an admission needs besides the record.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionFacts<'a> {
     /// The capabilities of the registration.

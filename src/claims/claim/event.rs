@@ -42,7 +42,7 @@ pub enum ClaimEvent {
         step: Step,
         /// The plugin's allocation that gets the call (rule 4 of the claims machine).
         instance: AllocId,
-        /// The part of the call that was not on record before; events before version 8 do not say it.
+        /// The inputs of the call that were not on record before; events before version 8 do not say it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inputs: Option<Box<SetupInputs>>,
     },
@@ -77,7 +77,7 @@ pub enum ClaimEvent {
         /// True if the allocation only reads.
         read_only: bool,
     },
-    /// The effects of the volume on a lost node are given up.
+    /// The record of a volume's effects on a lost node is given up.
     NodeAssumedGone {
         /// The node.
         node: NodeId,
@@ -97,7 +97,7 @@ pub enum ClaimEvent {
         /// True if the staging is gone.
         #[serde(default)]
         staging: bool,
-        /// The finding instead, for people.
+        /// A description of what was found instead, for people.
         reason: String,
     },
     /// Nothing is left of a claim, and it is removed.
@@ -112,7 +112,7 @@ pub enum ClaimEvent {
     },
     /// A registration was removed by force, and its claims are released.
     Orphaned {
-        /// The facts for the undo.
+        /// The inputs of the undo.
         tombstone: Box<Tombstone>,
         /// The registration whose claims are released. An event before version 8 names none, and releases
         /// the claims of all registrations.

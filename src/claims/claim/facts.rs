@@ -1,4 +1,4 @@
-//! The facts for decisions about claims besides the record.
+//! The facts that decisions about claims need besides the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Facts {
     /// The steps of the plugin's newest instances; `None` while none has reported them. Then nothing is set
     /// up, and what exists is undone from the record.
     pub plugin: Option<PluginSteps>,
-    /// True if the instance that carries out the steps on a node stages volumes, where one is known.
+    /// By node, true if its instance stages volumes. Nodes without a known instance are missing.
     pub stages: BTreeMap<NodeId, bool>,
     /// Nodes that are gone, fenced, or declared lost by an operator, until they are swept. A node that
     /// is merely silent is not among them.

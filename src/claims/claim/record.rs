@@ -26,7 +26,7 @@ pub enum Intent {
     Release,
 }
 
-/// The knowledge of the record about one effect.
+/// The recorded state of one effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
@@ -82,13 +82,13 @@ pub struct Claim {
     /// plugin attached no volumes then; it is resolved again where it attaches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_node: Option<ExternalNodeId>,
-    /// The use that staging and attachment are made for.
+    /// The usage that staging and attachment are made for.
     pub usage: ClaimUsage,
     /// True if the target refuses writes.
     pub read_only: bool,
     /// The intent of the allocation.
     pub intent: Intent,
-    /// The publication of the volume for this claim.
+    /// The state of the publication for this claim.
     #[serde(default)]
     pub published: Known,
     /// The last call that publishes or unpublishes; `None` before the first.
@@ -114,9 +114,9 @@ pub struct Claim {
 pub struct Staging {
     /// The registration whose name the staging path contains.
     pub volume: NamespacedId,
-    /// The use that it was made for.
+    /// The usage that it was made for.
     pub usage: ClaimUsage,
-    /// Its existence; never [`Known::No`].
+    /// Its state; never [`Known::No`].
     pub state: Known,
     /// The volume context that NodeStageVolume sends; `None` if an earlier version started the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ pub struct Staging {
     pub call: StartedCall,
 }
 
-/// The subject of ControllerPublishVolume.
+/// The claim and the usage that ControllerPublishVolume is called for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachedFor {
@@ -143,13 +143,13 @@ pub struct AttachedFor {
 pub struct Attachment {
     /// The provider's ID of the node.
     pub external_node: ExternalNodeId,
-    /// Its existence; never [`Known::No`].
+    /// Its state; never [`Known::No`].
     pub state: Known,
     /// The publish context from the controller, opaque; sent to the node again after a reboot (W60). Each value
     /// is sealed, except of an earlier version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, String>,
-    /// The subject of ControllerPublishVolume; `None` if an earlier version started the call.
+    /// The claim and the usage that ControllerPublishVolume is called for; `None` if an earlier version started the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_for: Option<Box<AttachedFor>>,
     /// The volume context that ControllerPublishVolume sends; `None` if an earlier version started the
@@ -174,7 +174,7 @@ pub struct NodeExpansion {
     pub calls: BTreeMap<NodeId, StartedCall>,
 }
 
-/// The facts to undo the leftovers of a volume that was deregistered by force (W59).
+/// The inputs of the undo of a volume that was deregistered by force (W59).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tombstone {

@@ -16,7 +16,7 @@ pub struct Placed {
     pub node: NodeId,
 }
 
-/// The change of a slot of a group.
+/// The outcome for a slot of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOutcome {
     /// An allocation runs, and stays.
@@ -43,7 +43,7 @@ pub struct SlotDecision {
     pub group: String,
     /// The index in the group.
     pub index: u32,
-    /// Its change.
+    /// Its outcome.
     pub outcome: SlotOutcome,
     /// The nodes that cannot take an allocation that is desired now, with every reason.
     pub refusals: BTreeMap<NodeId, Vec<String>>,

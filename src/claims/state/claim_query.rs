@@ -1,4 +1,4 @@
-//! The facts of the state for decisions about claims.
+//! The facts of the state that decisions about claims need.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ keywords! {
         Sysbatch = "sysbatch",
     }
 
-    /// The consequence when a task has failed as often as its policy allows.
+    /// The action when a task has failed as often as its policy allows.
     RestartMode {
         /// The task fails.
         Fail = "fail",

@@ -3,11 +3,11 @@
 /// The effect of a part of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartEffect {
-    /// When the job runs, and if it does: `periodic`.
+    /// If and when the job runs, as `periodic` decides.
     Time,
     /// The clusters that run it, as `multiregion` does.
     Cluster,
-    /// The fate of tasks while their node is away: `disconnect`.
+    /// The handling of tasks while their node is away, as `disconnect` decides.
     Disconnection,
     /// How long tasks run, as `max_run_duration` does.
     Duration,

@@ -16,7 +16,7 @@ pub struct RestartPolicy {
     pub interval: Duration,
     /// The pause before a restart.
     pub delay: Duration,
-    /// The consequence of the last attempt.
+    /// The action after the last attempt.
     pub mode: RestartMode,
 }
 

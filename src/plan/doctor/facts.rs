@@ -19,7 +19,7 @@ pub struct VolumeFacts<'a> {
     pub nodes: &'a SeenNodes,
     /// The effect of a request to detach the volume from a node.
     pub detach: DetachRule,
-    /// The list of the provider.
+    /// The provider's list of volumes.
     pub provider: &'a ProviderList,
     /// The health of the volume as its controller and the nodes that use it report it; `None` if it was not read.
     pub health: Option<&'a VolumeHealth>,

@@ -1,4 +1,4 @@
-//! The losses when a plugin, or its instances on one node, end.
+//! The impact of the end of a plugin, or of its instances on one node.
 //!
 //! The instance on a node mounts and unmounts there. Without it, no allocation that needs the plugin can
 //! be placed on the node, and the volumes that are mounted there stay mounted. A controller attaches and
@@ -72,11 +72,11 @@ pub struct VolumeUser {
     pub read_only: bool,
     /// True if it gives the volume back already.
     pub is_in_release: bool,
-    /// Its loss.
+    /// The parts that it loses.
     pub losses: BTreeSet<Loss>,
 }
 
-/// The fate of a volume.
+/// The impact on a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeImpact {
     /// The volume.
@@ -87,7 +87,7 @@ pub struct VolumeImpact {
     pub users: Vec<VolumeUser>,
 }
 
-/// The loss.
+/// A part that an allocation loses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginImpact {
     /// The plugin.

@@ -6,7 +6,7 @@ use nomad_csi_model::{NamespacedId, Secrets, VolumeField};
 
 /// The names of the hashes of hidden fields.
 pub(super) const SECRETS: &str = "secrets";
-pub(super) const MOUNT_FLAGS: &str = VolumeField::MountFlags.key();
+pub(crate) const MOUNT_FLAGS: &str = VolumeField::MountFlags.key();
 
 /// The hidden values that a volume was last given.
 #[derive(Clone, Copy, Debug)]

@@ -49,7 +49,7 @@ impl std::fmt::Display for DataIdentity {
     }
 }
 
-/// The record of a set about the data of an owned volume.
+/// The data of an owned volume as a set recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedData {

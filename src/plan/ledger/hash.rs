@@ -221,29 +221,53 @@ impl Serialize for CanonicalValue<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::existing;
+    use crate::samples::{complete, complete_request};
 
-    /// A ledger of an earlier program stays comparable.
+    fn lines(hashes: &FieldHashes) -> Vec<String> {
+        hashes.iter().map(|(key, hash)| format!("{key} {hash:?}")).collect()
+    }
+
+    /// A ledger of an earlier program stays comparable. The hashes are those of the program before the table of fields.
     #[test]
     fn stored_hashes_never_change() {
-        let hashes = LedgerKey::new([7; 32]).of_volume(&existing());
-        let lines: Vec<_> = hashes.iter().map(|(key, hash)| format!("{key} {hash:?}")).collect();
+        let key = LedgerKey::new([7; 32]);
         let stored = [
             "capability ae21b84ecfce459ff4a61b92dcf97b2f",
             "capacity_max 5eb690e53aaf8bb797bcfb35882fc183",
             "capacity_min 66fb0296a8e3ca1632bc649e10e8a0ad",
-            "clone_id 2e4f4c86fc166628085dba2eb28cc62d",
-            "context 0a3987d9ae9399e9027d05a87172efd0",
+            "clone_id 04d3abb040a9d8d2e693a5b19c4900b4",
+            "context 7d58d6b4b11bbc2b39ca7489ebe55e3a",
             "external_id af609895e24072f28411abb72c64c0d0",
-            "mount_options.fs_type b83c6577a5514d7f397cc8b433839b77",
-            "mount_options.mount_flags 3c47eb59f849a20acc421ac2fb0fba1f",
+            "mount_options.fs_type 8e691670881d3652a75ca5cd6366754a",
+            "mount_options.mount_flags e2c31b583dac566e457d3d3b55b3c77c",
             "name 0e50772360fd61ea14adaf9b53c68090",
-            "parameters 7de598201ca04e0958deba2754fd6f5e",
+            "parameters 37aa6a83d4b84207509ccf892a7dddd5",
             "plugin_id 2f77b81f28e6385ab7cc05fd61b3068c",
-            "snapshot_id 24ecb26fa3e1ef1ac8fe7c98f560ba7e",
-            "topology_request.preferred 61cf5645820eb06b89acdaaeb025cba0",
+            "secrets 12e5b8ac03b514bbd5042f37fe38bcd1",
+            "snapshot_id f5fe3b16915a2c3ef06ee86d3611f1a9",
+            "topology_request.preferred 783c25dbc9c5c036535de914f29109f0",
             "topology_request.required f93b84a79726397a0d0d61315b5967e2",
         ];
-        assert_eq!(lines, stored);
+        assert_eq!(lines(&key.of_request(&complete_request())), stored);
+        let shown: Vec<_> =
+            stored.into_iter().filter(|line| !line.starts_with("secrets")).collect();
+        assert_eq!(lines(&key.of_volume(&complete())), shown);
+        let empty = [
+            "capability 5fa9b9bf8815e7d7e4fd797cbb699d4e",
+            "capacity_max d85aa124b6ec5976f524ba8f73a4a658",
+            "capacity_min 11d3b752989e147df8e1e40993813e15",
+            "clone_id 2e4f4c86fc166628085dba2eb28cc62d",
+            "context 0a3987d9ae9399e9027d05a87172efd0",
+            "external_id 347f4ec8e40ba96becfcfe06e0cbf4b8",
+            "mount_options.fs_type b83c6577a5514d7f397cc8b433839b77",
+            "mount_options.mount_flags 3c47eb59f849a20acc421ac2fb0fba1f",
+            "name e20beeb4ad957e3b0665ee198f882210",
+            "parameters 7de598201ca04e0958deba2754fd6f5e",
+            "plugin_id 456286b915adae2f59fc87d402536206",
+            "snapshot_id 24ecb26fa3e1ef1ac8fe7c98f560ba7e",
+            "topology_request.preferred 61cf5645820eb06b89acdaaeb025cba0",
+            "topology_request.required 1d566f4bd556c320ac69deb07ccf5cbf",
+        ];
+        assert_eq!(lines(&key.of_empty(&complete())), empty);
     }
 }

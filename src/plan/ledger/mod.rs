@@ -24,6 +24,7 @@ mod sharding;
 mod stored_set;
 
 pub use applied_values::AppliedValues;
+pub(crate) use applied_values::MOUNT_FLAGS;
 pub(crate) use data_identity::changed_data;
 pub use data_identity::{DataIdentity, RecordedData};
 pub use entry::{LastVerified, Ownership, StoredValue};

@@ -5,7 +5,7 @@ use crate::action::ClaimWait;
 use crate::build::build_plan;
 use crate::inputs::PlanInputs;
 use crate::rules::MergeRules;
-use crate::samples::{bytes, codes, desired, existing, observed, plugin, spec};
+use crate::samples::{bytes, codes, complete_request, desired, existing, observed, plugin, spec};
 use nomad_csi_model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
 use nomad_csi_spec::Purpose;
 
@@ -184,15 +184,21 @@ fn the_hashed_form_of_a_request_never_changes() {
         |mode: &str| format!(r#"{{"access_mode":"{mode}","attachment_mode":"file-system"}}"#);
     let (writer, readers) =
         (capability("single-node-writer"), capability("multi-node-reader-only"));
+    let zones = |zones: [&str; 2]| {
+        zones.map(|zone| format!(r#"{{"segments":{{"zone":"{zone}"}}}}"#)).join(",")
+    };
+    let (required, preferred) = (zones(["b", "a"]), zones(["d", "c"]));
     let stored = [
-        r#"{"namespace":"default","id":"db","name":"database","external_id":null,"#.to_owned(),
+        r#"{"namespace":"default","id":"db","name":"database","external_id":"vol-1","#.to_owned(),
         format!(r#""plugin_id":"hostpath","capabilities":[{writer},{readers}],"#),
-        r#""capacity_min":1000,"capacity_max":3000,"topology_request":{"required":["#.to_owned(),
-        r#"{"segments":{"zone":"a"}},{"segments":{"zone":"b"}}],"preferred":[]},"#.to_owned(),
-        r#""clone_id":null,"snapshot_id":null,"fs_type":null,"mount_flags":null,"#.to_owned(),
-        r#""secrets":null,"parameters":null,"context":null}"#.to_owned(),
+        r#""capacity_min":1000,"capacity_max":2000,"#.to_owned(),
+        format!(r#""topology_request":{{"required":[{required}],"preferred":[{preferred}]}},"#),
+        r#""clone_id":"vol-0","snapshot_id":"snap-0","fs_type":"ext4","mount_flags":2,"#.to_owned(),
+        r#""secrets":["password","user"],"parameters":{"a":"1","b":"parameter"},"#.to_owned(),
+        r#""context":{"a":"1","b":"context"}}"#.to_owned(),
     ];
-    let text = serde_json::to_string(&CanonicalRequest::of(&larger())).unwrap();
+    let request = complete_request().to_unresolved();
+    let text = serde_json::to_string(&CanonicalRequest::of(&request)).unwrap();
     assert_eq!(text, stored.concat());
 }
 

@@ -14,7 +14,7 @@ use nomad_csi_model::{
 };
 use nomad_csi_spec::Purpose;
 
-/// A change of a volume between the plan that is cached and the next one.
+/// A case: the file, the ledger, and a change between the plan that is cached and the next one.
 #[derive(Clone, Debug)]
 struct Story {
     /// The form of each field in the file.
@@ -97,7 +97,7 @@ fn story() -> impl Strategy<Value = Story> {
         )
 }
 
-/// The knowledge of the index of a specification. Without it every change moves the index.
+/// The index that the server reports: that of the specification, or that of any change of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Indexes {
     OfSpecification,

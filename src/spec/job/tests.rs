@@ -345,7 +345,6 @@ fn misspelt_keys_are_refused_with_a_suggestion_and_not_reported_as_missing() {
     assert_eq!(label, "did you mean `destination`?");
 }
 
-/// The texts of Nomad's API: a list in a list per group, volume and task.
 #[test]
 fn a_repeated_key_has_the_name_that_it_was_read_as() {
     let (_, _, diagnostics) =
@@ -354,6 +353,7 @@ fn a_repeated_key_has_the_name_that_it_was_read_as() {
     assert!(messages.contains(&"duplicate field `kill_timeout`"), "{messages:?}");
 }
 
+/// The texts of Nomad's API: a list in a list per group, volume and task.
 #[test]
 fn a_report_has_nomads_form() {
     let group = "volume \"v\" {\ntype = \"csi\"\nsource = \"db\"\n}";

@@ -1,4 +1,4 @@
-//! Conversion of volumes and of write requests. Both take the document apart without `..`, so the compiler finds what must
+//! Conversion of volumes and of write requests. Reading takes the document apart without `..`, so the compiler finds what must
 //! follow a new field.
 //!
 //! In responses, as in Nomad's, secrets are `null`, flags are redacted, `MountOptions`, `Parameters`

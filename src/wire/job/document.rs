@@ -169,7 +169,7 @@ pub struct TaskGroupDocument {
     /// Its networks; ignored.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub networks: Unsupported,
-    /// True if it stays with a lost node; refused.
+    /// The rule that it stays with a lost node; refused.
     #[serde(skip_serializing_if = "Unsupported::is_absent")]
     pub prevent_reschedule_on_lost: Unsupported,
     /// When a failed allocation is replaced.

@@ -25,7 +25,7 @@ use nomad_csi_model::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}{text}")]
 pub struct JobWordProblem {
-    /// The owner of it: `Task group g: `; empty for the job.
+    /// The part of the job that has the word: `Task group g: `; empty for the job itself.
     object: String,
     text: String,
 }

@@ -51,7 +51,7 @@ pub struct DispatchPayloadDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase", deny_unknown_fields)]
 pub struct JobDispatchRequest {
-    /// The prefix of the time in the ID of the new job.
+    /// The text before the time in the ID of the new job.
     pub id_prefix_template: String,
     /// The parameterized job.
     #[serde(rename = "JobID")]

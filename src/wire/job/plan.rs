@@ -13,7 +13,7 @@ use crate::placement::PlacementMetricsDocument;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct JobPlanResponse {
-    /// The changes of the allocations.
+    /// The changes to the allocations.
     pub annotations: Option<PlanAnnotationsDocument>,
     /// The evaluations that would be made, such as a blocked one.
     pub created_evals: Option<Vec<EvaluationDocument>>,
@@ -32,7 +32,7 @@ pub struct JobPlanResponse {
     pub warnings: String,
 }
 
-/// The changes of the allocations of a job.
+/// The changes to the allocations of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PlanAnnotationsDocument {

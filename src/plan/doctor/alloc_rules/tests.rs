@@ -24,7 +24,7 @@ fn a_running_allocation_is_no_finding() {
     assert_eq!(rules(&claimed(DesiredStatus::Run, ClientStatus::Pending)), []);
 }
 
-/// The change of healthy facts into those of a case.
+/// Changes healthy facts into those of a case.
 type Change = fn(&mut Facts);
 
 #[test]
