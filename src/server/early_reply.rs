@@ -22,7 +22,7 @@ impl EarlyReply {
         (Self { sender }, receiver)
     }
 
-    /// Answers the client of the operation. Has no effect if it has an answer.
+    /// Answers the client of the operation. Has no effect if the client has an answer already.
     pub(super) fn send(&self, error: impl Into<ServerError>) {
         let Some(sender) = self.sender.lock().take() else {
             return;

@@ -1,9 +1,9 @@
 //! Calls a plugin's controllers until there is a final answer or the time is up.
 //!
 //! `candidates` chooses the usable instances. [`ControllerCaller::admit`] waits in the plugin's queue for
-//! [`PermittedCalls`], the only way of the server's services to a controller. A permit may have let other calls pass since:
-//! one whose call hangs does.
-//! [`RepeatedCall`] is the only loop that repeats a call: the port below makes one attempt, and callers do not
+//! [`PermittedCalls`], without which the server's services reach no controller. A permit whose call hangs lets other calls
+//! pass.
+//! [`RepeatedCall`] is the only loop over controllers: the port below makes one attempt, and callers do not
 //! retry. The port's [`nomad_csi_model::retry::Verdict`] classifies failures; error texts are never parsed.
 //!
 //! Instances are called in the order of their node IDs, because drivers with a leader expect one

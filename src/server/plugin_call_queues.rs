@@ -1,6 +1,6 @@
 //! The queues of all plugins: callers wait here until the plugin may get another call.
 //!
-//! A [`CallPermit`] is the only way of the server's services to a controller: here, the connections are private to this file. [`PluginCallQueue`]
+//! The server's services reach a controller only with a [`CallPermit`]; the connections are private to this file. [`PluginCallQueue`]
 //! decides who is next. A permit ends when it is dropped; a dropped future leaves the queue immediately. Queues hold
 //! no promise about volumes, and unused queues take no memory.
 
@@ -40,7 +40,7 @@ impl WaitingCalls {
     fn admit(&mut self, concurrency: &PluginConcurrency) {
         for ticket in self.queue.admit(concurrency) {
             if let Some(admission) = self.admissions.remove(&ticket) {
-                // A caller that left in the meantime leaves the queue when it is dropped.
+                // If the caller has left, its call leaves the queue when it is dropped.
                 let _is_received = admission.send(());
             }
         }

@@ -14,7 +14,7 @@ use nomad_csi_ports::{Clock, IdSource, NodeHost};
 pub struct ServerPorts {
     /// The agent's state.
     pub cell: StateCell,
-    /// Seals secrets.
+    /// Seals secrets, mount flags, settings of jobs and items of variables.
     pub sealer: Arc<dyn Sealer>,
     /// Wall time, for events, pauses and the expiry of locks.
     pub clock: Arc<dyn Clock>,

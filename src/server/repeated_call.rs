@@ -44,7 +44,7 @@ impl Default for ForwardLimits {
     }
 }
 
-/// The fate of a call that is not answered in time.
+/// The handling of a call that is not answered in time.
 #[derive(Clone, Copy)]
 pub(super) enum OnDeadline<'a> {
     /// It has no effect, so it is cancelled.

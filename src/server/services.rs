@@ -53,8 +53,8 @@ pub(super) struct ValidationPermits {
 
 impl Default for ValidationPermits {
     fn default() -> Self {
-        let permit = || std::sync::Arc::new(Semaphore::new(1));
-        Self { everyone: permit(), operator: permit() }
+        let one_permit = || std::sync::Arc::new(Semaphore::new(1));
+        Self { everyone: one_permit(), operator: one_permit() }
     }
 }
 

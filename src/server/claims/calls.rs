@@ -24,7 +24,7 @@ pub(super) enum CallError {
     Request(ServerError),
     /// The node cannot be reached from here.
     NoHost(NodeId),
-    /// The object of the step is gone: decide again.
+    /// The volume or the claim of the step is gone: decide again.
     OutOfDate,
 }
 

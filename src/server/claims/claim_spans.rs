@@ -61,7 +61,7 @@ impl ClaimSpans {
     pub(super) fn step_span(&self, state: &State, volume: &RemoteVolume, step: &Step) -> Span {
         // The parent is open as long as this lock is held.
         let kept = self.0.lock();
-        // Nothing is looked for in an agent whose claims are those of jobs.
+        // An agent whose claims are all those of jobs keeps no spans: there is no parent to look for.
         let record = state.claims(volume).filter(|_| !kept.of_claims.is_empty());
         let claims = record.into_iter().flat_map(|record| record.claims.claims.iter());
         let keys = claims.filter(|(key, claim)| affects(step, key, claim)).map(|(key, _)| key);

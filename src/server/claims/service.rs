@@ -93,7 +93,7 @@ pub struct ClaimService {
 /// How many grants may wait for one volume or node.
 const MAX_WAITING_GRANTS: usize = 4096;
 
-/// The objects for which one grant at a time is decided. Locked in this order.
+/// An object for which one grant at a time is decided. Locked in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum GrantKey {
     Volume(RemoteVolume),

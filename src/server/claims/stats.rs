@@ -14,8 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::cell::StateCell;
 use crate::error::ServerError;
-use crate::ports::NodeHosts;
-use crate::ports::ServerPorts;
+use crate::ports::{NodeHosts, ServerPorts};
 use nomad_csi_claims::claim::Known;
 use nomad_csi_claims::state::{ClaimsRecord, State};
 use nomad_csi_model::{

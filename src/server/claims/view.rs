@@ -24,11 +24,11 @@ pub struct ClaimStatus {
     pub progress: ClaimProgress,
     /// True if an operator cut its tasks off, and the node kills them before the volume is released.
     pub is_cut_off: bool,
-    /// The knowledge that the volume is attached to the node.
+    /// The recorded state of the attachment to the node.
     pub attached: Known,
-    /// The knowledge that the volume is staged on the node.
+    /// The recorded state of the staging on the node.
     pub staged: Known,
-    /// The knowledge that the volume is published for the claim.
+    /// The recorded state of the publication for the claim.
     pub published: Known,
     /// The target path on the node.
     pub target: Option<std::path::PathBuf>,

@@ -1,4 +1,4 @@
-//! ConnectionSlots for connections: those that work, those that wait in a blocking query, and streams of events and logs.
+//! Slots for connections: those that work, those that wait in a blocking query, and streams of events and logs.
 //!
 //! A connection has a working place from its start. A blocking query gives it up for a waiting place
 //! while it waits, so that any number of waiting clients leaves room for working ones. A stream has a

@@ -26,7 +26,7 @@ const CHUNK: u64 = 64 << 10;
 /// The longest time between two frames for a client that follows.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The part of the logs that a client reads.
+/// Reads the logs of a task for one client, frame by frame.
 struct FrameReader {
     logs: Arc<dyn TaskLogs>,
     output: TaskOutput,

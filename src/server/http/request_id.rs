@@ -1,7 +1,7 @@
 //! The ID of a request, which its client gets in `X-Request-Id` and every log line of the request has.
 //!
 //! A client can send its own, so that its log and the agent's can be joined. One that is too long, or has characters that a
-//! log should not have, is replaced. So that a test can know the ID, it sends one.
+//! log should not have, is replaced.
 
 use axum::extract::Request;
 use axum::middleware::Next;

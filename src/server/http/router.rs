@@ -126,7 +126,7 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     response
 }
 
-/// The facts of a request for metrics.
+/// The facts about a request that metrics record.
 #[derive(Debug, Default)]
 struct Measured {
     /// The endpoint; `None` if the request was refused before it was known.

@@ -1,4 +1,4 @@
-//! Forgets records of jobs: ended allocations that are too many, launches that are too many, a job that is over, and
+//! Decides which records of jobs to forget: ended allocations that are too many, launches that are too many, a job that is over, and
 //! a purged job with all its allocations. Pure.
 //!
 //! An allocation with a claim stays, and so does its job: the volume is given back first.

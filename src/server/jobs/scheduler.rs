@@ -24,7 +24,7 @@ const LONGEST_SLEEP: std::time::Duration = std::time::Duration::from_secs(60);
 /// The pause after the journal refused a decision.
 const FAILURE_PAUSE: i64 = 5_000_000_000;
 
-/// ConnectionSlots and stops the allocations of all jobs.
+/// Places and stops the allocations of all jobs.
 pub struct JobScheduler {
     ports: ServerPorts,
     launcher: Launcher,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::plugin::VolumePlugin;
 use crate::error::ServerError;
 use crate::forward::PermittedCalls;
@@ -29,10 +29,10 @@ const ERROR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reads what a plugin can still provide; nothing if it does not report that.
 pub(super) async fn read_capacity(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     plugin: &PluginId,
 ) -> Result<CapacityReport, ServerError> {
-    let facts = context.store.read(|state| VolumePlugin::read(state, plugin));
+    let facts = deps.store.read(|state| VolumePlugin::read(state, plugin));
     let facts = facts.ok_or(ServerError::NoPluginToRead)?;
     let mut report = CapacityReport::default();
     if !facts.can(|controller| controller.get_capacity) {
@@ -53,7 +53,7 @@ pub(super) async fn read_capacity(
         ));
     }
     let requests = requests(&GetCapacity::default(), topologies);
-    let calls = context.controllers.admit(CallClass::List, candidates);
+    let calls = deps.controllers.admit(CallClass::List, candidates);
     let calls = match tokio::time::timeout(PATIENCE, calls).await {
         Ok(Ok(calls)) => calls,
         Ok(Err(error)) => {

@@ -11,11 +11,11 @@
 use tracing::{Instrument as _, info};
 
 use super::call_effect::{PriorCalls, is_answered_with, is_certainly_refused};
-use super::context::{VolumeContext, volume_span};
 use super::creation::{
-    GivenUp, create_request, give_up_intent, pending_state, prepare_call, record_intent,
-    restore_intent, resume_creation, send_and_record, settle_creation, try_earlier_requests,
+    GivenUp, create_request, give_up_intent, prepare_call, record_intent, restore_intent,
+    resume_creation, send_and_record, settle_creation, try_earlier_requests,
 };
+use super::deps::{VolumeDeps, volume_span};
 use super::expand::{ExpansionResult, run_expansion};
 use super::plugin::VolumePlugin;
 use super::plugin_validation::validate_at_plugin;
@@ -41,7 +41,7 @@ const MAX_REQUESTS: usize = 8;
 
 /// Creates volumes, or updates those that exist.
 pub(super) async fn create_volumes(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     submissions: Vec<VolumeSubmission>,
 ) -> Result<VolumeWriteResult, ServerError> {
@@ -49,14 +49,14 @@ pub(super) async fn create_volumes(
         return Err(ServerError::MissingDefinition);
     }
     for submission in &submissions {
-        let checked = check_submission(context, submission);
+        let checked = check_submission(deps, submission);
         checked.map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
     }
     let mut result = VolumeWriteResult::default();
     let mut failures = vec![];
     for submission in submissions {
         let span = volume_span(&submission.request.key());
-        match create_volume(context, reply, submission).instrument(span).await {
+        match create_volume(deps, reply, submission).instrument(span).await {
             Ok((view, warnings)) => {
                 result.volumes.push(view);
                 result.warnings.extend(warnings);
@@ -64,24 +64,21 @@ pub(super) async fn create_volumes(
             Err(error) => failures.push(error),
         }
     }
-    result.index = context.store.index();
+    result.index = deps.store.index();
     if failures.is_empty() { Ok(result) } else { Err(ServerError::Multiple(failures)) }
 }
 
 /// Checks what can be checked before any volume of the request is created.
-fn check_submission(
-    context: &VolumeContext,
-    submission: &VolumeSubmission,
-) -> Result<(), ServerError> {
+fn check_submission(deps: &VolumeDeps, submission: &VolumeSubmission) -> Result<(), ServerError> {
     let request = &submission.request;
-    let (exists, plugin) = context.store.read(|state| {
+    let (exists, plugin) = deps.store.read(|state| {
         (volume(state, &request.key()).is_some(), VolumePlugin::read(state, &request.plugin_id))
     });
     let target = ValidationTarget { origin: ORIGIN, exists };
     validate_submission(submission, target)?;
     let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
     plugin.check_create()?;
-    context.store.check_namespace(&request.key())?;
+    deps.store.check_namespace(&request.key())?;
     if exists {
         return Ok(());
     }
@@ -89,177 +86,176 @@ fn check_submission(
 }
 
 async fn create_volume(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     submission: VolumeSubmission,
 ) -> Result<(VolumeView, Vec<String>), ServerError> {
     let key = submission.request.key();
     let mut warnings = ignored_field_warnings(&submission.request, ORIGIN);
     let request = submission.request.for_create();
-    let _volume = context.locks.acquire_volume(&key).await?;
-    let create = || create_once(context, reply, &request);
-    let view = context.store.retry_on_conflict(&key, create).await?;
+    let _volume = deps.locks.acquire_volume(&key).await?;
+    let create = || create_once(deps, reply, &request);
+    let view = deps.store.retry_on_conflict(&key, create).await?;
     let of_state = |state: &State| [shared_warning(state, &view), topology_warning(state, &view)];
-    warnings.extend(context.store.read(of_state).into_iter().flatten());
+    warnings.extend(deps.store.read(of_state).into_iter().flatten());
     warnings.extend(expansion_warnings(&view.record));
     Ok((view, warnings))
 }
 
 async fn create_once(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     request: &VolumeRequest,
 ) -> Result<VolumeView, ServerError> {
     let key = request.key();
-    let Some(record) = context.store.record(&key) else {
-        return start_creation(context, reply, request).await;
+    let Some(record) = deps.store.record(&key) else {
+        return start_creation(deps, reply, request).await;
     };
     match record.phase {
         Phase::Deleting => Err(ServerError::BeingDeleted(key)),
-        Phase::Registered => update_volume(context, reply, request).await,
+        Phase::Registered => update_volume(deps, reply, request).await,
         Phase::Creating if record.definition.plugin_id == request.plugin_id => {
-            resume_with_request(context, reply, &record, request).await
+            resume_with_request(deps, reply, &record, request).await
         }
         Phase::Creating => {
-            settle_creation(context, reply, &key, None).await?;
+            settle_creation(deps, reply, &key, None).await?;
             Err(conflict(&key))
         }
     }
 }
 
 async fn update_volume(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     request: &VolumeRequest,
 ) -> Result<VolumeView, ServerError> {
     let key = request.key();
-    let (existing, plugin) = context
+    let (existing, plugin) = deps
         .store
         .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
     let existing = existing.ok_or_else(|| conflict(&key))?;
     let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
-    let update = plan_update(&context.sealer, &existing, request, &plugin, ORIGIN)?;
+    let update = plan_update(&deps.sealer, &existing, request, &plugin, ORIGIN)?;
     if update.write.is_some() && is_used_otherwise(&existing.volume(), &update.volume) {
         // A node would refuse the volume, and every job that uses it would wait.
-        validate_at_plugin(context, &update.volume, &update.secrets, &plugin).await?;
+        validate_at_plugin(deps, &update.volume, &update.secrets, &plugin).await?;
     }
     if let Some(write) = update.write {
         if let Some(step) = &write.expansion {
             let volume = existing.volume();
             let (plugin, id) = (&volume.plugin_id, volume.remote_id());
-            let _external = context.locks.acquire_external(plugin, &id).await?;
-            if run_expansion(context, reply, step).await? == ExpansionResult::Settled {
+            let _external = deps.locks.acquire_external(plugin, &id).await?;
+            if run_expansion(deps, reply, step).await? == ExpansionResult::Settled {
                 return Err(conflict(&key));
             }
         }
         if let Some(event) = write.event {
-            let index = context.store.commit(write.expected, event).await?;
+            let index = deps.store.commit(write.expected, event).await?;
             info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume updated");
         }
     }
-    context.store.written(&key)
+    deps.store.written(&key)
 }
 
 /// Creates a volume that has no record.
 async fn start_creation(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     request: &VolumeRequest,
 ) -> Result<VolumeView, ServerError> {
-    let definition = context.sealer.definition(request);
-    let call = prepare_call(context, &definition, ResidualState::None).await?;
+    let definition = deps.sealer.definition(request);
+    let call = prepare_call(deps, &definition, ResidualState::None).await?;
     let secrets = request.secrets.clone().unwrap_or_default();
     let share = request.share;
     let expected = Expected::VolumeAbsent(request.key());
-    let request = create_request(context, &definition, &secrets);
-    let intent = record_intent(context, expected, request, vec![], PriorCalls::None).await?;
-    send_and_record(context, reply, &intent, &call, share).await?;
-    context.store.written(&definition.key)
+    let request = create_request(deps, &definition, &secrets);
+    let intent = record_intent(deps, expected, request, vec![], PriorCalls::None).await?;
+    send_and_record(deps, reply, &intent, &call, share).await?;
+    deps.store.written(&definition.key)
 }
 
 /// Continues a pending creation without a request of a client.
 pub(super) async fn continue_creation(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     key: &NamespacedId,
 ) -> Result<(), ServerError> {
-    let _volume = context.locks.acquire_volume(key).await?;
-    let record = context.store.record(key);
+    let _volume = deps.locks.acquire_volume(key).await?;
+    let record = deps.store.record(key);
     match record.filter(|record| record.phase == Phase::Creating) {
         // No client can allow it to share data now.
-        Some(record) => resume_creation(context, reply, &record, None, false).await,
+        Some(record) => resume_creation(deps, reply, &record, None, false).await,
         None => Ok(()),
     }
 }
 
 /// Gives a pending creation up. The provider may have its volume.
 pub(super) async fn give_up_creation(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     key: &NamespacedId,
 ) -> Result<GivenUp, ServerError> {
-    let _volume = context.locks.acquire_volume(key).await?;
-    give_up_intent(context, key).await
+    let _volume = deps.locks.acquire_volume(key).await?;
+    give_up_intent(deps, key).await
 }
 
 /// Continues a pending creation, with a request that may have changed.
 async fn resume_with_request(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     record: &VolumeRecord,
     request: &VolumeRequest,
 ) -> Result<VolumeView, ServerError> {
-    if context.sealer.is_definition_of(request, &record.definition)? {
-        resume_creation(context, reply, record, request.secrets.as_ref(), request.share).await?;
+    if deps.sealer.is_definition_of(request, &record.definition)? {
+        resume_creation(deps, reply, record, request.secrets.as_ref(), request.share).await?;
         // An earlier request may have created the volume, and this one updates it.
-        let created = context.store.record(record.key());
+        let created = deps.store.record(record.key());
         let is_answer = created.is_some_and(|created| created.definition == record.definition);
         return match is_answer {
-            true => context.store.written(&request.key()),
+            true => deps.store.written(&request.key()),
             false => Err(conflict(record.key())),
         };
     }
     let secrets = match &request.secrets {
         Some(secrets) => secrets.clone(),
-        None => context.sealer.secrets_of(record)?,
+        None => deps.sealer.secrets_of(record)?,
     };
-    let earlier = other_requests(context, record, request)?;
-    let desired = context.sealer.definition(request);
-    let call = prepare_call(context, &desired, pending_state(context, record)).await?;
-    let desired = create_request(context, &desired, &secrets);
+    let earlier = other_requests(deps, record, request)?;
+    let desired = deps.sealer.definition(request);
+    let call = prepare_call(deps, &desired, deps.pending(record)).await?;
+    let desired = create_request(deps, &desired, &secrets);
     let prior = PriorCalls::Possible;
-    let changed = record_intent(context, unchanged(record), desired, earlier, prior).await?;
-    let error = match send_and_record(context, reply, &changed, &call, request.share).await {
-        Ok(()) => return context.store.written(&request.key()),
+    let changed = record_intent(deps, unchanged(record), desired, earlier, prior).await?;
+    let error = match send_and_record(deps, reply, &changed, &call, request.share).await {
+        Ok(()) => return deps.store.written(&request.key()),
         Err(error) => error,
     };
     if is_answered_with(&error, StatusCode::AlreadyExists) {
         let secrets = request.secrets.as_ref();
         let share = request.share;
-        let tried =
-            try_earlier_requests(context, reply, &changed, secrets, &call, share, error).await;
+        let tried = try_earlier_requests(deps, reply, &changed, secrets, &call, share, error).await;
         let Err(error) = tried else {
             return Err(conflict(record.key()));
         };
         if is_certainly_refused(&error) {
-            restore_intent(context, record).await;
+            restore_intent(deps, record).await;
         }
         return Err(error);
     }
     if had_no_effect(&error) {
-        restore_intent(context, record).await;
+        restore_intent(deps, record).await;
     }
     Err(error)
 }
 
 /// The requests of a pending creation that differ from this one, which is about to be sent.
 fn other_requests(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     record: &VolumeRecord,
     request: &VolumeRequest,
 ) -> Result<Vec<CreateRequest>, ServerError> {
     let mut others = vec![];
     for sent in record.create_requests() {
-        if !context.sealer.is_definition_of(request, &sent.definition)? {
+        if !deps.sealer.is_definition_of(request, &sent.definition)? {
             others.push(sent);
         }
     }

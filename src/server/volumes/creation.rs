@@ -17,7 +17,7 @@ use super::call_effect::{
     PriorCalls, certainly_had_no_effect, is_certainly_refused, is_permanently_refused,
 };
 use super::capacity::read_capacity_for;
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::plugin::VolumePlugin;
 use super::store::{conflict, unchanged};
 use crate::cell::{CommitError, Expected};
@@ -65,56 +65,53 @@ pub struct GivenUp {
 /// Resolves a pending creation before another operation on the volume. Afterwards the volume is
 /// registered or absent.
 pub(super) async fn settle_creation(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     key: &NamespacedId,
     secrets: Option<&Secrets>,
 ) -> Result<(), ServerError> {
-    let record = context.store.record(key);
+    let record = deps.store.record(key);
     let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
         return Ok(());
     };
-    match resume_creation(context, reply, &record, secrets, false).await {
-        Err(error) if is_permanently_refused(&error) => remove_refused_intent(context, key).await,
+    match resume_creation(deps, reply, &record, secrets, false).await {
+        Err(error) if is_permanently_refused(&error) => remove_refused_intent(deps, key).await,
         settled => settled,
     }
 }
 
 /// Removes the intent of a volume that the provider has never created.
-async fn remove_refused_intent(
-    context: &VolumeContext,
-    key: &NamespacedId,
-) -> Result<(), ServerError> {
-    let record = context.store.record(key);
+async fn remove_refused_intent(deps: &VolumeDeps, key: &NamespacedId) -> Result<(), ServerError> {
+    let record = deps.store.record(key);
     let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
         return Ok(());
     };
     let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
-    context.store.commit(unchanged(&record), event).await?;
+    deps.store.commit(unchanged(&record), event).await?;
     Ok(())
 }
 
 /// Removes the intent of a volume that the provider may have. The caller has the volume's lock, so no call is
 /// under way.
 pub(super) async fn give_up_intent(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     key: &NamespacedId,
 ) -> Result<GivenUp, ServerError> {
-    let (record, event) = giving_up_event(context, key)?;
-    let provider_name = context.store.read(|state| provider_name(state, &record));
-    let index = context.store.commit(unchanged(&record), event).await?;
+    let (record, event) = giving_up_event(deps, key)?;
+    let provider_name = deps.store.read(|state| provider_name(state, &record));
+    let index = deps.store.commit(unchanged(&record), event).await?;
     Ok(GivenUp { plugin: record.definition.plugin_id.clone(), provider_name, index })
 }
 
 /// Returns the event that gives a pending creation up, with the record that it is for.
 pub(super) fn giving_up_event(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     key: &NamespacedId,
 ) -> Result<(Arc<VolumeRecord>, EventKind), ServerError> {
-    let record = context.store.record(key);
+    let record = deps.store.record(key);
     let record = record.filter(|record| record.phase == Phase::Creating);
     let record = record.ok_or_else(|| ServerError::NoPendingCreation(key.clone()))?;
-    let name = context.store.read(|state| provider_name(state, &record));
+    let name = deps.store.read(|state| provider_name(state, &record));
     warn!(volume.id = %key.id, volume.namespace = %key.namespace, provider_name = name,
         "a pending creation is given up; the provider may have a volume of that name");
     let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: Some(name) };
@@ -124,26 +121,25 @@ pub(super) fn giving_up_event(
 /// Sends the recorded requests again. Given secrets replace the recorded ones, so that a wrong
 /// token can be corrected.
 pub(super) async fn resume_creation(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     record: &VolumeRecord,
     secrets: Option<&Secrets>,
     may_share: bool,
 ) -> Result<(), ServerError> {
-    let call = prepare_call(context, &record.definition, pending_state(context, record)).await?;
-    let stored = context.sealer.secrets_of(record);
+    let call = prepare_call(deps, &record.definition, deps.pending(record)).await?;
+    let stored = deps.sealer.secrets_of(record);
     let intent = match secrets {
         Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
-            let request = create_request(context, &record.definition, secrets);
+            let request = create_request(deps, &record.definition, secrets);
             let earlier = record.earlier_creates.clone();
-            record_intent(context, unchanged(record), request, earlier, PriorCalls::Possible)
-                .await?
+            record_intent(deps, unchanged(record), request, earlier, PriorCalls::Possible).await?
         }
-        Some(_) | None => intent(context, record.clone(), PriorCalls::Possible)?,
+        Some(_) | None => intent(deps, record.clone(), PriorCalls::Possible)?,
     };
-    match send_and_record(context, reply, &intent, &call, may_share).await {
+    match send_and_record(deps, reply, &intent, &call, may_share).await {
         Err(error) if is_certainly_refused(&error) => {
-            try_earlier_requests(context, reply, &intent, secrets, &call, may_share, error).await
+            try_earlier_requests(deps, reply, &intent, secrets, &call, may_share, error).await
         }
         ended => ended,
     }
@@ -155,7 +151,7 @@ pub(super) async fn resume_creation(
 /// # Errors
 /// That of the first request without an answer, or `refusal` if each one is refused.
 pub(super) async fn try_earlier_requests(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     intent: &CreateIntent,
     secrets: Option<&Secrets>,
@@ -168,15 +164,14 @@ pub(super) async fn try_earlier_requests(
     let mut refusal = refusal;
     for (at, request) in sent.iter().enumerate().skip(1) {
         let request = match secrets {
-            Some(secrets) => create_request(context, &request.definition, secrets),
+            Some(secrets) => create_request(deps, &request.definition, secrets),
             None => request.clone(),
         };
         let mut others = sent.clone();
         others.remove(at);
         let next =
-            record_intent(context, unchanged(&record), request, others, PriorCalls::Possible)
-                .await?;
-        match send_and_record(context, reply, &next, call, may_share).await {
+            record_intent(deps, unchanged(&record), request, others, PriorCalls::Possible).await?;
+        match send_and_record(deps, reply, &next, call, may_share).await {
             Ok(()) => return Ok(()),
             Err(error) if is_certainly_refused(&error) => {
                 // A refusal that says that the volume exists is the one to know of.
@@ -189,38 +184,38 @@ pub(super) async fn try_earlier_requests(
         record = next.record;
     }
     if sent.len() > 1 {
-        restore_intent(context, &intent.record).await;
+        restore_intent(deps, &intent.record).await;
     }
     Err(refusal)
 }
 
 /// A request as it is recorded.
 pub(super) fn create_request(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     definition: &VolumeDefinition,
     secrets: &Secrets,
 ) -> CreateRequest {
     CreateRequest {
         definition: definition.clone(),
-        secrets: context.sealer.seal(&definition.key, secrets),
+        secrets: deps.sealer.seal(&definition.key, secrets),
     }
 }
 
 /// Finds the plugin's usable controllers and waits for a permit to call them.
 pub(super) async fn prepare_call(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     definition: &VolumeDefinition,
     residual: ResidualState,
 ) -> Result<PreparedCall, ServerError> {
-    let plugin = context.store.plugin(&definition.plugin_id)?;
+    let plugin = deps.store.plugin(&definition.plugin_id)?;
     let description = description(definition);
-    let calls = context.admit(CallClass::Create, &plugin, &description, residual).await?;
+    let calls = deps.admit(CallClass::Create, &plugin, &description, residual).await?;
     Ok(PreparedCall { plugin, calls })
 }
 
 /// Records an intent with the requests that were sent before.
 pub(super) async fn record_intent(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     expected: Expected,
     request: CreateRequest,
     earlier: Vec<CreateRequest>,
@@ -232,20 +227,20 @@ pub(super) async fn record_intent(
         secrets: request.secrets,
         earlier,
     };
-    context.store.commit(expected, event).await?;
-    let record = context.store.record(&key).ok_or_else(|| conflict(&key))?;
-    intent(context, VolumeRecord::clone(&record), prior)
+    deps.store.commit(expected, event).await?;
+    let record = deps.store.record(&key).ok_or_else(|| conflict(&key))?;
+    intent(deps, VolumeRecord::clone(&record), prior)
 }
 
 fn intent(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     record: VolumeRecord,
     prior: PriorCalls,
 ) -> Result<CreateIntent, ServerError> {
-    let provider_name = context.store.read(|state| provider_name(state, &record));
-    let mount_options = context.sealer.mount_options_of(&record.definition)?;
+    let provider_name = deps.store.read(|state| provider_name(state, &record));
+    let mount_options = deps.sealer.mount_options_of(&record.definition)?;
     Ok(CreateIntent {
-        secrets: context.sealer.secrets_of(&record)?,
+        secrets: deps.sealer.secrets_of(&record)?,
         record,
         mount_options: mount_options.unwrap_or_default(),
         provider_name,
@@ -253,25 +248,19 @@ fn intent(
     })
 }
 
-/// The state that a failure leaves while the intent is on record.
-pub(super) fn pending_state(context: &VolumeContext, record: &VolumeRecord) -> ResidualState {
-    let provider_name = context.store.read(|state| provider_name(state, record));
-    ResidualState::PendingIntent { provider_name }
-}
-
 /// Sends CreateVolume as the intent records it, and records the answer. Data of another volume is an error, unless the
 /// client allows that volumes share data.
 pub(super) async fn send_and_record(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     intent: &CreateIntent,
     call: &PreparedCall,
     may_share: bool,
 ) -> Result<(), ServerError> {
     let key = intent.record.key();
-    let created = match send(context, reply, intent, call).await {
+    let created = match send(deps, reply, intent, call).await {
         Ok(created) => created,
-        Err(error) => return Err(record_failure(context, intent, call, error).await),
+        Err(error) => return Err(record_failure(deps, intent, call, error).await),
     };
     let (provider, provider_version) = call.plugin.provider();
     let volume = RemoteVolume {
@@ -279,7 +268,7 @@ pub(super) async fn send_and_record(
         external_id: created.external_id.clone(),
     };
     let sent = (&intent.secrets, &intent.mount_options);
-    let volume_context = context.sealer.seal_volume_context(&volume, created.context, sent);
+    let volume_context = deps.sealer.seal_volume_context(&volume, created.context, sent);
     let provided = ProviderFacts {
         provider: provider.into(),
         provider_version: provider_version.into(),
@@ -297,10 +286,10 @@ pub(super) async fn send_and_record(
         },
     };
     let event = EventKind::VolumeCreated { key: key.clone(), provided: Box::new(provided) };
-    let index = match context.store.commit(expected, event).await {
+    let index = match deps.store.commit(expected, event).await {
         // The plugin has answered with the data of another volume, so this one is not deleted at the provider.
         Err(shared @ CommitError::Shared { .. }) => {
-            abandon_intent(context, intent).await;
+            abandon_intent(deps, intent).await;
             return Err(shared.into());
         }
         committed => committed?,
@@ -310,13 +299,13 @@ pub(super) async fn send_and_record(
 }
 
 async fn send(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     intent: &CreateIntent,
     call: &PreparedCall,
 ) -> Result<CreatedVolume, ForwardError> {
     let request = rpc_request(intent, &call.plugin);
-    let residual = pending_state(context, &intent.record);
+    let residual = deps.pending(&intent.record);
     let description = description(&intent.record.definition);
     let report = |error| reply.send(description.failed(error, residual.clone()));
     let answer = call.calls.change(Rpc::CreateVolume, report, |controller| {
@@ -327,15 +316,14 @@ async fn send(
 }
 
 async fn record_failure(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     intent: &CreateIntent,
     call: &PreparedCall,
     error: ForwardError,
 ) -> ServerError {
     let is_abandoned =
-        certainly_had_no_effect(&error, intent.prior) && abandon_intent(context, intent).await;
-    let residual =
-        if is_abandoned { ResidualState::None } else { pending_state(context, &intent.record) };
+        certainly_had_no_effect(&error, intent.prior) && abandon_intent(deps, intent).await;
+    let residual = if is_abandoned { ResidualState::None } else { deps.pending(&intent.record) };
     let capacity = match is_without_room(&error) {
         true => capacity_for(intent, call).await,
         false => CapacityReport::default(),
@@ -359,10 +347,10 @@ async fn capacity_for(intent: &CreateIntent, call: &PreparedCall) -> CapacityRep
 }
 
 /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
-async fn abandon_intent(context: &VolumeContext, intent: &CreateIntent) -> bool {
+async fn abandon_intent(deps: &VolumeDeps, intent: &CreateIntent) -> bool {
     let key = intent.record.key().clone();
     let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
-    match context.store.commit(unchanged(&intent.record), event).await {
+    match deps.store.commit(unchanged(&intent.record), event).await {
         Ok(_) => true,
         Err(error) => {
             warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
@@ -374,9 +362,9 @@ async fn abandon_intent(context: &VolumeContext, intent: &CreateIntent) -> bool 
 
 /// Records an earlier intent again, after requests that created nothing: only those of the earlier one may
 /// have created the volume.
-pub(super) async fn restore_intent(context: &VolumeContext, earlier: &VolumeRecord) {
+pub(super) async fn restore_intent(deps: &VolumeDeps, earlier: &VolumeRecord) {
     let key = earlier.key();
-    let Some(now) = context.store.record(key) else {
+    let Some(now) = deps.store.record(key) else {
         return;
     };
     let event = EventKind::VolumeCreateIntended {
@@ -384,7 +372,7 @@ pub(super) async fn restore_intent(context: &VolumeContext, earlier: &VolumeReco
         secrets: earlier.secrets.clone(),
         earlier: earlier.earlier_creates.clone(),
     };
-    if let Err(error) = context.store.commit(unchanged(&now), event).await {
+    if let Err(error) = deps.store.commit(unchanged(&now), event).await {
         warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
             "a request that created nothing stays among those that may have");
     }

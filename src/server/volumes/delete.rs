@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect};
-use super::context::VolumeContext;
 use super::creation::settle_creation;
+use super::deps::VolumeDeps;
 use super::plugin::VolumePlugin;
 use super::store::unchanged;
 use crate::cell::Expected;
@@ -34,36 +34,36 @@ struct DeleteIntent {
 
 /// Deletes a volume; `secrets` overlay the stored ones.
 pub(super) async fn delete_volume(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     key: &NamespacedId,
     secrets: Secrets,
     at: Option<u64>,
 ) -> Result<u64, ServerError> {
-    let _volume = context.locks.acquire_volume(key).await?;
-    context.store.check_spec_index(key, at)?;
-    context.store.retry_on_conflict(key, || delete_once(context, reply, key, &secrets)).await
+    let _volume = deps.locks.acquire_volume(key).await?;
+    deps.store.check_spec_index(key, at)?;
+    deps.store.retry_on_conflict(key, || delete_once(deps, reply, key, &secrets)).await
 }
 
 async fn delete_once(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     key: &NamespacedId,
     secrets: &Secrets,
 ) -> Result<u64, ServerError> {
-    let existed = context.store.record(key).is_some();
-    settle_creation(context, reply, key, None).await?;
-    let existing = match context.store.view(key) {
+    let existed = deps.store.record(key).is_some();
+    settle_creation(deps, reply, key, None).await?;
+    let existing = match deps.store.view(key) {
         Some(existing) => existing,
         // The creation was pending and had no effect, so the volume counts as deleted.
-        None if existed => return Ok(context.store.index()),
+        None if existed => return Ok(deps.store.index()),
         None => return Err(ServerError::VolumeNotFound(key.clone())),
     };
     let volume = existing.volume();
     let (plugin, external_id) = (&volume.plugin_id, volume.remote_id());
-    let _external = context.locks.acquire_external(plugin, &external_id).await?;
-    check_deletable(context, &existing)?;
-    let plugin = deleting_plugin(context, &volume)?;
+    let _external = deps.locks.acquire_external(plugin, &external_id).await?;
+    check_deletable(deps, &existing)?;
+    let plugin = deleting_plugin(deps, &volume)?;
     let call = CallDescription::of_volume(
         ControllerOperation::Delete,
         volume.key(),
@@ -71,19 +71,19 @@ async fn delete_once(
         plugin.id(),
     );
     let none = ResidualState::None;
-    let calls = context.admit(CallClass::Release, &plugin, &call, none).await?;
-    let stored = context.sealer.secrets_of(&existing.record)?;
+    let calls = deps.admit(CallClass::Release, &plugin, &call, none).await?;
+    let stored = deps.sealer.secrets_of(&existing.record)?;
     let secrets = stored.merged_with(secrets);
-    let intent = record_intent(context, &existing).await?;
-    let report = |error| reply.send(call.failed(error, pending(context, key)));
+    let intent = record_intent(deps, &existing).await?;
+    let report = |error| reply.send(call.failed(error, pending(deps, key)));
     let answer = send(&calls, report, &volume, secrets).await;
-    record_answer(context, &call, key, intent, answer).await
+    record_answer(deps, &call, key, intent, answer).await
 }
 
 /// Returns the plugin of a volume, which must be able to delete it.
-fn deleting_plugin(context: &VolumeContext, volume: &Volume) -> Result<VolumePlugin, ServerError> {
+fn deleting_plugin(deps: &VolumeDeps, volume: &Volume) -> Result<VolumePlugin, ServerError> {
     let id = &volume.plugin_id;
-    let plugin = context.store.read(|state| VolumePlugin::read(state, id));
+    let plugin = deps.store.read(|state| VolumePlugin::read(state, id));
     let plugin = plugin.ok_or_else(|| ServerError::PluginNotFound(id.clone()))?;
     if !plugin.needs_controller() {
         return Err(ServerError::CannotDelete { volume: volume.key(), plugin: id.clone() });
@@ -93,14 +93,14 @@ fn deleting_plugin(context: &VolumeContext, volume: &Volume) -> Result<VolumePlu
 
 /// Refuses a volume that has claims, or that is registered more than once. The claims of a registration
 /// that is gone count too: its data may still be attached.
-fn check_deletable(context: &VolumeContext, existing: &VolumeView) -> Result<(), ServerError> {
+fn check_deletable(deps: &VolumeDeps, existing: &VolumeView) -> Result<(), ServerError> {
     let volume = existing.volume();
     if volume.is_claimed() {
         return Err(in_use(&volume));
     }
     let key = volume.key();
     let external_id = volume.remote_id();
-    let mut others = context.store.read(|state| volumes_of_data(state, existing));
+    let mut others = deps.store.read(|state| volumes_of_data(state, existing));
     others.retain(|other| *other != key);
     if !others.is_empty() {
         return Err(ServerError::Shared { volume: key, external_id, others });
@@ -118,7 +118,7 @@ fn check_deletable(context: &VolumeContext, existing: &VolumeView) -> Result<(),
 
 /// Records the intent, unless it is on record already.
 async fn record_intent(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     existing: &VolumeView,
 ) -> Result<DeleteIntent, ServerError> {
     let record = &existing.record;
@@ -130,7 +130,7 @@ async fn record_intent(
             let key = record.key().clone();
             let event = EventKind::VolumeDeleteIntended { key };
             Ok(DeleteIntent {
-                index: context.store.commit(unchanged(record), event).await?,
+                index: deps.store.commit(unchanged(record), event).await?,
                 prior: PriorCalls::None,
             })
         }
@@ -155,12 +155,12 @@ async fn send(
 }
 
 /// The state that a failure leaves while the intent is on record.
-fn pending(context: &VolumeContext, key: &NamespacedId) -> ResidualState {
-    ResidualState::PendingIntent { provider_name: context.store.provider_name(key) }
+fn pending(deps: &VolumeDeps, key: &NamespacedId) -> ResidualState {
+    ResidualState::PendingIntent { provider_name: deps.store.provider_name(key) }
 }
 
 async fn record_answer(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     call: &CallDescription,
     key: &NamespacedId,
     intent: DeleteIntent,
@@ -170,18 +170,18 @@ async fn record_answer(
     let error = match answer {
         Ok(()) => {
             let event = EventKind::VolumeDeleted { key: key.clone() };
-            let index = context.store.commit(expected, event).await?;
+            let index = deps.store.commit(expected, event).await?;
             info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume deleted");
             return Ok(index);
         }
         Err(error) => error,
     };
-    let pending = pending(context, key);
+    let pending = pending(deps, key);
     if !certainly_had_no_effect(&error, intent.prior) && !is_in_use_at_provider(&error) {
         return Err(call.failed(error, pending).into());
     }
     let event = EventKind::VolumeDeleteAbandoned { key: key.clone() };
-    let residual = match context.store.commit(expected, event).await {
+    let residual = match deps.store.commit(expected, event).await {
         Ok(_) => ResidualState::None,
         Err(error) => {
             warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),

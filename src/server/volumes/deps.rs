@@ -1,4 +1,4 @@
-//! [`VolumeContext`]: what all operations on volumes work with.
+//! [`VolumeDeps`]: the parts that all operations on volumes share.
 
 use super::limits::VolumeLimits;
 use super::listing_health::ListingHealth;
@@ -10,11 +10,12 @@ use crate::forward::{ControllerCaller, PermittedCalls};
 use crate::plugin_call_queue::CallClass;
 use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
+use nomad_csi_claims::state::{VolumeRecord, provider_name};
 use nomad_csi_model::NamespacedId;
 use tracing::Span;
 
 /// Records, secrets, locks and controllers of volumes.
-pub(super) struct VolumeContext {
+pub(super) struct VolumeDeps {
     pub(super) store: VolumeStore,
     pub(super) sealer: VolumeSealer,
     pub(super) locks: ResourceLocks,
@@ -22,7 +23,7 @@ pub(super) struct VolumeContext {
     pub(super) listing_health: ListingHealth,
 }
 
-impl VolumeContext {
+impl VolumeDeps {
     pub(super) fn new(ports: ServerPorts, limits: &VolumeLimits) -> Self {
         let ServerPorts { cell, sealer, clock, ids, calls, .. } = ports;
         let timeout = limits.queue_timeout;
@@ -33,6 +34,12 @@ impl VolumeContext {
             controllers: ControllerCaller::new(calls, ids, limits.forward, timeout),
             listing_health: ListingHealth::default(),
         }
+    }
+
+    /// Returns the state that a failure leaves while an intent is on record.
+    pub(super) fn pending(&self, record: &VolumeRecord) -> ResidualState {
+        let provider_name = self.store.read(|state| provider_name(state, record));
+        ResidualState::PendingIntent { provider_name }
     }
 
     /// Finds the plugin's usable controllers for a call, and waits until it may be sent.

@@ -12,7 +12,7 @@
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::store::unchanged;
 use crate::early_reply::EarlyReply;
 use crate::error::{
@@ -21,7 +21,7 @@ use crate::error::{
 use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::{EventKind, VolumeRecord, provider_name};
+use nomad_csi_claims::state::{EventKind, VolumeRecord};
 use nomad_csi_model::{Capability, CapacityRange, NamespacedId, Secrets};
 use nomad_csi_ports::{ExpandVolume, ExpandedVolume, Rpc};
 
@@ -37,23 +37,23 @@ pub(super) struct ExpansionStep {
     pub(super) origin: UpdateOrigin,
 }
 
-/// The need of the update for the expansion.
+/// The reason why an update needs an expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpansionNeed {
-    /// This size.
+    /// The update needs this size.
     ThisSize,
-    /// A size larger than the pending one.
+    /// The update needs a size larger than the pending one.
     LargerSize,
-    /// Nothing: the update can be stored without it.
+    /// The update can be stored without it.
     None,
 }
 
-/// The knowledge after an expansion.
+/// The result of an expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpansionResult {
-    /// The volume's size. The update must be planned again.
+    /// The size is known. The update must be planned again.
     Settled,
-    /// Nothing new. The update can be stored as planned.
+    /// The size is still unknown. The update can be stored as planned.
     StillPending,
 }
 
@@ -66,15 +66,15 @@ struct ExpandIntent {
 /// Expands a volume, or resolves a pending expansion. The caller holds the locks of the volume
 /// and of its external volume.
 pub(super) async fn run_expansion(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     step: &ExpansionStep,
 ) -> Result<ExpansionResult, ServerError> {
-    match (expand(context, reply, step).await, step.need) {
+    match (expand(deps, reply, step).await, step.need) {
         (Ok(()), _) => Ok(ExpansionResult::Settled),
         (Err(error), ExpansionNeed::ThisSize) => Err(error),
         (Err(error), ExpansionNeed::LargerSize | ExpansionNeed::None) => {
-            let record = context.store.record(&step.key);
+            let record = deps.store.record(&step.key);
             match (record.and_then(|record| record.expanding), step.need) {
                 (None, _) => Ok(ExpansionResult::Settled),
                 (Some(_), ExpansionNeed::None) => Ok(ExpansionResult::StillPending),
@@ -85,34 +85,34 @@ pub(super) async fn run_expansion(
 }
 
 async fn expand(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     step: &ExpansionStep,
 ) -> Result<(), ServerError> {
-    let record = volume_record(context, &step.key)?;
+    let record = volume_record(deps, &step.key)?;
     let operation = ControllerOperation::Expand(step.origin);
     let (id, plugin) = (record.provider_id(), &record.definition.plugin_id);
     let call = CallDescription::of_volume(operation, step.key.clone(), &id, plugin);
-    let plugin = context.store.plugin(plugin)?;
-    let left = residual(context, &record);
-    let calls = context.admit(CallClass::Change, &plugin, &call, left).await?;
-    let intent = record_intent(context, step, &record).await?;
-    let report = |error| reply.send(call.failed(error, residual(context, &intent.record)));
-    match send(context, &calls, report, step, &intent.record).await {
-        Ok(expanded) => record_success(context, step, &intent, expanded).await,
-        Err(error) => Err(record_failure(context, &call, &intent, error).await),
+    let plugin = deps.store.plugin(plugin)?;
+    let left = residual(deps, &record);
+    let calls = deps.admit(CallClass::Change, &plugin, &call, left).await?;
+    let intent = record_intent(deps, step, &record).await?;
+    let report = |error| reply.send(call.failed(error, residual(deps, &intent.record)));
+    match send(deps, &calls, report, step, &intent.record).await {
+        Ok(expanded) => record_success(deps, step, &intent, expanded).await,
+        Err(error) => Err(record_failure(deps, &call, &intent, error).await),
     }
 }
 
-fn volume_record(context: &VolumeContext, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
-    let record = context.store.record(key);
+fn volume_record(deps: &VolumeDeps, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
+    let record = deps.store.record(key);
     let record = record.ok_or_else(|| ServerError::VolumeNotFound(key.clone()))?;
     Ok(VolumeRecord::clone(&record))
 }
 
 /// Records the intent, unless it is on record already.
 async fn record_intent(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     step: &ExpansionStep,
     record: &VolumeRecord,
 ) -> Result<ExpandIntent, ServerError> {
@@ -121,15 +121,15 @@ async fn record_intent(
         None => {
             let event =
                 EventKind::VolumeExpandIntended { key: step.key.clone(), to: step.capacity };
-            context.store.commit(unchanged(record), event).await?;
+            deps.store.commit(unchanged(record), event).await?;
             PriorCalls::None
         }
     };
-    Ok(ExpandIntent { record: volume_record(context, &step.key)?, prior })
+    Ok(ExpandIntent { record: volume_record(deps, &step.key)?, prior })
 }
 
 async fn send(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     calls: &PermittedCalls,
     report: impl Fn(ForwardError) + Send + Sync,
     step: &ExpansionStep,
@@ -138,7 +138,7 @@ async fn send(
     let request = ExpandVolume {
         external_id: record.provider_id(),
         capacity: step.capacity,
-        capability: capability_in_use(context, record),
+        capability: capability_in_use(deps, record),
         mount_options: Default::default(),
         secrets: step.secrets.clone(),
     };
@@ -150,13 +150,13 @@ async fn send(
 }
 
 /// The modes in force, if the volume is claimed.
-fn capability_in_use(context: &VolumeContext, record: &VolumeRecord) -> Option<Capability> {
+fn capability_in_use(deps: &VolumeDeps, record: &VolumeRecord) -> Option<Capability> {
     let remote = record.remote_volume()?;
-    context.store.read(|state| state.claims(&remote)?.claims.modes)
+    deps.store.read(|state| state.claims(&remote)?.claims.modes)
 }
 
 async fn record_success(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     step: &ExpansionStep,
     intent: &ExpandIntent,
     expanded: ExpandedVolume,
@@ -168,14 +168,14 @@ async fn record_success(
         capacity: expanded.capacity.max(step.capacity.min),
         node_expansion_required: expanded.node_expansion_required,
     };
-    let index = context.store.commit(unchanged(&intent.record), event).await?;
+    let index = deps.store.commit(unchanged(&intent.record), event).await?;
     info!(volume.id = %key.id, volume.namespace = %key.namespace, index,
         node_expansion_required = expanded.node_expansion_required, "volume expanded");
     Ok(())
 }
 
 async fn record_failure(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     call: &CallDescription,
     intent: &ExpandIntent,
     error: ForwardError,
@@ -185,7 +185,7 @@ async fn record_failure(
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
     if certainly_had_no_effect(&error, intent.prior) || is_permanently_refused(&without_effect) {
         let event = EventKind::VolumeExpandAbandoned { key: key.clone() };
-        match context.store.commit(unchanged(record), event).await {
+        match deps.store.commit(unchanged(record), event).await {
             Ok(_) => return without_effect,
             Err(error) => {
                 warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
@@ -193,15 +193,13 @@ async fn record_failure(
             }
         }
     }
-    call.failed(error, residual(context, record)).into()
+    call.failed(error, residual(deps, record)).into()
 }
 
 /// The state that a failure leaves: the pending expansion, if one is on record.
-fn residual(context: &VolumeContext, record: &VolumeRecord) -> ResidualState {
+fn residual(deps: &VolumeDeps, record: &VolumeRecord) -> ResidualState {
     match record.expanding {
         None => ResidualState::None,
-        Some(_) => ResidualState::PendingIntent {
-            provider_name: context.store.read(|state| provider_name(state, record)),
-        },
+        Some(_) => deps.pending(record),
     }
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt as _};
 
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::listing_health::AdverseVolumes;
 use super::plugin::VolumePlugin;
 use crate::error::ServerError;
@@ -104,23 +104,23 @@ fn uses(volume: &VolumeView, node: &NodeId) -> bool {
 
 /// Reads the health of one volume.
 pub(super) async fn read_health(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     key: &NamespacedId,
 ) -> Result<VolumeHealth, ServerError> {
-    let existing = context.store.view(key);
+    let existing = deps.store.view(key);
     let existing = existing.ok_or(ServerError::NoVolumeToRead)?;
     let volume = existing.volume();
-    let facts = context.store.read(|state| VolumePlugin::read(state, &volume.plugin_id));
+    let facts = deps.store.read(|state| VolumePlugin::read(state, &volume.plugin_id));
     let Some(facts) = facts else {
         return Ok(VolumeHealth::default());
     };
     let id = volume.remote_id();
-    let secrets = context.sealer.secrets_of(&existing.record)?;
+    let secrets = deps.sealer.secrets_of(&existing.record)?;
     let nodes = facts.nodes_with_health().into_iter();
     let nodes = nodes.filter(|(node, _)| uses(&existing, node)).collect();
     let (mut report, of_nodes) = tokio::join!(
-        ask_controller(context, &facts, &id, &secrets),
-        ask_nodes(context, &facts, nodes, &id),
+        ask_controller(deps, &facts, &id, &secrets),
+        ask_nodes(deps, &facts, nodes, &id),
     );
     report.statuses.extend(of_nodes.statuses);
     report.unknown.extend(of_nodes.unknown);
@@ -128,7 +128,7 @@ pub(super) async fn read_health(
 }
 
 async fn ask_controller(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     facts: &VolumePlugin,
     id: &ExternalId,
     secrets: &Secrets,
@@ -140,7 +140,7 @@ async fn ask_controller(
         Ok(candidates) => candidates,
         Err(error) => return unknown(ForwardError::from(error).to_string()),
     };
-    let calls = match context.controllers.admit(CallClass::List, candidates).await {
+    let calls = match deps.controllers.admit(CallClass::List, candidates).await {
         Ok(calls) => calls,
         Err(error) => return unknown(error.to_string()),
     };
@@ -156,14 +156,14 @@ async fn ask_controller(
 
 /// Asks several nodes at once, so that one that does not answer holds up no other.
 async fn ask_nodes(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     facts: &VolumePlugin,
     nodes: Vec<(NodeId, AllocId)>,
     id: &ExternalId,
 ) -> VolumeHealth {
     let questions: Vec<_> = nodes
         .iter()
-        .map(|(node, alloc)| async move { (node, ask_node(context, facts, node, alloc, id).await) })
+        .map(|(node, alloc)| async move { (node, ask_node(deps, facts, node, alloc, id).await) })
         .collect();
     let answers = stream::iter(questions).buffer_unordered(MAX_NODES_AT_ONCE);
     let answers: BTreeMap<&NodeId, VolumeHealth> = answers.collect().await;
@@ -176,13 +176,13 @@ async fn ask_nodes(
 }
 
 async fn ask_node(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     facts: &VolumePlugin,
     node: &NodeId,
     alloc: &AllocId,
     id: &ExternalId,
 ) -> VolumeHealth {
-    let Some(service) = context.controllers.node(facts.id(), alloc).await else {
+    let Some(service) = deps.controllers.node(facts.id(), alloc).await else {
         return unknown(format!("node `{node}` has no connection to the plugin"));
     };
     let request =
@@ -203,19 +203,19 @@ fn unknown(reason: String) -> VolumeHealth {
 }
 
 /// Counts registered volumes by their health.
-pub(super) async fn count_health(context: &VolumeContext) -> VolumeHealthCounts {
+pub(super) async fn count_health(deps: &VolumeDeps) -> VolumeHealthCounts {
     let mut counts = VolumeHealthCounts::new();
-    for plugin in context.store.read(listing_plugins) {
-        let listed = list_health_of(context, &plugin).await;
+    for plugin in deps.store.read(listing_plugins) {
+        let listed = list_health_of(deps, &plugin).await;
         let of_plugin = |state: &State| count(state, plugin.id(), listed.as_ref());
-        counts.extend(context.store.read(of_plugin));
+        counts.extend(deps.store.read(of_plugin));
     }
     counts
 }
 
-async fn list_health_of(context: &VolumeContext, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
+async fn list_health_of(deps: &VolumeDeps, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
     let candidates = plugin.candidates().ok()?;
-    let calls = context.controllers.admit(CallClass::List, candidates).await.ok()?;
+    let calls = deps.controllers.admit(CallClass::List, candidates).await.ok()?;
     list_health(&calls).await
 }
 

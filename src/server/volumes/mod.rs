@@ -12,11 +12,11 @@
 
 mod call_effect;
 mod capacity;
-mod context;
 mod create;
 mod creation;
 mod creation_driver;
 mod delete;
+mod deps;
 mod deregister;
 mod expand;
 mod health;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use tracing::{info, warn};
 
 use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::store::{conflict, unchanged};
 use crate::early_reply::EarlyReply;
 use crate::error::{
@@ -19,7 +19,7 @@ use crate::error::{
 };
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::{EventKind, Phase, VolumeRecord, provider_name};
+use nomad_csi_claims::state::{EventKind, Phase, VolumeRecord};
 use nomad_csi_model::NamespacedId;
 use nomad_csi_ports::{ModifyVolume, Rpc};
 
@@ -41,32 +41,29 @@ pub struct ModifiedVolume {
 
 /// Changes mutable parameters of a volume.
 pub(super) async fn modify_volume(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     key: &NamespacedId,
     parameters: &Parameters,
 ) -> Result<ModifiedVolume, ServerError> {
-    let _volume = context.locks.acquire_volume(key).await?;
-    let record = registered_record(context, key)?;
+    let _volume = deps.locks.acquire_volume(key).await?;
+    let record = registered_record(deps, key)?;
     check(key, &record, parameters)?;
     let (plugin, id) = (&record.definition.plugin_id, record.provider_id());
-    let _external = context.locks.acquire_external(plugin, &id).await?;
+    let _external = deps.locks.acquire_external(plugin, &id).await?;
     let covers = |pending: &Parameters| pending.keys().all(|name| parameters.contains_key(name));
     let pending = record.modifying.filter(|pending| !covers(pending));
     if let Some(pending) = pending {
-        let settled = send_and_record(context, reply, key, &pending).await;
-        if registered_record(context, key)?.modifying.is_some() {
+        let settled = send_and_record(deps, reply, key, &pending).await;
+        if registered_record(deps, key)?.modifying.is_some() {
             settled?;
         }
     }
-    send_and_record(context, reply, key, parameters).await
+    send_and_record(deps, reply, key, parameters).await
 }
 
-fn registered_record(
-    context: &VolumeContext,
-    key: &NamespacedId,
-) -> Result<VolumeRecord, ServerError> {
-    let record = context.store.record(key);
+fn registered_record(deps: &VolumeDeps, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
+    let record = deps.store.record(key);
     let record = record.ok_or(ServerError::NoVolumeToRead)?;
     match record.phase {
         Phase::Registered => Ok(VolumeRecord::clone(&record)),
@@ -76,14 +73,14 @@ fn registered_record(
 }
 
 async fn send_and_record(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     key: &NamespacedId,
     parameters: &Parameters,
 ) -> Result<ModifiedVolume, ServerError> {
-    let record = registered_record(context, key)?;
+    let record = registered_record(deps, key)?;
     let id = record.definition.plugin_id.clone();
-    let plugin = context.store.plugin(&id)?;
+    let plugin = deps.store.plugin(&id)?;
     if !plugin.can(|controller| controller.modify_volume) {
         return Err(ServerError::NotSupported {
             plugin: id,
@@ -92,46 +89,46 @@ async fn send_and_record(
     }
     let (operation, external_id) = (ControllerOperation::Modify, record.provider_id());
     let call = CallDescription::of_volume(operation, key.clone(), &external_id, &id);
-    let left = residual(context, &record);
-    let calls = context.admit(CallClass::Change, &plugin, &call, left).await?;
-    let secrets = context.sealer.secrets_of(&record)?;
+    let left = residual(deps, &record);
+    let calls = deps.admit(CallClass::Change, &plugin, &call, left).await?;
+    let secrets = deps.sealer.secrets_of(&record)?;
     let earlier = record.modifying.clone();
     if earlier.as_ref() != Some(parameters) {
         let event =
             EventKind::VolumeModifyIntended { key: key.clone(), parameters: parameters.clone() };
-        context.store.commit(unchanged(&record), event).await?;
+        deps.store.commit(unchanged(&record), event).await?;
     }
-    let intended = registered_record(context, key)?;
+    let intended = registered_record(deps, key)?;
     let request = ModifyVolume {
         external_id: intended.provider_id(),
         parameters: parameters.clone(),
         secrets,
     };
-    let report = |error| reply.send(call.failed(error, residual(context, &intended)));
+    let report = |error| reply.send(call.failed(error, residual(deps, &intended)));
     let answer = calls.change(Rpc::ControllerModifyVolume, report, |controller| {
         let request = request.clone();
         async move { controller.modify_volume(request).await }
     });
     match answer.await {
-        Ok(()) => record_success(context, &intended).await,
-        Err(error) => Err(record_failure(context, &call, &intended, earlier, error).await),
+        Ok(()) => record_success(deps, &intended).await,
+        Err(error) => Err(record_failure(deps, &call, &intended, earlier, error).await),
     }
 }
 
 async fn record_success(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     intended: &VolumeRecord,
 ) -> Result<ModifiedVolume, ServerError> {
     let key = intended.key();
     let event = EventKind::VolumeModified { key: key.clone() };
-    let index = context.store.commit(unchanged(intended), event).await?;
+    let index = deps.store.commit(unchanged(intended), event).await?;
     info!(volume.id = %key.id, volume.namespace = %key.namespace, index, "volume modified");
-    let modified = context.store.record(key).ok_or_else(|| conflict(key))?;
+    let modified = deps.store.record(key).ok_or_else(|| conflict(key))?;
     Ok(ModifiedVolume { parameters: modified.mutable_parameters.clone(), index })
 }
 
 async fn record_failure(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     call: &CallDescription,
     intended: &VolumeRecord,
     earlier: Option<Parameters>,
@@ -149,10 +146,10 @@ async fn record_failure(
             None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),
             Some(parameters) => (
                 EventKind::VolumeModifyIntended { key: key.clone(), parameters },
-                call.failed(error.clone(), residual(context, intended)).into(),
+                call.failed(error.clone(), residual(deps, intended)).into(),
             ),
         };
-        match context.store.commit(unchanged(intended), event).await {
+        match deps.store.commit(unchanged(intended), event).await {
             Ok(_) => return outcome,
             Err(error) => {
                 warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
@@ -160,16 +157,14 @@ async fn record_failure(
             }
         }
     }
-    call.failed(error, residual(context, intended)).into()
+    call.failed(error, residual(deps, intended)).into()
 }
 
 /// The state that a failure leaves: the pending change, if one is on record.
-fn residual(context: &VolumeContext, record: &VolumeRecord) -> ResidualState {
+fn residual(deps: &VolumeDeps, record: &VolumeRecord) -> ResidualState {
     match record.modifying {
         None => ResidualState::None,
-        Some(_) => ResidualState::PendingIntent {
-            provider_name: context.store.read(|state| provider_name(state, record)),
-        },
+        Some(_) => deps.pending(record),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Asks a plugin whether its volume can be used as a registration says.
 
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::plugin::VolumePlugin;
 use crate::error::{CallDescription, ControllerOperation, ResidualState, ServerError};
 use crate::plugin_call_queue::CallClass;
@@ -12,7 +12,7 @@ use nomad_csi_ports::{Rpc, ValidateVolume};
 /// # Errors
 /// If the plugin refuses them, or cannot be asked.
 pub(super) async fn validate_at_plugin(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     volume: &Volume,
     secrets: &Secrets,
     plugin: &VolumePlugin,
@@ -23,14 +23,14 @@ pub(super) async fn validate_at_plugin(
     let (operation, id) = (ControllerOperation::Validate, volume.remote_id());
     let call = CallDescription::of_volume(operation, volume.key(), &id, plugin.id());
     let none = ResidualState::None;
-    let calls = context.admit(CallClass::Create, plugin, &call, none.clone()).await?;
+    let calls = deps.admit(CallClass::Create, plugin, &call, none.clone()).await?;
     let remote = RemoteVolume { plugin_id: volume.plugin_id.clone(), external_id: id.clone() };
     let request = ValidateVolume {
         external_id: id,
         capabilities: volume.capabilities.clone(),
         mount_options: volume.mount_options.clone().unwrap_or_default(),
         parameters: volume.parameters.clone(),
-        context: context.sealer.open_context(&remote, &volume.context)?,
+        context: deps.sealer.open_context(&remote, &volume.context)?,
         secrets: secrets.clone(),
     };
     let answer = calls.read(Rpc::ValidateVolumeCapabilities, |controller| {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tracing::info;
 
-use super::context::VolumeContext;
+use super::deps::VolumeDeps;
 use super::health::{add_health, list_health};
 use super::plugin::VolumePlugin;
 use super::resource_locks::LockedResource;
@@ -54,18 +54,18 @@ pub struct CreatedSnapshot {
 
 /// Lists a page of the volumes of a provider, with their health if the plugin lists that.
 pub(super) async fn list_volumes(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     plugin: &PluginId,
     page: PageRequest,
 ) -> Result<Page<ExternalVolume>, ServerError> {
-    let facts = supporting_plugin(context, plugin, UnsupportedOperation::ListVolumes)?;
+    let facts = supporting_plugin(deps, plugin, UnsupportedOperation::ListVolumes)?;
     let call = CallDescription {
         operation: ControllerOperation::ListVolumes,
         target: CallTarget::Volumes,
         subject: page.starting_token.clone(),
         plugin: plugin.clone(),
     };
-    let calls = context.admit(CallClass::List, &facts, &call, ResidualState::None).await?;
+    let calls = deps.admit(CallClass::List, &facts, &call, ResidualState::None).await?;
     let answer = calls.read(Rpc::ListVolumes, |controller| {
         let page = page.clone();
         async move { controller.list_volumes(page).await }
@@ -74,7 +74,7 @@ pub(super) async fn list_volumes(
     if facts.can(|controller| controller.list_volume_health) {
         let has_more = answer.next_token.is_some();
         let read = || list_health(&calls);
-        let listed = context.listing_health.of_page(plugin, &page, has_more, read);
+        let listed = deps.listing_health.of_page(plugin, &page, has_more, read);
         if let Some(listed) = listed.await {
             add_health(&mut answer.entries, &listed);
         }
@@ -90,12 +90,12 @@ pub(super) async fn list_volumes(
 
 /// Lists a page of the snapshots of a provider.
 pub(super) async fn list_snapshots(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     plugin: &PluginId,
     page: PageRequest,
     secrets: Secrets,
 ) -> Result<Page<Snapshot>, ServerError> {
-    let facts = supporting_plugin(context, plugin, UnsupportedOperation::ListSnapshots)?;
+    let facts = supporting_plugin(deps, plugin, UnsupportedOperation::ListSnapshots)?;
     let call = CallDescription {
         operation: ControllerOperation::ListSnapshots,
         target: CallTarget::Snapshots,
@@ -103,7 +103,7 @@ pub(super) async fn list_snapshots(
         plugin: plugin.clone(),
     };
     let request = ListSnapshots { page, secrets, ..ListSnapshots::default() };
-    let calls = context.admit(CallClass::List, &facts, &call, ResidualState::None).await?;
+    let calls = deps.admit(CallClass::List, &facts, &call, ResidualState::None).await?;
     let answer = calls.read(Rpc::ListSnapshots, |controller| {
         let request = request.clone();
         async move { controller.list_snapshots(request).await }
@@ -114,13 +114,13 @@ pub(super) async fn list_snapshots(
 /// Creates each snapshot on its own. If some fail, the others stay: the error has the failures, and names
 /// those that were created.
 pub(super) async fn create_snapshots(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     requests: Vec<SnapshotRequest>,
 ) -> Result<Vec<CreatedSnapshot>, ServerError> {
     let (mut snapshots, mut failures) = (vec![], vec![]);
     for request in requests {
-        match create_snapshot(context, reply, request).await {
+        match create_snapshot(deps, reply, request).await {
             Ok(snapshot) => snapshots.push(snapshot),
             Err(error) => failures.push(error),
         }
@@ -136,28 +136,28 @@ pub(super) async fn create_snapshots(
 }
 
 async fn create_snapshot(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     request: SnapshotRequest,
 ) -> Result<CreatedSnapshot, ServerError> {
     let key = request.source.clone();
-    let _volume = context.locks.acquire_volume(&key).await?;
-    let existing = context.store.view(&key);
+    let _volume = deps.locks.acquire_volume(&key).await?;
+    let existing = deps.store.view(&key);
     let existing = existing.ok_or_else(|| ServerError::NoSuchSource(key.clone()))?;
     let source = existing.volume();
     let plugin = source.plugin_id.clone();
-    check_named_plugin(context, &request, &plugin)?;
+    check_named_plugin(deps, &request, &plugin)?;
     if existing.record.phase == Phase::Deleting {
         return Err(ServerError::BeingDeleted(key));
     }
-    let facts = supporting_plugin(context, &plugin, UnsupportedOperation::CreateSnapshot);
+    let facts = supporting_plugin(deps, &plugin, UnsupportedOperation::CreateSnapshot);
     let facts = facts.map_err(|error| match error {
         ServerError::NoSuchPlugin(id) => SnapshotError::UnknownPlugin(id).into(),
         error => error,
     })?;
     check_name(&request.name)?;
     let external_id = source.remote_id();
-    let _external = context.locks.acquire_external(&plugin, &external_id).await?;
+    let _external = deps.locks.acquire_external(&plugin, &external_id).await?;
     let name = request.name;
     let call = CallDescription {
         operation: ControllerOperation::CreateSnapshot,
@@ -165,8 +165,8 @@ async fn create_snapshot(
         subject: name.clone(),
         plugin: plugin.clone(),
     };
-    let calls = context.admit(CallClass::Change, &facts, &call, ResidualState::None).await?;
-    let secrets = context.sealer.secrets_of(&existing.record)?;
+    let calls = deps.admit(CallClass::Change, &facts, &call, ResidualState::None).await?;
+    let secrets = deps.sealer.secrets_of(&existing.record)?;
     let message = CreateSnapshot {
         source: external_id,
         name: name.clone(),
@@ -186,14 +186,14 @@ async fn create_snapshot(
 
 /// Refuses a request that names another plugin than the volume's.
 fn check_named_plugin(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     request: &SnapshotRequest,
     provider: &PluginId,
 ) -> Result<(), SnapshotError> {
     let Some(named) = request.plugin.as_ref().filter(|named| *named != provider) else {
         return Ok(());
     };
-    if context.store.read(|state| VolumePlugin::read(state, named)).is_none() {
+    if deps.store.read(|state| VolumePlugin::read(state, named)).is_none() {
         return Err(SnapshotError::UnknownPlugin(named.clone()));
     }
     Err(SnapshotError::OtherPlugin {
@@ -205,25 +205,25 @@ fn check_named_plugin(
 
 /// Deletes a snapshot at the provider.
 pub(super) async fn delete_snapshot(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     plugin: &PluginId,
     id: &SnapshotId,
     secrets: Secrets,
 ) -> Result<(), ServerError> {
-    let facts = supporting_plugin(context, plugin, UnsupportedOperation::DeleteSnapshot)?;
+    let facts = supporting_plugin(deps, plugin, UnsupportedOperation::DeleteSnapshot)?;
     if id.as_str().is_empty() {
         return Err(SnapshotError::MissingId.into());
     }
     let resource = LockedResource::Snapshot(plugin.clone(), id.clone());
-    let _resource = context.locks.acquire(resource).await?;
+    let _resource = deps.locks.acquire(resource).await?;
     let call = CallDescription {
         operation: ControllerOperation::DeleteSnapshot,
         target: CallTarget::Snapshot { volume: None, source: String::new() },
         subject: id.to_string(),
         plugin: plugin.clone(),
     };
-    let calls = context.admit(CallClass::Release, &facts, &call, ResidualState::None).await?;
+    let calls = deps.admit(CallClass::Release, &facts, &call, ResidualState::None).await?;
     let report = |error| reply.send(failure(&call, error));
     let answer = calls.change(Rpc::DeleteSnapshot, report, |controller| {
         let (id, secrets) = (id.clone(), secrets.clone());
@@ -236,11 +236,11 @@ pub(super) async fn delete_snapshot(
 
 /// The plugin, if it is known and supports the operation.
 fn supporting_plugin(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     id: &PluginId,
     operation: UnsupportedOperation,
 ) -> Result<VolumePlugin, ServerError> {
-    let facts = context.store.read(|state| VolumePlugin::read(state, id));
+    let facts = deps.store.read(|state| VolumePlugin::read(state, id));
     let facts = facts.ok_or_else(|| ServerError::NoSuchPlugin(id.clone()))?;
     let can = facts.can(|controller| match operation {
         UnsupportedOperation::ListVolumes => controller.list_volumes,

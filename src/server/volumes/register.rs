@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::info;
 
-use super::context::VolumeContext;
 use super::creation::settle_creation;
+use super::deps::VolumeDeps;
 use super::expand::{ExpansionResult, run_expansion};
 use super::plugin::VolumePlugin;
 use super::plugin_validation::validate_at_plugin;
@@ -33,7 +33,7 @@ const ORIGIN: UpdateOrigin = UpdateOrigin::Register;
 
 /// Registers volumes, or updates their registrations.
 pub(super) async fn register_volumes(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     submissions: Vec<VolumeSubmission>,
     at: Option<u64>,
@@ -42,32 +42,28 @@ pub(super) async fn register_volumes(
         return Err(ServerError::MissingDefinition);
     }
     check_duplicates(&submissions)?;
-    check_data(context, &submissions)?;
+    check_data(deps, &submissions)?;
     let resources = submissions.iter().flat_map(|submission| resources(&submission.request));
-    let _locks = context.locks.acquire_all(resources.collect()).await?;
+    let _locks = deps.locks.acquire_all(resources.collect()).await?;
     for submission in &submissions {
         let key = submission.request.key();
-        context.store.check_spec_index(&key, at)?;
+        deps.store.check_spec_index(&key, at)?;
     }
-    context
-        .store
+    deps.store
         .retry_on_conflict(&submissions[0].request.key(), || {
-            register_once(context, reply, &submissions)
+            register_once(deps, reply, &submissions)
         })
         .await?;
-    Ok(result(context, &submissions))
+    Ok(result(deps, &submissions))
 }
 
 /// Checks that the request registers no data twice.
-fn check_data(
-    context: &VolumeContext,
-    submissions: &[VolumeSubmission],
-) -> Result<(), ServerError> {
+fn check_data(deps: &VolumeDeps, submissions: &[VolumeSubmission]) -> Result<(), ServerError> {
     let mut first: BTreeMap<(PluginId, ExternalId), (NamespacedId, bool)> = BTreeMap::new();
     let requests = submissions.iter().map(|submission| &submission.request);
     for request in requests.filter(|request| !request.share) {
         let key = request.key();
-        let is_new = context.store.view(&key).is_none();
+        let is_new = deps.store.view(&key).is_none();
         let external_id = external_id(request);
         let data = (request.plugin_id.clone(), external_id.clone());
         let Some((other, other_is_new)) = first.insert(data, (key.clone(), is_new)) else {
@@ -85,76 +81,76 @@ fn check_data(
 }
 
 async fn register_once(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     submissions: &[VolumeSubmission],
 ) -> Result<(), ServerError> {
     let mut writes = vec![];
     for submission in submissions {
-        let write = plan_write(context, reply, submission).await;
+        let write = plan_write(deps, reply, submission).await;
         let write =
             write.map_err(|error| error.in_batch(&submission.request.key(), submissions.len()))?;
         writes.extend(write);
     }
-    write_all(context, reply, writes).await
+    write_all(deps, reply, writes).await
 }
 
 /// Plans the write of one volume; `None` if its registration needs no change.
 async fn plan_write(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     submission: &VolumeSubmission,
 ) -> Result<Option<PlannedWrite>, ServerError> {
     let request = &submission.request;
     let key = request.key();
-    let target = ValidationTarget { origin: ORIGIN, exists: context.store.view(&key).is_some() };
+    let target = ValidationTarget { origin: ORIGIN, exists: deps.store.view(&key).is_some() };
     validate_submission(submission, target)?;
-    settle_creation(context, reply, &key, request.secrets.as_ref()).await?;
-    let (existing, plugin) = context
+    settle_creation(deps, reply, &key, request.secrets.as_ref()).await?;
+    let (existing, plugin) = deps
         .store
         .read(|state| (volume(state, &key), VolumePlugin::read(state, &request.plugin_id)));
     let plugin = plugin.ok_or_else(|| ServerError::UnknownPlugin(request.plugin_id.clone()))?;
     plugin.check_controller()?;
-    context.store.check_namespace(&key)?;
+    deps.store.check_namespace(&key)?;
     let update = match &existing {
-        None => plan_registration(context, request, &plugin)?,
+        None => plan_registration(deps, request, &plugin)?,
         Some(view) if view.record.phase == Phase::Deleting => {
             return Err(ServerError::BeingDeleted(key));
         }
-        Some(view) => plan_update(&context.sealer, view, request, &plugin, ORIGIN)?,
+        Some(view) => plan_update(&deps.sealer, view, request, &plugin, ORIGIN)?,
     };
-    validate_at_plugin(context, &update.volume, &update.secrets, &plugin).await?;
+    validate_at_plugin(deps, &update.volume, &update.secrets, &plugin).await?;
     Ok(update.write)
 }
 
 fn plan_registration(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     request: &VolumeRequest,
     plugin: &VolumePlugin,
 ) -> Result<PlannedUpdate, ServerError> {
     with_kept_context(request, &BTreeMap::new())?;
     let volume = registered_volume(request, plugin);
-    check_not_being_deleted(context, &volume)?;
+    check_not_being_deleted(deps, &volume)?;
     if !request.share {
-        check_alone(context, &volume)?;
+        check_alone(deps, &volume)?;
     }
     let secrets = request.secrets.clone().unwrap_or_default();
     let write = PlannedWrite {
         expected: expected_of_new(&volume, request.share),
         expansion: None,
         event: Some(EventKind::VolumeRegistered {
-            definition: Box::new(context.sealer.definition(request)),
+            definition: Box::new(deps.sealer.definition(request)),
             provided: Box::new(ProviderFacts::from(&volume)),
-            secrets: context.sealer.seal(&volume.key(), &secrets),
+            secrets: deps.sealer.seal(&volume.key(), &secrets),
         }),
     };
     Ok(PlannedUpdate { volume, secrets, write: Some(write) })
 }
 
-fn check_not_being_deleted(context: &VolumeContext, volume: &Volume) -> Result<(), ServerError> {
+fn check_not_being_deleted(deps: &VolumeDeps, volume: &Volume) -> Result<(), ServerError> {
     let external_id = volume.remote_id();
     let is_deleting = |record: &VolumeRecord| record.phase == Phase::Deleting;
-    let other = context.store.read(|state| {
+    let other = deps.store.read(|state| {
         let keys = volumes_sharing(state, &volume.plugin_id, &external_id);
         keys.into_iter().find(|key| state.record(key).is_some_and(|record| is_deleting(record)))
     });
@@ -167,10 +163,9 @@ fn check_not_being_deleted(context: &VolumeContext, volume: &Volume) -> Result<(
 }
 
 /// Checks before the plugin is called that no other volume has the data. The write checks it again.
-fn check_alone(context: &VolumeContext, volume: &Volume) -> Result<(), ServerError> {
+fn check_alone(deps: &VolumeDeps, volume: &Volume) -> Result<(), ServerError> {
     let external_id = volume.remote_id();
-    let others =
-        context.store.read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
+    let others = deps.store.read(|state| volumes_sharing(state, &volume.plugin_id, &external_id));
     match others.is_empty() {
         true => Ok(()),
         false => Err(ServerError::SecondRegistration { volume: volume.key(), external_id, others }),
@@ -180,14 +175,14 @@ fn check_alone(context: &VolumeContext, volume: &Volume) -> Result<(), ServerErr
 /// Runs the expansions, then writes all or nothing. If an expansion changed a volume, nothing is written and all
 /// volumes are planned again.
 async fn write_all(
-    context: &VolumeContext,
+    deps: &VolumeDeps,
     reply: &EarlyReply,
     writes: Vec<PlannedWrite>,
 ) -> Result<(), ServerError> {
     let steps = writes.iter().filter_map(|write| write.expansion.as_ref());
     let mut settled = None;
     for step in steps {
-        if run_expansion(context, reply, step).await? == ExpansionResult::Settled {
+        if run_expansion(deps, reply, step).await? == ExpansionResult::Settled {
             settled = Some(&step.key);
         }
     }
@@ -201,7 +196,7 @@ async fn write_all(
     }
     let changes = events.iter().map(|event| (event.volume().cloned(), event.name()));
     let changes: Vec<_> = changes.collect();
-    let index = context.store.commit_all(expected, events).await?;
+    let index = deps.store.commit_all(expected, events).await?;
     for (volume, change) in changes {
         if let Some(NamespacedId { namespace, id }) = volume {
             info!(volume.id = %id, volume.namespace = %namespace, index, "{change}");
@@ -210,8 +205,8 @@ async fn write_all(
     Ok(())
 }
 
-fn result(context: &VolumeContext, submissions: &[VolumeSubmission]) -> VolumeWriteResult {
-    context.store.read(|state| {
+fn result(deps: &VolumeDeps, submissions: &[VolumeSubmission]) -> VolumeWriteResult {
+    deps.store.read(|state| {
         let views =
             submissions.iter().filter_map(|submission| volume(state, &submission.request.key()));
         let volumes: Vec<_> = views.collect();

@@ -15,10 +15,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span};
 
 use super::capacity::read_capacity;
-use super::context::{VolumeContext, volume_span};
 use super::create::{continue_creation, create_volumes, give_up_creation};
 use super::creation::GivenUp;
 use super::delete::delete_volume;
+use super::deps::{VolumeDeps, volume_span};
 use super::deregister::deregister_volumes;
 use super::health::{count_health, read_health};
 use super::limits::VolumeLimits;
@@ -42,7 +42,7 @@ use nomad_csi_ports::{Page, PageRequest, VolumeHealthCounts};
 /// Runs volume operations. Clones share their state.
 #[derive(Clone)]
 pub struct VolumeService {
-    context: Arc<VolumeContext>,
+    deps: Arc<VolumeDeps>,
     pending: CreationPauses,
     tasks: TaskTracker,
     /// Cancelled when new operations are refused.
@@ -55,7 +55,7 @@ impl VolumeService {
     /// A service over these ports.
     pub fn new(ports: ServerPorts, limits: &VolumeLimits) -> Self {
         Self {
-            context: Arc::new(VolumeContext::new(ports, limits)),
+            deps: Arc::new(VolumeDeps::new(ports, limits)),
             pending: CreationPauses::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -85,8 +85,8 @@ impl VolumeService {
         volumes: Vec<VolumeSubmission>,
         at: Option<u64>,
     ) -> Result<VolumeWriteResult, ServerError> {
-        self.run(Span::current(), |context, reply| async move {
-            register_volumes(&context, &reply, volumes, at).await
+        self.run(Span::current(), |deps, reply| async move {
+            register_volumes(&deps, &reply, volumes, at).await
         })
         .await
     }
@@ -100,8 +100,8 @@ impl VolumeService {
         &self,
         volumes: Vec<VolumeSubmission>,
     ) -> Result<VolumeWriteResult, ServerError> {
-        let created = self.run(Span::current(), |context, reply| async move {
-            create_volumes(&context, &reply, volumes).await
+        let created = self.run(Span::current(), |deps, reply| async move {
+            create_volumes(&deps, &reply, volumes).await
         });
         created.await.map_err(as_list)
     }
@@ -116,14 +116,14 @@ impl VolumeService {
         &self,
         is_selected: impl Fn(&NamespacedId) -> bool,
     ) -> (Vec<PendingCreation>, u64) {
-        let store = &self.context.store;
+        let store = &self.deps.store;
         store.read(|state| (self.pending.pending(state, is_selected), state.index()))
     }
 
     /// Continues a creation that did not end.
     pub(super) async fn continue_creation(&self, key: NamespacedId) -> Result<(), ServerError> {
-        self.run(volume_span(&key), |context, reply| async move {
-            continue_creation(&context, &reply, &key).await
+        self.run(volume_span(&key), |deps, reply| async move {
+            continue_creation(&deps, &reply, &key).await
         })
         .await
     }
@@ -134,11 +134,8 @@ impl VolumeService {
     /// # Errors
     /// If no creation of the volume is pending, or a call does not end in time.
     pub async fn give_up_creation(&self, key: NamespacedId) -> Result<GivenUp, ServerError> {
-        self.run(
-            volume_span(&key),
-            |context, _| async move { give_up_creation(&context, &key).await },
-        )
-        .await
+        self.run(volume_span(&key), |deps, _| async move { give_up_creation(&deps, &key).await })
+            .await
     }
 
     /// Deletes a volume at its provider and removes its registration. `secrets` overlay the stored
@@ -161,8 +158,8 @@ impl VolumeService {
         secrets: Secrets,
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
-        self.run(volume_span(&key), |context, reply| async move {
-            delete_volume(&context, &reply, &key, secrets, at).await
+        self.run(volume_span(&key), |deps, reply| async move {
+            delete_volume(&deps, &reply, &key, secrets, at).await
         })
         .await
     }
@@ -177,8 +174,8 @@ impl VolumeService {
         key: NamespacedId,
         parameters: BTreeMap<String, String>,
     ) -> Result<ModifiedVolume, ServerError> {
-        self.run(volume_span(&key), |context, reply| async move {
-            modify_volume(&context, &reply, &key, &parameters).await
+        self.run(volume_span(&key), |deps, reply| async move {
+            modify_volume(&deps, &reply, &key, &parameters).await
         })
         .await
     }
@@ -204,8 +201,8 @@ impl VolumeService {
         force: bool,
         at: Option<u64>,
     ) -> Result<u64, ServerError> {
-        self.run(volume_span(&key), |context, reply| async move {
-            deregister_volumes(&context, &reply, &BTreeSet::from([key]), force, at).await
+        self.run(volume_span(&key), |deps, reply| async move {
+            deregister_volumes(&deps, &reply, &BTreeSet::from([key]), force, at).await
         })
         .await
     }
@@ -219,8 +216,8 @@ impl VolumeService {
         keys: BTreeSet<NamespacedId>,
         force: bool,
     ) -> Result<u64, ServerError> {
-        self.run(Span::current(), |context, reply| async move {
-            deregister_volumes(&context, &reply, &keys, force, None).await
+        self.run(Span::current(), |deps, reply| async move {
+            deregister_volumes(&deps, &reply, &keys, force, None).await
         })
         .await
     }
@@ -230,8 +227,7 @@ impl VolumeService {
     /// # Errors
     /// If the volume does not exist. What does not answer is part of the report.
     pub async fn health(&self, key: NamespacedId) -> Result<VolumeHealth, ServerError> {
-        self.run(volume_span(&key), |context, _| async move { read_health(&context, &key).await })
-            .await
+        self.run(volume_span(&key), |deps, _| async move { read_health(&deps, &key).await }).await
     }
 
     /// Asks a plugin what its provider can still provide, for each topology of its nodes.
@@ -239,11 +235,8 @@ impl VolumeService {
     /// # Errors
     /// If the plugin does not exist. What does not answer is part of the report.
     pub async fn capacity(&self, plugin: PluginId) -> Result<CapacityReport, ServerError> {
-        self.run(
-            Span::current(),
-            |context, _| async move { read_capacity(&context, &plugin).await },
-        )
-        .await
+        self.run(Span::current(), |deps, _| async move { read_capacity(&deps, &plugin).await })
+            .await
     }
 
     /// Asks the plugins that list the health of their volumes, and counts the registered volumes by it.
@@ -251,8 +244,7 @@ impl VolumeService {
     /// # Errors
     /// If the service stops.
     pub async fn count_health(&self) -> Result<VolumeHealthCounts, ServerError> {
-        self.run(Span::current(), |context, _| async move { Ok(count_health(&context).await) })
-            .await
+        self.run(Span::current(), |deps, _| async move { Ok(count_health(&deps).await) }).await
     }
 
     /// Returns a page of the provider's volumes, registered or not.
@@ -264,10 +256,8 @@ impl VolumeService {
         plugin: PluginId,
         page: PageRequest,
     ) -> Result<Page<ExternalVolume>, ServerError> {
-        self.run(Span::current(), |context, _| async move {
-            list_volumes(&context, &plugin, page).await
-        })
-        .await
+        self.run(Span::current(), |deps, _| async move { list_volumes(&deps, &plugin, page).await })
+            .await
     }
 
     /// Returns a page of the provider's snapshots.
@@ -280,8 +270,8 @@ impl VolumeService {
         page: PageRequest,
         secrets: Secrets,
     ) -> Result<Page<Snapshot>, ServerError> {
-        self.run(Span::current(), |context, _| async move {
-            list_snapshots(&context, &plugin, page, secrets).await
+        self.run(Span::current(), |deps, _| async move {
+            list_snapshots(&deps, &plugin, page, secrets).await
         })
         .await
     }
@@ -296,8 +286,8 @@ impl VolumeService {
         &self,
         requests: Vec<SnapshotRequest>,
     ) -> Result<Vec<CreatedSnapshot>, ServerError> {
-        let created = self.run(Span::current(), |context, reply| async move {
-            create_snapshots(&context, &reply, requests).await
+        let created = self.run(Span::current(), |deps, reply| async move {
+            create_snapshots(&deps, &reply, requests).await
         });
         created.await.map_err(as_list)
     }
@@ -312,8 +302,8 @@ impl VolumeService {
         id: SnapshotId,
         secrets: Secrets,
     ) -> Result<(), ServerError> {
-        self.run(Span::current(), |context, reply| async move {
-            delete_snapshot(&context, &reply, &plugin, &id, secrets).await
+        self.run(Span::current(), |deps, reply| async move {
+            delete_snapshot(&deps, &reply, &plugin, &id, secrets).await
         })
         .await
     }
@@ -332,7 +322,7 @@ impl VolumeService {
     async fn run<T, F>(
         &self,
         span: Span,
-        operation: impl FnOnce(Arc<VolumeContext>, EarlyReply) -> F,
+        operation: impl FnOnce(Arc<VolumeDeps>, EarlyReply) -> F,
     ) -> Result<T, ServerError>
     where
         T: Send + 'static,
@@ -343,7 +333,7 @@ impl VolumeService {
         }
         let aborting = self.aborting.clone();
         let (reply, early) = EarlyReply::channel();
-        let operation = operation(self.context.clone(), reply);
+        let operation = operation(self.deps.clone(), reply);
         let operation = async move {
             tokio::select! {
                 result = operation => result,

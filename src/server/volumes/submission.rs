@@ -27,6 +27,6 @@ pub struct VolumeWriteResult {
     pub index: u64,
     /// The volumes after the write, in the order of the request.
     pub volumes: Vec<VolumeView>,
-    /// Fields that were ignored and expansions that are pending, a sentence each.
+    /// Warnings for the author of the request, a sentence each.
     pub warnings: Vec<String>,
 }

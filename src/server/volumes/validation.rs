@@ -8,7 +8,7 @@ use crate::error::{ServerError, UpdateOrigin};
 use nomad_csi_model::{Bytes, MountOptions, Namespace, VolumeRequest};
 use nomad_csi_wire::RequestProblem;
 
-/// The request and the volume that a submission is validated for.
+/// The kind of request that a submission is validated for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValidationTarget {
     /// The request that contains it.

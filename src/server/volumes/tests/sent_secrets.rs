@@ -1,4 +1,4 @@
-//! The knowledge that an agent has of the secrets that another one has sent.
+//! The secrets that an earlier agent has sent and the next one knows.
 
 use std::sync::Arc;
 
