@@ -63,11 +63,11 @@ pub struct ProcessEnvironment {
     pub servers: Arc<dyn Servers>,
     /// Interrupts: Ctrl-C and SIGTERM.
     pub interrupts: Interrupts,
-    /// The ownership of the process.
+    /// How far the run owns its process.
     pub ownership: ProcessOwnership,
 }
 
-/// The ownership of a process by its run.
+/// How far a run owns its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessOwnership {
     /// The run owns the process: it handles signals and starts the log.

@@ -29,14 +29,14 @@ impl From<SpecSyntax> for Syntax {
 pub(super) struct LoadOptions<'a> {
     /// The purpose of the volumes.
     pub purpose: Purpose,
-    /// The treatment of files that declare no volume.
+    /// How files that declare no volume are handled.
     pub empty_files: EmptyFiles,
     /// The volumes that may have the data of another one, as `--share` names them; `None` for a command that
     /// registers nothing.
     pub share: Option<&'a [String]>,
 }
 
-/// The treatment of files that declare no volume. In each case the files must exist and name a set:
+/// How files that declare no volume are handled. In each case the files must exist and name a set:
 /// missing files never empty a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmptyFiles {

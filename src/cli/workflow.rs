@@ -32,6 +32,20 @@ impl CommandContext {
         self.workflow_with_reporter(api, self, command, parallelism)
     }
 
+    /// Returns the context of a command whose steps wait for an unreachable server as long as the command line says.
+    pub(super) fn waiting_workflow<'a>(
+        &'a self,
+        api: &'a dyn ClusterApi,
+        command: &str,
+        wait: ServerWaitArgs,
+        parallelism: u16,
+    ) -> WorkflowContext<'a> {
+        WorkflowContext {
+            server_wait: wait.server_wait.0,
+            ..self.workflow(api, command, parallelism)
+        }
+    }
+
     /// Returns how requests wait for a server that stops responding: with a line when the wait begins, and
     /// when it ends.
     pub(super) fn wait_for_server(&self, wait: ServerWaitArgs) -> ServerWait {

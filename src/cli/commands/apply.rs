@@ -18,9 +18,7 @@ use crate::cli::ledger::ledger_access;
 use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::one_line;
-use nomad_csi_client::reconcile::workflow::{
-    ApplyMode, ApplyRequest, SetSelection, WorkflowContext,
-};
+use nomad_csi_client::reconcile::workflow::{ApplyMode, ApplyRequest, SetSelection};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, shell_quoted};
 
@@ -183,10 +181,8 @@ pub(crate) async fn apply_specifications(
                 saved_plan: plan,
                 waits_until_schedulable: arguments.wait,
             };
-            let workflow = WorkflowContext {
-                server_wait: arguments.server_wait.server_wait.0,
-                ..context.workflow(cluster, "apply", arguments.parallelism.parallelism)
-            };
+            let (wait, parallelism) = (arguments.server_wait, arguments.parallelism.parallelism);
+            let workflow = context.waiting_workflow(cluster, "apply", wait, parallelism);
             let prints = !arguments.reports.replace_output();
             let output = prints.then_some(&arguments.output.output);
             submit(context, &workflow, &request, output).await

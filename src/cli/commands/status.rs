@@ -1,4 +1,4 @@
-//! Runs one query and prints a list or one object, for the `status` commands.
+//! Runs the requests of one command, and prints lists and objects.
 
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;

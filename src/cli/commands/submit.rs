@@ -46,10 +46,8 @@ pub(crate) async fn submit_volumes(
         .with_cluster(async |cluster| {
             let cluster = cluster.overriding_policies(arguments.policy_override);
             let cluster = &*cluster.waiting(context.wait_for_server(arguments.server_wait));
-            let workflow = WorkflowContext {
-                server_wait: arguments.server_wait.server_wait.0,
-                ..context.workflow(cluster, "apply", arguments.parallelism.parallelism)
-            };
+            let (wait, parallelism) = (arguments.server_wait, arguments.parallelism.parallelism);
+            let workflow = context.waiting_workflow(cluster, "apply", wait, parallelism);
             submit(context, &workflow, &request, Some(&arguments.output.output)).await
         })
         .await

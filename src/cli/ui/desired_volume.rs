@@ -18,12 +18,33 @@ const PHRASES: [(VolumeField, &str); 8] = [
     (VolumeField::Preferred, "preferably in"),
 ];
 
-/// Returns the contents of a request, one line each. Secrets and mount flags never appear. The name is the volume's ID in
-/// most requests, and the line above has it.
+/// Fields that JSON names by other words than their key.
+const JSON_KEYS: [(VolumeField, &str); 3] = [
+    (VolumeField::Capability, "capabilities"),
+    (VolumeField::FsType, "fs_type"),
+    (VolumeField::MountFlags, "mount_flags"),
+];
+
+fn word(words: &[(VolumeField, &'static str)], field: VolumeField) -> &'static str {
+    let word = words.iter().find(|(of, _)| *of == field);
+    word.map_or(field.key(), |(_, word)| *word)
+}
+
+/// Returns the fields in the order of a plan: the source of a copy comes after its size.
+fn fields() -> impl Iterator<Item = VolumeField> {
+    const SOURCES: &[VolumeField] = &[VolumeField::SnapshotId, VolumeField::CloneId];
+    let others = VolumeField::ALL.into_iter().filter(|field| !SOURCES.contains(field));
+    others.flat_map(|field| {
+        let after = if field == VolumeField::CapacityMax { SOURCES } else { &[] };
+        std::iter::once(field).chain(after.iter().copied())
+    })
+}
+
+/// Returns the contents of a request, one line each. Secrets and mount flags never appear. The line above has the name of
+/// the volume.
 pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
     let lines = |field: VolumeField| -> Vec<String> {
-        let phrase = PHRASES.iter().find(|(of, _)| *of == field);
-        let phrase = phrase.map_or(field.key(), |(_, phrase)| *phrase);
+        let phrase = word(&PHRASES, field);
         match request.field(field) {
             None => vec![],
             Some(value) if value.is_empty() => vec![],
@@ -38,55 +59,35 @@ pub(super) fn desired(request: &UnresolvedRequest) -> Vec<String> {
             Some(FieldRef::Map(map)) => vec![format!("{phrase} {{{}}}", pairs(map))],
         }
     };
-    let fields = fields().into_iter().filter(|field| *field != VolumeField::Name);
-    fields.flat_map(lines).collect()
-}
-
-/// Returns the fields in the order of a plan: the data of a copy after its size.
-fn fields() -> [VolumeField; 14] {
-    let mut fields = VolumeField::ALL;
-    fields.sort_by_key(|field| match field {
-        VolumeField::Name
-        | VolumeField::PluginId
-        | VolumeField::ExternalId
-        | VolumeField::CapacityMin
-        | VolumeField::CapacityMax => 0,
-        VolumeField::SnapshotId | VolumeField::CloneId => 1,
-        _ => 2,
-    });
-    fields
+    fields().filter(|field| *field != VolumeField::Name).flat_map(lines).collect()
 }
 
 /// Returns the line of a size. A minimum and a maximum have one line.
 fn size_line(request: &UnresolvedRequest, field: VolumeField, bytes: Bytes) -> Option<String> {
     let (min, max) = (request.capacity.min, request.capacity.max);
     let is_range = !min.is_zero() && !max.is_zero();
-    match field {
-        VolumeField::CapacityMin if is_range => {
-            Some(format!("from {} to {}", size(min), size(max)))
-        }
-        VolumeField::CapacityMin => Some(format!("at least {}", size(min))),
-        VolumeField::CapacityMax if is_range => None,
-        VolumeField::CapacityMax => Some(format!("at most {}", size(max))),
-        other => Some(format!("{} {}", other.key(), size(bytes))),
+    let bytes = size(bytes);
+    if field == VolumeField::CapacityMin && is_range {
+        Some(format!("from {bytes} to {}", size(max)))
+    } else if field == VolumeField::CapacityMin {
+        Some(format!("at least {bytes}"))
+    } else if field == VolumeField::CapacityMax {
+        (!is_range).then(|| format!("at most {bytes}"))
+    } else {
+        Some(format!("{} {bytes}", field.key()))
     }
 }
 
 /// Returns the same as JSON.
 pub(super) fn desired_json(request: &UnresolvedRequest) -> Value {
     let mut document = Map::new();
-    for field in fields() {
+    for field in fields().filter(|field| *field != VolumeField::Preferred) {
         let value = request.field(field).map(json);
-        let (key, value) = match field {
-            VolumeField::Capability => ("capabilities", value),
-            VolumeField::FsType => ("fs_type", value),
-            VolumeField::MountFlags => ("mount_flags", value),
-            VolumeField::Required => ("topology_request", topologies(request)),
-            VolumeField::Preferred => continue,
-            VolumeField::Parameters | VolumeField::Context => {
-                (field.key(), Some(value.unwrap_or_else(|| json!({}))))
-            }
-            other => (other.key(), value),
+        let (key, value) = if field == VolumeField::Required {
+            ("topology_request", topologies(request))
+        } else {
+            let is_map = matches!(field, VolumeField::Parameters | VolumeField::Context);
+            (word(&JSON_KEYS, field), value.or_else(|| is_map.then(|| json!({}))))
         };
         document.insert(key.to_owned(), value.unwrap_or_default());
     }

@@ -1,4 +1,4 @@
-//! The losses without a plugin, as text and as JSON.
+//! The impact of the end of a plugin, as text and as JSON.
 
 use std::collections::BTreeSet;
 

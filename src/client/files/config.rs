@@ -47,7 +47,7 @@ pub struct ClusterContext {
     pub client_key: Option<PathBuf>,
     /// Name in the server's certificate.
     pub tls_server_name: Option<String>,
-    /// Accepts any certificate if true; the default if not set.
+    /// True to accept any certificate; the default applies if it is missing.
     pub tls_skip_verify: Option<bool>,
 }
 

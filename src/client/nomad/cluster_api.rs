@@ -1,4 +1,4 @@
-//! The client as the one API that commands work with, with nodes, blocked evaluations and namespaces.
+//! The one API that commands work with, and its requests about nodes, evaluations and namespaces.
 //!
 //! A blocked evaluation does not say what it waits for. The evaluation that made it does, so that one is
 //! read too.
@@ -120,7 +120,7 @@ impl ClusterApi for NomadClient {
         let request =
             NodeEligibilityRequest { eligibility: eligibility.to_owned(), node_id: id.to_string() };
         let body = serde_json::to_vec(&request);
-        self.change(id, "eligibility", &action, body).await
+        self.write_node(id, "eligibility", &action, body).await
     }
 
     async fn change_drain(
@@ -133,7 +133,7 @@ impl ClusterApi for NomadClient {
             DrainChange::End { .. } => format!("end the drain of node `{id}`"),
         };
         let body = serde_json::to_vec(&drain_request(id, change));
-        self.change(id, "drain", &action, body).await
+        self.write_node(id, "drain", &action, body).await
     }
 
     async fn list_namespaces(&self) -> Result<Vec<WithDocument<NamespaceDocument>>, ApiError> {
@@ -179,7 +179,7 @@ impl ClusterApi for NomadClient {
 }
 
 impl NomadClient {
-    async fn change(
+    async fn write_node(
         &self,
         id: &NodeId,
         what: &str,

@@ -1,4 +1,4 @@
-//! The rest of the budget of one list: pages, entries and bytes, and no page twice.
+//! Limits the pages, entries and bytes of one list, and refuses a repeated page.
 
 use std::collections::HashSet;
 

@@ -206,9 +206,10 @@ impl Retrying {
 
     /// Returns the time in which attempts at one request start.
     fn budget(&self, access: Access, verdict: Verdict) -> Duration {
-        match (access, verdict) {
-            (Access::VolumeWrite, Verdict::RetryLater) => VOLUME_WRITE_BUDGET,
-            _ => self.outage.timeout().max(DEFAULT_WAIT),
+        if access == Access::VolumeWrite && verdict == Verdict::RetryLater {
+            VOLUME_WRITE_BUDGET
+        } else {
+            self.outage.timeout().max(DEFAULT_WAIT)
         }
     }
 }

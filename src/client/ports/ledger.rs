@@ -110,8 +110,9 @@ impl LedgerError {
     /// Returns the diagnostic: the message, the server's error text, and what to do.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.message.clone());
-        if let Some(text) = self.server_text.as_deref() {
-            diagnostic = diagnostic.note(format!("server response: {}", text.trim()));
+        let text = self.server_text.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        if let Some(text) = text {
+            diagnostic = diagnostic.note(format!("server response: {text}"));
         }
         if self.help.is_empty() {
             return diagnostic.help(self.code.advice());
@@ -173,4 +174,22 @@ pub trait SetLock: Send + Sync {
 
     /// Releases the lock.
     async fn release(self: Box<Self>) -> Result<(), LedgerError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_text_is_not_quoted() {
+        let error = |text: Option<&str>| LedgerError {
+            server_text: text.map(str::to_owned),
+            ..LedgerError::new(LedgerFailure::Unavailable, Code::LedgerUnusable, "m".to_owned())
+        };
+        for (text, notes) in [(None, 0), (Some(" \n"), 0), (Some(" no leader\n"), 1)] {
+            let notes_seen = error(text).diagnostic().notes;
+            assert_eq!(notes_seen.len(), notes, "{text:?}: {notes_seen:?}");
+            assert!(notes_seen.iter().all(|note| note == "server response: no leader"));
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The identity of one process forever, together with its ID: the kernel gives the ID of an ended process to a
+/// Identifies a process beyond its ID: the kernel gives the ID of an ended process to a
 /// new one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {

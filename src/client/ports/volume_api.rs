@@ -34,7 +34,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Creates the error of a request without a response.
+    /// Creates an error without a status, notes, help and a server's text.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, status: None, message, notes: vec![], help: vec![], server_text: None }

@@ -38,7 +38,7 @@ impl std::fmt::Debug for QueuedChange {
     }
 }
 
-/// The receiver of the result of an update's write.
+/// The place where the result of a write goes.
 #[derive(Debug)]
 enum Written {
     /// The step that waits for it.

@@ -38,7 +38,7 @@ pub(super) struct LedgerWriter {
     clock: Arc<dyn Clock>,
     rules: MergeRules,
     /// The rules of the server, if the set notes which volumes a plan leaves unchanged.
-    noted_rules: Option<CachedMergeRules>,
+    cached_rules: Option<CachedMergeRules>,
     scope: RecordedScope,
     desired: HashMap<NamespacedId, Arc<Desired>>,
     /// The lock of the set; `None` if it has none.
@@ -132,7 +132,7 @@ impl LedgerWriter {
             by,
             clock,
             rules,
-            noted_rules: None,
+            cached_rules: None,
             scope,
             desired: desired.collect(),
             lock: None,
@@ -154,9 +154,9 @@ impl LedgerWriter {
         saved_plan: Option<&str>,
     ) -> Result<Self, LedgerError> {
         let now = self.clock.now();
-        self.noted_rules = set.is_on_server().then(|| CachedMergeRules::of(self.rules));
+        self.cached_rules = set.is_on_server().then(|| CachedMergeRules::of(self.rules));
         set.update(|set| {
-            let rules = self.noted_rules.as_ref();
+            let rules = self.cached_rules.as_ref();
             record_observations(set, plan, observed, resolved.assumed_secrets(), now, rules);
             if let Some(id) = saved_plan {
                 set.record_plan(id, now);
@@ -195,7 +195,7 @@ impl LedgerWriter {
         let data = applied_data(&request, now, is_new);
         let at = self.clock.now();
         let now = now.cloned();
-        let noted_rules = self.noted_rules.clone();
+        let cached_rules = self.cached_rules.clone();
         Box::new(move |set| {
             match scope {
                 RecordedScope::WholeRequest => set.record_applied(&request),
@@ -219,7 +219,7 @@ impl LedgerWriter {
             let verified = now.as_ref().map(|now| LastVerified {
                 spec_index: now.spec_index,
                 at,
-                plan_inputs: noted_rules
+                plan_inputs: cached_rules
                     .as_ref()
                     .zip(desired.spec.as_ref())
                     .and_then(|(rules, spec)| inputs_of_unchanged(set, spec, now, rules)),

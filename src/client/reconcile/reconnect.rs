@@ -20,7 +20,7 @@ pub(super) struct Reconnect {
     since: Mutex<Option<Instant>>,
 }
 
-/// The decision if a step may be tried again.
+/// The next try of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTry {
     /// It may, and this is the first one that waits.

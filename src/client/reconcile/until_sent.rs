@@ -111,6 +111,6 @@ impl Check {
     }
 }
 
-/// The pauses before each read that looks for the change: four reads within seven seconds.
+/// The pauses before the reads that look for a change whose reply was lost: four reads within seven seconds.
 pub(super) const CONFIRMATION_PAUSES: [Duration; 4] =
     [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];

@@ -23,7 +23,7 @@ use nomad_csi_plan::{
     AskedPlugins, DetachRule, PluginState, ProviderList, UnlistedReason, shares_data,
 };
 
-/// The list of a provider that is not asked.
+/// Stands for the list of a provider that was not asked.
 const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 
 /// Which facts are read besides those that every diagnosis needs.

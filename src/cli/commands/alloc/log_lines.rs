@@ -1,6 +1,6 @@
 //! The text of a log that arrives in pieces: whole characters, and the last lines of the first piece.
 //!
-//! Printed text has no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
+//! The printed text must contain no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
 //! command waits for the next piece.
 
 use crate::cli::ui::{command_start, ends_blank};

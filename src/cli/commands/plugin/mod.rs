@@ -8,4 +8,4 @@ pub(crate) mod impact;
 pub(crate) mod status;
 pub(crate) mod wait;
 
-pub(crate) use args::{PluginCommand, PluginStatusArgs};
+pub(crate) use args::PluginCommand;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::args::PluginStatusArgs;
 use super::find::{PLUGINS, read_named_plugin};
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::plugin::PluginStatusArgs;
 use crate::cli::commands::status::ask;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;

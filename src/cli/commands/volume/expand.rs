@@ -11,7 +11,7 @@ use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications, parse_set_
 use crate::cli::ui::{one_line, volume_detail};
 use nomad_csi_client::ports::WithDocument;
 use nomad_csi_client::reconcile::workflow::{
-    ExpandRequest, SetSelection, Specifications, WorkflowContext, expand_volume, find_volume,
+    ExpandRequest, SetSelection, Specifications, expand_volume, find_volume,
 };
 use nomad_csi_client::reconcile::{Outcome, Status};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
@@ -32,10 +32,8 @@ pub(crate) async fn expand_to_size(
     context
         .with_cluster(async |cluster| {
             let cluster = &*cluster.waiting(context.wait_for_server(arguments.server_wait));
-            let workflow = WorkflowContext {
-                server_wait: arguments.server_wait.server_wait.0,
-                ..context.workflow(cluster, "volume expand", 1)
-            };
+            let wait = arguments.server_wait;
+            let workflow = context.waiting_workflow(cluster, "volume expand", wait, 1);
             let scope = context.namespace()?.unwrap_or_default();
             let existing = find_volume(&workflow, &scope, &arguments.id).await?;
             let specifications = match declared {

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::args::InitArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::plugin::find::read_named_plugin;
 use crate::cli::commands::status::ask;
-use crate::cli::commands::volume::InitArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use nomad_csi_client::files::write_new;

@@ -15,4 +15,4 @@ mod resized_volume;
 pub(crate) mod status;
 pub(crate) mod wait;
 
-pub(crate) use args::{InitArgs, SubmitArgs, VolumeCommand, VolumeStatusArgs};
+pub(crate) use args::{SubmitArgs, VolumeCommand};

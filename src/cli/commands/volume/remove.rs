@@ -8,7 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cli::given_secrets::given_secrets;
 use crate::cli::ledger::ledger_access;
 use crate::cli::ui::one_line;
-use nomad_csi_client::reconcile::workflow::{RemovalRequest, WorkflowContext, remove_volumes};
+use nomad_csi_client::reconcile::workflow::{RemovalRequest, remove_volumes};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{AllocId, Secrets};
 use nomad_csi_plan::Removal;
@@ -68,10 +68,7 @@ async fn remove(
             let cluster = &*cluster.waiting(context.wait_for_server(server_wait));
             let request =
                 RemovalRequest { ledger: ledger_access(context, ledger, cluster), ..request };
-            let workflow = WorkflowContext {
-                server_wait: server_wait.server_wait.0,
-                ..context.workflow(cluster, "volume remove", 1)
-            };
+            let workflow = context.waiting_workflow(cluster, "volume remove", server_wait, 1);
             remove_volumes(&workflow, context, &request).await?;
             Ok(Exit::Done)
         })

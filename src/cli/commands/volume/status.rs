@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::args::VolumeStatusArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::{Layout, ask};
-use crate::cli::commands::volume::VolumeStatusArgs;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{

@@ -1,4 +1,4 @@
-//! Requests that only the agent of this program answers.
+//! Refuses requests that only the agent of this program supports.
 
 use super::context::WorkflowContext;
 use super::error::WorkflowError;

@@ -42,7 +42,7 @@ pub struct ApplyRequest<'a> {
     pub set: Option<&'a SetSelection>,
     /// The ledger whose sets may own the volumes; `None` if the command uses none.
     pub ledger: Option<&'a LedgerAccess>,
-    /// The requests besides the specifications.
+    /// The options besides the specifications.
     pub options: ChangeOptions,
     /// The saved plan to apply, if it is one.
     pub saved_plan: Option<&'a SavedPlan>,

@@ -19,7 +19,7 @@ pub(super) enum Answer<'a> {
 pub(super) struct Approval<'a> {
     /// The action that requires approval: ``delete volume `db` ``.
     pub(super) action: &'a str,
-    /// The stakes, for the line before the question and for the error.
+    /// The risk, for the line before the question and for the error.
     pub(super) details: Option<&'a str>,
     /// The question.
     pub(super) question: &'a str,

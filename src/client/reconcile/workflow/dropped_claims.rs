@@ -18,7 +18,7 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{Alloc, Volume};
 use nomad_csi_plan::ClaimingAlloc;
 
-/// The help that ends an allocation that may write.
+/// The help for ending an allocation that may write.
 pub(super) const END_IT: &str = "stop the job without `-purge`, and wait until the client reports `complete` or `failed`; start a node that is away again";
 
 /// Volumes with the claims that the server dropped.

@@ -10,7 +10,7 @@ use crate::ports::ServerKind;
 use crate::reconcile::permissions::access;
 use crate::reconcile::volume_owners::owners_among;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{HiddenField, NamespacedId, SetName};
+use nomad_csi_model::{HiddenField, NamespacedId, SetName, VolumeField};
 use nomad_csi_plan::{Imported, LastVerified, LedgerSet, Ownership, RecordedData};
 
 /// Writes specifications with `write_files`, then adds the volumes to a set, protected. A volume that
@@ -134,7 +134,7 @@ fn add_imported(set: &mut LedgerSet, imported: &Imported, at: i64) {
     let mut applied = set.key().of_desired(&imported.written.request);
     let unknown = &imported.written.unknown;
     if unknown.contains(&HiddenField::MountFlags) {
-        applied.remove("mount_options.mount_flags");
+        applied.remove(VolumeField::MountFlags.key());
     }
     let ownership = Ownership {
         data: RecordedData::Stored(imported.data.clone()),

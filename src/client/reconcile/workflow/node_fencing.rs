@@ -16,7 +16,7 @@ use crate::ports::ClaimQuery;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{Namespace, NodeId, VolumeClaim, one_line};
 
-/// The approvals of a fence on the command line.
+/// The approvals of the command line for a fence.
 #[derive(Clone, Copy, Debug)]
 pub struct FenceApproval<'a> {
     /// True if the node is fenced without a question.

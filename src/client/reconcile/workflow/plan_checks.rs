@@ -1,4 +1,4 @@
-//! Checks of what a plan must not do while an allocation may still write without a claim: right before it is carried out, and as a
+//! Checks that a plan does nothing unsafe while an allocation may still write without a claim: right before it is carried out, and as a
 //! warning where it is only shown.
 
 use std::collections::BTreeMap;

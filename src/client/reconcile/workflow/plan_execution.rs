@@ -20,9 +20,11 @@ use crate::reconcile::resolve::Resolved;
 use nomad_csi_model::NamespacedId;
 use nomad_csi_plan::{LedgerSet, OwnershipChange, ownership_changes};
 
-/// Carries out the plan, whose requests are `resolved`, and shows its progress. The `set` that owns the volumes, with its
-/// lock held, records `scope` of each request, and `saved_plan`, the ID of a plan that was saved. Nothing new begins once
-/// `stop` is cancelled. Returns one outcome per volume, in the plan's order.
+/// Carries out the plan, whose requests are `resolved`, and shows its progress. Returns one outcome per volume, in the plan's
+/// order.
+///
+/// The caller holds the lock of the `set` that owns the volumes. The set records the part of each request that `scope`
+/// names, and the ID of a plan that was saved. Nothing new begins once `stop` is cancelled.
 ///
 /// # Errors
 /// If the ledger cannot be written, or an allocation without a claim may still write to data that would be removed or

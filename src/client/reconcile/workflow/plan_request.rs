@@ -10,7 +10,7 @@ use nomad_csi_spec::Purpose;
 
 use super::specifications::Specifications;
 
-/// The requests of the command line besides the files.
+/// The options of the command line besides the files.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeOptions {
     /// The server's version, if it is given rather than read.
@@ -27,7 +27,7 @@ pub struct PlanRequest<'a> {
     pub specifications: &'a Specifications,
     /// The purpose of the volumes.
     pub purpose: Purpose,
-    /// The requests besides the files.
+    /// The options besides the files.
     pub options: ChangeOptions,
     /// True if the server's own JSON of the volumes is kept.
     pub keeps_documents: bool,

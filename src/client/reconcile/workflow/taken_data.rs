@@ -33,7 +33,7 @@ use nomad_csi_plan::{
     PlannedVolume, unread_nodes_problem,
 };
 
-/// The help about the permissions that a token needs to see who has data.
+/// The help about the permissions that a token needs to see the users of data.
 const SEE_ALL: &str = "use a token with `namespace \"*\" { capabilities = [\"csi-list-volume\", \"read-job\"] }` and without a rule that denies it";
 
 /// Returns whether the token is known to list the volumes of every namespace.
@@ -298,7 +298,7 @@ async fn objections_to_destruction(
     Ok(destroyed.iter().flat_map(of_volume).collect())
 }
 
-/// A use of data: the words for it, and its volume, which is `None` if no registration tells how old the data is.
+/// A change that is made to data: the words for it, and its volume, which is `None` if no registration tells how old the data is.
 type Taking<'a> = (String, Option<&'a Volume>);
 
 fn deletion(volume: &Volume) -> Taking<'_> {
