@@ -8,7 +8,7 @@ use std::path::Path;
 use super::offline::{History, read_state, with_journal};
 use nomad_csi_model::diagnostic::Diagnostics;
 
-/// The objects that a check without problems has read.
+/// The result of a check that found no problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedState {
     /// The index of the last event.

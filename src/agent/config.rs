@@ -85,7 +85,7 @@ pub struct AgentConfig {
     pub plugin_profile: ProfileOptions,
     /// How long the start waits for the plugin before it serves requests.
     pub plugin_timeout: Duration,
-    /// The response to another agent that has locked the data directory.
+    /// The behaviour if another agent has locked the data directory.
     pub on_lock_conflict: LockConflict,
     /// How many calls a plugin gets at the same time.
     pub calls: PluginConcurrency,
@@ -97,7 +97,7 @@ pub struct AgentConfig {
     pub allows_root_tasks: bool,
 }
 
-/// The response to another agent that has locked the data directory.
+/// The behaviour if another agent has locked the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockConflict {
     /// Fail, and name the other agent.

@@ -17,7 +17,7 @@ pub struct ProbeDocument {
     pub name: String,
     /// The plugin's version.
     pub vendor_version: String,
-    /// True if the plugin is ready, or the error.
+    /// True if the plugin is ready; the error if it did not answer.
     pub ready: Answer<bool>,
     /// The plugin's services.
     pub services: Answer<BTreeSet<String>>,
@@ -86,7 +86,7 @@ pub struct ProfileDiff {
 pub struct Loss {
     /// How bad it is; the worst sorts first.
     pub kind: LossKind,
-    /// The name of the loss.
+    /// The capability or the value that is lost.
     pub what: String,
     /// The consequence for users.
     pub consequence: String,

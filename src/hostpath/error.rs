@@ -406,7 +406,7 @@ errors! {
 )]
 pub(super) struct NameTaken {
     pub(super) name: String,
-    /// The difference, such as `capacity` or `capabilities`.
+    /// The field that differs, such as `capacity` or `capabilities`.
     pub(super) what: &'static str,
 }
 

@@ -242,7 +242,7 @@ pub(super) struct StorageFacts {
     pub(super) available_bytes: Result<u64, String>,
     /// True if the plugin's file system refuses writes.
     pub(super) refuses_writes: bool,
-    /// The reason why the catalogue cannot be read.
+    /// The reason why the catalogue cannot be read, as an error.
     pub(super) catalog: Result<(), String>,
 }
 

@@ -22,7 +22,7 @@ use super::profile::{PluginCapability, PluginProfile};
 use nomad_csi_model::private::create_subdirectory;
 use nomad_csi_ports::{BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls};
 
-/// The ports of the plugin to its host.
+/// The ports that the plugin needs from its host.
 #[derive(Clone)]
 pub struct Host {
     /// Mounts and unmounts.

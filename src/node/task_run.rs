@@ -26,7 +26,7 @@ pub struct TaskMount {
     pub read_only: bool,
     /// Which way mounts travel. [`PropagationMode::Bidirectional`] needs a source on a shared mount.
     pub propagation: PropagationMode,
-    /// The identity of the source when the task starts; `None` if any directory or file may be there.
+    /// The identity that the source must have when the task starts; `None` if any directory or file may be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<SourceIdentity>,
 }

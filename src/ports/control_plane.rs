@@ -80,7 +80,7 @@ pub struct AssignedAllocs {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MountRefused {
-    /// The event of the volume, its reason, and what to do.
+    /// A text for the operator: what happened to which volume, why, and what to do.
     pub message: String,
     /// True if no later attempt can succeed.
     pub is_final: bool,

@@ -22,7 +22,7 @@ pub struct ControllerPublishRequest {
     pub name: NamespacedId,
     /// The node, by the ID that the plugin gave it (B36).
     pub node: ExternalNodeId,
-    /// The usage that the volume is attached for.
+    /// How the volume is used.
     pub usage: Usage,
     /// True if the node only reads. The host sends it where the plugin advertises PUBLISH_READONLY.
     pub read_only: bool,

@@ -218,7 +218,7 @@ pub enum HostError {
     Occupied {
         /// The path on the host.
         path: PathBuf,
-        /// The usage that it is mounted for.
+        /// The volume that is mounted there, or `something else`.
         found: String,
     },
     /// The seal below a target cannot be removed, so the plugin could not remove the target.

@@ -1,5 +1,5 @@
-//! Owns the traits between the agent's server, its node, plugins and the system, the verdict on a failed call, and how calls that
-//! block are run.
+//! Owns the traits between the agent's server, its node, plugins and the system, the verdict on a failed call, and `run_blocking` for calls
+//! that block.
 //!
 //! A port is a trait for a role, never for a concrete product. An adapter implements it over one
 //! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict

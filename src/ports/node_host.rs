@@ -38,7 +38,7 @@ pub struct StageRequest {
     pub volume: RemoteVolume,
     /// Its registration, for events.
     pub name: NamespacedId,
-    /// The usage that it is staged for.
+    /// How the volume is used.
     pub usage: Usage,
     /// True if it was decided for a plugin that attaches volumes.
     pub attaches: bool,
@@ -61,7 +61,7 @@ pub struct PublishRequest {
     pub alloc: AllocId,
     /// The allocation's name of the volume.
     pub alias: VolumeAlias,
-    /// The usage of the volume.
+    /// How the volume is used.
     pub usage: Usage,
     /// True if it was decided for a plugin that attaches volumes.
     pub attaches: bool,
@@ -106,7 +106,7 @@ pub struct NodeExpandRequest {
     pub volume: RemoteVolume,
     /// Its registration, for events.
     pub name: NamespacedId,
-    /// The usage of the volume.
+    /// How the volume is used.
     pub usage: Usage,
     /// The new size.
     pub capacity: CapacityRange,

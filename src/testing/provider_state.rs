@@ -88,7 +88,7 @@ pub(super) struct CreateArguments {
 /// The state of the plugin.
 #[derive(Debug, Default)]
 pub struct ProviderState {
-    /// The reports and requirements of the plugin.
+    /// The settings of the plugin.
     pub settings: PluginSettings,
     pub(super) volumes: BTreeMap<ExternalId, FakeVolume>,
     pub(super) snapshots: BTreeMap<SnapshotId, FakeSnapshot>,

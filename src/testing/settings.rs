@@ -3,7 +3,7 @@
 use nomad_csi_model::{Bytes, ControllerCapabilities, ExternalNodeId, NodeCapabilities, Secrets};
 use nomad_csi_ports::{NodeDescription, PluginCapabilities, PluginInfo};
 
-/// The reports and requirements of the plugin.
+/// The settings of the plugin: its reports and requirements.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per property of a plugin")]
 pub struct PluginSettings {

@@ -44,7 +44,7 @@ pub(super) struct RunSpec {
     /// The specification of an earlier version has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) earlier_runs: Vec<PathBuf>,
-    /// The resources that the task may use, if the agent can limit it.
+    /// The control group that limits the task; `None` if the agent cannot limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) control_group: Option<ControlGroup>,
     /// True if the PID namespace limits the number of processes, because no control group does.
