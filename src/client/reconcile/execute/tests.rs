@@ -590,6 +590,42 @@ async fn an_incomplete_replacement_is_reported_and_the_next_run_completes_it() {
     assert_eq!(server.writes(), ["create db", "delete db", "create db", "create db"]);
 }
 
+/// Records nothing, and is interrupted when a removal begins.
+struct InterruptedRemoval(CancellationToken);
+
+#[async_trait::async_trait]
+impl Record for InterruptedRemoval {
+    async fn begin(&self, _: &NamespacedId, step: IntentStep) -> Result<(), Diagnostic> {
+        if step == IntentStep::Delete {
+            self.0.cancel();
+        }
+        Ok(())
+    }
+
+    async fn end(&self, _: &NamespacedId, _: Recorded<'_>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+}
+
+/// Without its second step the volume would be missing until someone runs the command again.
+#[tokio::test]
+async fn a_replacement_is_completed_after_an_interrupt_of_its_removal() {
+    let server = created(&["db"]).await;
+    let asked = requests(|requests| {
+        requests.replace.insert(key("db"));
+    });
+    let mut replacement = desired("db", 2000);
+    replacement.request.name = Some("another".into());
+    let plan = plan_with(&server, vec![replacement], &asked).await;
+    let (seen, resolved) = (Seen::default(), resolved(&plan).await);
+    let record = InterruptedRemoval(seen.stop.clone());
+    let execution = Execution { record: Box::new(record), ..execution(&server, &resolved, &seen) };
+    let outcome = execute(&execution, &plan).await.remove(0);
+    assert!(seen.stop.is_cancelled());
+    assert!(matches!(outcome.status, Status::Done(Some(_))), "{outcome:?}");
+    assert_eq!(server.writes(), ["create db", "delete db", "create db"]);
+}
+
 struct Notes(Mutex<Vec<String>>, bool);
 
 #[async_trait::async_trait]
