@@ -171,6 +171,22 @@ impl std::fmt::Display for Mutability {
     }
 }
 
+/// The block of a class at the top level of a file, and the key of a volume that takes one.
+pub(super) const CLASS: &str = "class";
+
+/// The block of fields for all volumes of a file.
+pub(super) const DEFAULTS: &str = "defaults";
+
+/// The key of a `volume` block that says whether it declares any volume.
+pub(super) const ENABLED: &str = "enabled";
+
+/// The keys of a `volume` block that are not fields of its volumes.
+pub(super) const VOLUME_BLOCK: [&str; 4] = ["count", "for_each", ENABLED, CLASS];
+
+/// The keys that only a `volume` block can have: with a class, several volumes would have them.
+pub(super) const NOT_INHERITABLE: [&str; 6] =
+    ["id", "source", "external_id", "count", "for_each", ENABLED];
+
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";
 

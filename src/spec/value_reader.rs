@@ -17,6 +17,11 @@ pub(crate) trait ValueReader {
     /// Returns the problems that were found.
     fn diagnostics(&mut self) -> &mut Diagnostics;
 
+    /// Returns the syntax of the text in which a node stands: that of the document, unless nodes of several texts meet.
+    fn syntax_at(&self, _span: Span) -> Syntax {
+        self.syntax()
+    }
+
     /// Returns the source text of a span.
     fn source_text(&self, span: Span) -> &str {
         self.document_text().get(span.range()).unwrap_or_default()
@@ -32,12 +37,12 @@ pub(crate) trait ValueReader {
 
     /// Returns whether an entry is a comment, which JSON writes as a key `//`.
     fn is_comment(&self, entry: &Entry<'_>) -> bool {
-        self.syntax() == Syntax::Json && entry.key.text == "//"
+        self.syntax_at(entry.key.span) == Syntax::Json && entry.key.text == "//"
     }
 
     /// Returns the error about a value of another type than its field's.
     fn type_problem(&self, key: &str, node: &Node<'_>, expected: &str) -> Diagnostic {
-        let is = node.kind_name(self.syntax());
+        let is = node.kind_name(self.syntax_at(node.span));
         Diagnostic::error(Code::SpecWrongType, format!("`{key}` is {is}, not {expected}"))
             .label(node.span, format!("expected {expected}"))
     }
@@ -68,7 +73,7 @@ pub(crate) trait ValueReader {
             Value::Null | Value::Invalid => None,
             Value::List(items) if items.is_empty() => None,
             Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
-                let expected = self.syntax().object_name();
+                let expected = self.syntax_at(entry.value.span).object_name();
                 self.wrong_type(&entry.key.text, &entry.value, expected);
                 None
             }

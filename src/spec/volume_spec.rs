@@ -1,7 +1,9 @@
 //! A desired volume, with the position of each field.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::origin::Origin;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
 use nomad_csi_model::{HiddenField, NamespacedId, SetName, UnresolvedRequest};
 
@@ -44,6 +46,8 @@ pub struct VolumeSpec {
     pub capability_spans: Vec<Span>,
     /// The position of each secret's value, by the secret's key.
     pub secret_spans: BTreeMap<String, Span>,
+    /// The block of the language that declares the volume, if more than its own literal fields make it.
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// The use of specifications, which decides the rules.
@@ -72,6 +76,15 @@ impl VolumeSpec {
     /// Returns the namespace and ID.
     pub fn key(&self) -> NamespacedId {
         self.request.key()
+    }
+
+    /// Adds the way from the volume's block to the place of a problem of this volume.
+    #[must_use]
+    pub fn explain(&self, problem: Diagnostic) -> Diagnostic {
+        match &self.origin {
+            Some(origin) => origin.explain(self.request.id.as_str(), problem, 0),
+            None => problem,
+        }
     }
 
     /// Returns the position of a field, or of the specification if the field is missing.

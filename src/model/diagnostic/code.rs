@@ -157,6 +157,14 @@ codes! {
         "Declare a volume; `volume init` writes an example. To remove every volume that a set owns, use `apply --prune`.";
     SpecMixedForms = "spec/mixed-forms": "The file mixes Nomad's flat form, which declares one volume, with `volume` blocks.",
         "Move the fields into a `volume` block, or move the block into its own file.";
+    SpecUnknownClass = "spec/unknown-class": "A volume takes a class that no file of the command declares.",
+        "Correct the name, or add the file that declares the class to the command.";
+    SpecNotInheritable = "spec/not-inheritable": "A class or `defaults` gives a key that belongs to one volume only, such as its ID.",
+        "Move the key into the `volume` block.";
+    SpecDuplicateDeclaration = "spec/duplicate-declaration": "Two blocks declare a variable, a local value or a class of the same name. Names are known in all files of a command.",
+        "Rename or remove one of the two.";
+    SpecInstances = "spec/instances": "`count`, `for_each` or `enabled` does not say which volumes there are.",
+        "Give `count` a whole number, `for_each` a map or a list of distinct texts, and `enabled` a boolean.";
     SpecVolumeType = "spec/volume-type": "The volume does not have the type `csi`. Only CSI volumes have a plugin.",
         "Write `type = \"csi\"`, or manage the volume with the `nomad` command.";
     SpecUnexpectedLabel = "spec/unexpected-label": "A block has a label that it does not accept. Nomad would ignore the whole block without a message.",

@@ -13,6 +13,6 @@ mod suggest;
 
 pub use code::Code;
 pub use list::{Diagnostics, DiagnosticsLength, MAX_DIAGNOSTICS};
-pub use report::{Diagnostic, Label, Replacement, Severity};
+pub use report::{Diagnostic, Label, Replacement, Severity, TrailStep};
 pub use source::{Location, SourceId, SourceMap, Span};
 pub use suggest::closest_match;

@@ -21,6 +21,15 @@ pub struct Label {
     pub text: String,
 }
 
+/// A step on the way from a volume to the place of a problem: the block that declares it, the class that gives the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrailStep {
+    /// The text before the place: "in volume `db[0]`, from `count` at".
+    pub text: String,
+    /// The place, if there is one.
+    pub span: Option<Span>,
+}
+
 /// A suggested replacement for the text of `span`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
@@ -43,6 +52,8 @@ pub struct Diagnostic {
     pub message: String,
     /// Marked places; the first is the cause.
     pub labels: Vec<Label>,
+    /// How a volume that a block generates leads to the first place.
+    pub trail: Vec<TrailStep>,
     /// Remedies, one sentence each.
     pub help: Vec<String>,
     /// Reasons and facts, one sentence each, and a server's error text verbatim.
@@ -71,6 +82,7 @@ impl Diagnostic {
             severity,
             message,
             labels: vec![],
+            trail: vec![],
             help: vec![],
             notes: vec![],
             block: None,
@@ -82,6 +94,13 @@ impl Diagnostic {
     #[must_use]
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into() });
+        self
+    }
+
+    /// Adds a step of the trail.
+    #[must_use]
+    pub fn step(mut self, text: impl Into<String>, span: Option<Span>) -> Self {
+        self.trail.push(TrailStep { text: text.into(), span });
         self
     }
 

@@ -135,7 +135,7 @@ impl Reader<'_> {
         let mut mount_flags = vec![];
         for entry in flags {
             self.refuse_labels(entry);
-            if !entry.value.is_unknown(self.document.syntax) {
+            if !entry.value.is_unknown(self.syntax_at(entry.value.span)) {
                 self.mount_flags(entry, &mut mount_flags);
             }
         }

@@ -28,7 +28,7 @@ pub(crate) fn decode(
     document: &Document<'_>,
     diagnostics: &mut Diagnostics,
 ) -> Decoded {
-    let mut reader = Reader { document, diagnostics, volume_count: 0, possible_secrets: vec![] };
+    let mut reader = Reader::new(document, &[], diagnostics);
     let count_before = problem_count(reader.diagnostics);
     let mut decoded = Decoded::default();
     let mut aliases = BTreeMap::new();
@@ -49,8 +49,6 @@ pub(crate) fn decode(
 fn problem_count(diagnostics: &Diagnostics) -> usize {
     diagnostics.iter().count() + diagnostics.omitted()
 }
-
-const UNDER_VOLUME: &str = "write the volume's name under `volume`, and its fields under the name";
 
 impl Reader<'_> {
     fn object<'t>(
@@ -85,7 +83,7 @@ impl Reader<'_> {
             return;
         }
         let outside: Vec<&Entry<'_>> =
-            flat.into_iter().filter(|entry| !self.report_not_supported(entry)).collect();
+            flat.into_iter().filter(|entry| !self.report_misplaced(entry)).collect();
         if let Some(first) = outside.first() {
             self.diagnostics.push(
                 Diagnostic::error(
@@ -120,93 +118,179 @@ impl Reader<'_> {
         aliases: &mut BTreeMap<&'t str, Span>,
         specs: &mut Vec<VolumeSpec>,
     ) {
+        for block in self.named_blocks(entry, BlockKind::Volume) {
+            specs.extend(self.aliased(block, aliases));
+        }
+    }
+
+    /// Returns the blocks of an entry: `volume "NAME" {…}`, or each `NAME: {…}` under `volume:`. Reports what is neither.
+    pub(crate) fn named_blocks<'t, 'a>(
+        &mut self,
+        entry: &'t Entry<'a>,
+        kind: BlockKind,
+    ) -> Vec<NamedBlock<'t, 'a>> {
         let Some(object) = self.object_of(entry) else {
-            return;
+            return vec![];
         };
         match &entry.labels[..] {
-            [alias] => {
-                let header = entry.key.span.to(alias.span);
-                specs.extend(self.aliased(alias, header, object, aliases));
-            }
+            [label] => vec![NamedBlock { label, header: entry.key.span.to(label.span), object }],
             [] => {
-                let of_volume = |inner: &&Entry<'_>| {
-                    !inner.value.is_object() && schema::volume_field(&inner.key.text).is_some()
+                let is_field = |inner: &&Entry<'_>| {
+                    !inner.value.is_object() && kind.has_field(&inner.key.text)
                 };
-                if let Some(field) = object.entries.iter().find(of_volume) {
-                    self.nameless(entry, field);
-                    return;
+                if let Some(field) = object.entries.iter().find(is_field) {
+                    self.nameless(entry, field, kind);
+                    return vec![];
                 }
-                for inner in &object.entries {
-                    if inner.value.is_object() || !self.is_comment(inner) {
-                        self.inner_block(inner, aliases, specs);
-                    }
-                }
+                let inner = object.entries.iter();
+                let blocks: Vec<_> = inner
+                    .filter(|inner| inner.value.is_object() || !self.is_comment(inner))
+                    .collect();
+                blocks.into_iter().filter_map(|inner| self.inner_block(inner, kind)).collect()
             }
             [_, others @ ..] => {
                 let span = others.iter().fold(others[0].span, |span, label| span.to(label.span));
-                self.error(Code::SpecUnexpectedLabel, "`volume` requires exactly one label", span);
+                let message = format!("`{}` requires exactly one label", kind.key());
+                self.error(Code::SpecUnexpectedLabel, message, span);
+                vec![]
             }
         }
     }
 
-    /// Reports fields in place of a volume's name.
-    fn nameless(&mut self, block: &Entry<'_>, field: &Entry<'_>) {
-        let diagnostic =
-            Diagnostic::error(Code::SpecWrongType, "a volume under `volume` has no name");
+    /// Reports fields in place of a block's name.
+    fn nameless(&mut self, block: &Entry<'_>, field: &Entry<'_>, kind: BlockKind) {
+        let (key, noun) = (kind.key(), kind.noun());
+        let message = format!("{noun} under `{key}` has no name");
+        let diagnostic = Diagnostic::error(Code::SpecWrongType, message);
         self.diagnostics.push(match self.document.syntax {
             Syntax::Hcl => diagnostic
                 .label(block.key.span, "expected a name here")
-                .help("write `volume \"NAME\" { … }`"),
+                .help(format!("write `{key} \"NAME\" {{ … }}`")),
             Syntax::Yaml | Syntax::Json => {
-                diagnostic.label(field.key.span, "expected a name above this").help(UNDER_VOLUME)
+                diagnostic.label(field.key.span, "expected a name above this").help(under(kind))
             }
         });
     }
 
-    /// `ALIAS: {…}` under `volume:`.
-    fn inner_block<'t>(
+    /// Returns `NAME: {…}` under `volume:`.
+    fn inner_block<'t, 'a>(
         &mut self,
-        inner: &'t Entry<'_>,
-        aliases: &mut BTreeMap<&'t str, Span>,
-        specs: &mut Vec<VolumeSpec>,
-    ) {
+        inner: &'t Entry<'a>,
+        kind: BlockKind,
+    ) -> Option<NamedBlock<'t, 'a>> {
         self.refuse_labels(inner);
         if let Value::Object(object) = &inner.value.value {
-            specs.extend(self.aliased(&inner.key, inner.key.span, object, aliases));
-            return;
+            return Some(NamedBlock { label: &inner.key, header: inner.key.span, object });
         }
+        let (key, owner) = (kind.key(), kind.owner());
         let message = format!(
-            "`{}` under `volume` is {}, not the fields of a volume",
+            "`{}` under `{key}` is {}, not the fields of {}",
             inner.key.text,
-            inner.value.kind_name(self.document.syntax)
+            inner.value.kind_name(self.document.syntax),
+            kind.noun(),
         );
         self.diagnostics.push(
             Diagnostic::error(Code::SpecWrongType, message)
-                .label(inner.key.span, "expected the volume's fields")
-                .help(UNDER_VOLUME),
+                .label(inner.key.span, format!("expected the {owner}'s fields"))
+                .help(under(kind)),
         );
+        None
+    }
+
+    /// Reports a block whose name another block of the text has.
+    pub(crate) fn unique_label<'t>(
+        &mut self,
+        block: &NamedBlock<'t, '_>,
+        labels: &mut BTreeMap<&'t str, Span>,
+    ) {
+        let first = *labels.entry(&*block.label.text).or_insert(block.header);
+        if first != block.header {
+            let message = format!("duplicate `volume` block `{}`", block.label.text);
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecDuplicateField, message)
+                    .label(block.header, "repeated here")
+                    .label(first, "first here"),
+            );
+        }
     }
 
     fn aliased<'t>(
         &mut self,
-        alias: &'t SpannedText<'_>,
-        header: Span,
-        object: &'t Object<'_>,
-        aliases: &mut BTreeMap<&'t str, Span>,
+        block: NamedBlock<'t, '_>,
+        labels: &mut BTreeMap<&'t str, Span>,
     ) -> Option<VolumeSpec> {
-        let first = *aliases.entry(&*alias.text).or_insert(header);
-        if first != header {
-            let message = format!("duplicate `volume` block `{}`", alias.text);
-            self.diagnostics.push(
-                Diagnostic::error(Code::SpecDuplicateField, message)
-                    .label(header, "repeated here")
-                    .label(first, "first here"),
-            );
-        }
+        self.unique_label(&block, labels);
+        let NamedBlock { label: alias, header, object } = block;
         let entries: Vec<_> = {
             let entries = object.entries.iter();
             entries.filter(|entry| !self.is_comment(entry)).collect()
         };
         self.volume(&entries, VolumeForm::Block { alias, header })
     }
+}
+
+/// A block with a name, which is its label in HCL and its key elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedBlock<'t, 'a> {
+    pub(crate) label: &'t SpannedText<'a>,
+    /// The position of key and label.
+    pub(crate) header: Span,
+    pub(crate) object: &'t Object<'a>,
+}
+
+/// The kinds of blocks with names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    Volume,
+    Class,
+}
+
+impl BlockKind {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::Class => "class",
+        }
+    }
+
+    /// Returns the word for one of them.
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Volume => "a volume",
+            Self::Class => "a class",
+        }
+    }
+
+    /// Returns the word for the owner of a field.
+    const fn owner(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::Class => "class",
+        }
+    }
+
+    fn has_field(self, key: &str) -> bool {
+        match self {
+            Self::Volume | Self::Class => schema::volume_field(key).is_some(),
+        }
+    }
+}
+
+fn under(kind: BlockKind) -> String {
+    let (key, owner) = (kind.key(), kind.owner());
+    format!("write the {owner}'s name under `{key}`, and its fields under the name")
+}
+
+/// Decodes the volume of a block of the language, whose entries may come from several texts. Returns also the positions of
+/// values under unknown keys, which may be secrets.
+pub(crate) fn decode_volume(
+    block: NamedBlock<'_, '_>,
+    (document, others): (&Document<'_>, &[Document<'_>]),
+    diagnostics: &mut Diagnostics,
+) -> (Option<VolumeSpec>, Vec<Span>) {
+    let mut reader = Reader::new(document, others, diagnostics);
+    let entries: Vec<_> = block.object.entries.iter().collect();
+    let form = VolumeForm::Block { alias: block.label, header: block.header };
+    let spec = reader.volume(&entries, form);
+    (spec, reader.possible_secrets)
 }

@@ -14,5 +14,5 @@ mod topology;
 mod unknown;
 mod volume;
 
-pub(super) use document::decode;
-pub(super) use reader::Document;
+pub(super) use document::{BlockKind, NamedBlock, decode, decode_volume};
+pub(super) use reader::{Document, Reader, ScalarConversion};

@@ -22,7 +22,7 @@ pub(crate) struct Document<'d> {
 
 /// How a number or a boolean becomes text. YAML always keeps the source text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScalarConversion {
+pub(crate) enum ScalarConversion {
     /// By value, as in Nomad at the top level and in maps: `007` is `7`, `true` is `1`.
     ByValue,
     /// As written, as in Nomad in `mount_options` and `segments`.
@@ -30,12 +30,14 @@ pub(super) enum ScalarConversion {
 }
 
 /// Decodes the values of one document.
-pub(super) struct Reader<'d> {
-    pub(super) document: &'d Document<'d>,
-    pub(super) diagnostics: &'d mut Diagnostics,
+pub(crate) struct Reader<'d> {
+    pub(crate) document: &'d Document<'d>,
+    /// The documents whose classes a volume can take, in the order of their sources.
+    pub(super) others: &'d [Document<'d>],
+    pub(crate) diagnostics: &'d mut Diagnostics,
     pub(super) volume_count: usize,
     /// Positions of values under unknown keys, which may be secrets.
-    pub(super) possible_secrets: Vec<Span>,
+    pub(crate) possible_secrets: Vec<Span>,
 }
 
 impl ValueReader for Reader<'_> {
@@ -45,6 +47,14 @@ impl ValueReader for Reader<'_> {
 
     fn syntax(&self) -> Syntax {
         self.document.syntax
+    }
+
+    fn syntax_at(&self, span: Span) -> Syntax {
+        self.document_at(span).syntax
+    }
+
+    fn source_text(&self, span: Span) -> &str {
+        self.text_at(span).get(span.range()).unwrap_or_default()
     }
 
     fn diagnostics(&mut self) -> &mut Diagnostics {
@@ -65,13 +75,37 @@ impl ValueReader for Reader<'_> {
     }
 }
 
+impl<'d> Reader<'d> {
+    pub(crate) fn new(
+        document: &'d Document<'d>,
+        others: &'d [Document<'d>],
+        diagnostics: &'d mut Diagnostics,
+    ) -> Self {
+        Self { document, others, diagnostics, volume_count: 0, possible_secrets: vec![] }
+    }
+}
+
 impl Reader<'_> {
+    /// Returns the document in which a span is.
+    fn document_at(&self, span: Span) -> &Document<'_> {
+        if span.source == self.document.source {
+            return self.document;
+        }
+        let found = self.others.binary_search_by_key(&span.source, |document| document.source);
+        found.ok().and_then(|at| self.others.get(at)).unwrap_or(self.document)
+    }
+
+    /// Returns the text in which a span is.
+    pub(super) fn text_at(&self, span: Span) -> &str {
+        self.document_at(span).text
+    }
+
     pub(super) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) {
         self.diagnostics.push(Diagnostic::error(code, message).label(span, ""));
     }
 
     /// Returns the entry of a key that must be unique; any other entry is an error.
-    pub(super) fn single<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
+    pub(crate) fn single<'t, 'a>(&mut self, entries: &[&'t Entry<'a>]) -> Option<&'t Entry<'a>> {
         let key = &entries.first()?.key.text;
         let first = self.first_of(key, entries)?;
         self.refuse_labels(first);
@@ -79,7 +113,7 @@ impl Reader<'_> {
     }
 
     /// Refuses labels, because Nomad silently drops a labelled block.
-    pub(super) fn refuse_labels(&mut self, entry: &Entry<'_>) {
+    pub(crate) fn refuse_labels(&mut self, entry: &Entry<'_>) {
         let [first, .., last] = &entry.labels[..] else {
             if let [label] = &entry.labels[..] {
                 self.refuse_label(entry, label.span);
@@ -96,7 +130,7 @@ impl Reader<'_> {
     }
 
     /// Decodes a text; `None` if it is missing or invalid. Reports an invalid one.
-    pub(super) fn text(
+    pub(crate) fn text(
         &mut self,
         key: &str,
         node: &Node<'_>,
@@ -120,7 +154,7 @@ impl Reader<'_> {
         reading: ScalarConversion,
     ) -> Option<String> {
         let as_written =
-            reading == ScalarConversion::AsWritten || self.document.syntax == Syntax::Yaml;
+            reading == ScalarConversion::AsWritten || self.syntax_at(span) == Syntax::Yaml;
         match scalar.kind {
             ScalarKind::Number if !as_written => self.number_text(key, span, &scalar.text),
             ScalarKind::Boolean if !as_written => {
@@ -192,7 +226,7 @@ impl Reader<'_> {
     }
 
     /// Decodes a boolean.
-    pub(super) fn boolean(&mut self, key: &str, node: &Node<'_>) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, key: &str, node: &Node<'_>) -> Option<bool> {
         match &node.value {
             Value::Null | Value::Invalid => None,
             Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
@@ -259,7 +293,7 @@ impl Reader<'_> {
     pub(super) fn map_value(&mut self, map: &str, pair: &Entry<'_>) -> Option<String> {
         self.refuse_labels(pair);
         match &pair.value.value {
-            Value::Null if self.document.syntax == Syntax::Json => Some(String::new()),
+            Value::Null if self.syntax_at(pair.value.span) == Syntax::Json => Some(String::new()),
             Value::Null => {
                 let key = &pair.key.text;
                 let message = format!("`{key}` in `{map}` has no value");
@@ -283,11 +317,9 @@ impl Reader<'_> {
 
     /// Warns of a repeated key in JSON: Nomad keeps all values, other programs keep one.
     pub(super) fn warn_of_repetition(&mut self, entries: &[&Entry<'_>]) {
-        if self.document.syntax != Syntax::Json {
-            return;
-        }
         for pair in entries.windows(2) {
-            if pair[0].key.span != pair[1].key.span {
+            let is_json = self.syntax_at(pair[1].key.span) == Syntax::Json;
+            if is_json && pair[0].key.span != pair[1].key.span {
                 let key = &pair[1].key.text;
                 let message =
                     format!("duplicate key `{key}`: Nomad keeps both, other programs keep one");

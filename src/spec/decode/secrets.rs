@@ -15,12 +15,13 @@ use nomad_csi_model::{Secret, SecretRef, SecretRefs};
 impl Reader<'_> {
     /// Returns whether a field is `unknown`. A value beside it is an error.
     pub(super) fn is_unknown(&mut self, entries: &[&Entry<'_>]) -> bool {
-        let syntax = self.document.syntax;
-        let unknown = |entry: &&&Entry<'_>| entry.value.is_unknown(syntax);
-        let Some(first) = entries.iter().find(unknown) else {
+        let unknown =
+            |entry: &&Entry<'_>| entry.value.is_unknown(self.syntax_at(entry.value.span));
+        let Some(first) = entries.iter().find(|entry| unknown(entry)) else {
             return false;
         };
-        for other in entries.iter().filter(|entry| !entry.value.is_unknown(syntax)) {
+        let others: Vec<_> = entries.iter().filter(|entry| !unknown(entry)).collect();
+        for other in others {
             let key = &first.key.text;
             let message = format!("`{key}` has a value and is also `unknown`");
             self.diagnostics.push(
@@ -47,7 +48,7 @@ impl Reader<'_> {
 
     fn secret(&mut self, map: &str, pair: &Entry<'_>) -> Option<SecretRef> {
         match &pair.value.value {
-            Value::Object(_) if self.document.syntax == Syntax::Hcl => {
+            Value::Object(_) if self.syntax_at(pair.value.span) == Syntax::Hcl => {
                 self.refuse_labels(pair);
                 self.not_a_secret(pair);
                 None
@@ -106,9 +107,9 @@ impl Reader<'_> {
     /// Reports a value that is neither a text nor a reference.
     fn not_a_secret(&mut self, pair: &Entry<'_>) {
         let key = &pair.key.text;
-        let kind = pair.value.kind_name(self.document.syntax);
+        let kind = pair.value.kind_name(self.syntax_at(pair.value.span));
         let message = format!("`{key}` is {kind}, not a text or a reference");
-        let help = self.reference_help();
+        let help = self.reference_help(pair.value.span);
         self.diagnostics.push(
             Diagnostic::error(Code::SpecWrongType, message)
                 .label(pair.key.span, "expected a text or a reference")
@@ -128,7 +129,7 @@ impl Reader<'_> {
                 1 => "a text",
                 _ => "a list of two texts",
             };
-            let kind = only.value.kind_name(self.document.syntax);
+            let kind = only.value.kind_name(self.syntax_at(only.value.span));
             let message = format!("`{source}` is {kind}, not {expected}");
             let label = format!("expected {expected}");
             Diagnostic::error(Code::SpecWrongType, message).label(only.key.span, label)
@@ -143,13 +144,13 @@ impl Reader<'_> {
             );
             Diagnostic::error(Code::SpecSecretReference, message).label(only.key.span, label)
         };
-        let help = self.reference_help();
+        let help = self.reference_help(pair.value.span);
         self.diagnostics.push(diagnostic.help(help));
     }
 
     /// Returns the help on references in this syntax.
-    fn reference_help(&self) -> &'static str {
-        match self.document.syntax {
+    fn reference_help(&self, span: Span) -> &'static str {
+        match self.syntax_at(span) {
             Syntax::Hcl => {
                 "write a reference as `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`"
             }

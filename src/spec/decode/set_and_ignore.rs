@@ -12,7 +12,7 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
 
 impl Reader<'_> {
     /// Decodes the set of a file, with its position.
-    pub(super) fn set(&mut self, entries: &[&Entry<'_>]) -> Option<(SetName, Span)> {
+    pub(crate) fn set(&mut self, entries: &[&Entry<'_>]) -> Option<(SetName, Span)> {
         let entry = self.single(entries)?;
         let text = self.text(schema::SET, &entry.value, ScalarConversion::AsWritten)?;
         match SetName::parse(&text) {

@@ -9,12 +9,15 @@ use crate::tree::{Entry, Value};
 use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 
-/// Returns what to write instead of a key that users of Terraform or Kubernetes expect.
-fn not_supported_yet(key: &str) -> Option<&'static str> {
+/// Returns where a key of the language belongs.
+fn of_language(key: &str) -> Option<&'static str> {
     match key {
-        "count" | "for_each" => Some("write one `volume` block per volume"),
-        "variable" => Some("write the values into the file, or generate the file"),
-        "class" => Some("write the plugin in `plugin_id` and its options in `parameters`"),
+        "count" | "for_each" | "class" | "enabled" => {
+            Some("write the volume as a `volume` block, and the key directly in the block")
+        }
+        "variable" | "locals" | "defaults" => {
+            Some("write it as a block at the top level of the file, beside `volume` blocks")
+        }
         _ => None,
     }
 }
@@ -44,7 +47,7 @@ impl Reader<'_> {
                     .label(span, "")
                     .help("move it to the `volume` block of a job"),
             ),
-            _ if self.report_not_supported(entry) => return None,
+            _ if self.report_misplaced(entry) => return None,
             "job" => Some(
                 unknown("this is a job, not a volume".to_owned())
                     .label(span, "")
@@ -155,7 +158,7 @@ impl Reader<'_> {
     ) {
         let key = &*entry.key.text;
         let span = entry.key.span;
-        if self.report_not_supported(entry) {
+        if self.report_misplaced(entry) {
             return;
         }
         self.hide_possible_secrets(entry, near);
@@ -167,17 +170,17 @@ impl Reader<'_> {
         });
     }
 
-    /// Reports a key that may come later. Returns whether it is one.
-    pub(super) fn report_not_supported(&mut self, entry: &Entry<'_>) -> bool {
+    /// Reports a key of the language in a place where Nomad would drop it. Returns whether it is one.
+    pub(super) fn report_misplaced(&mut self, entry: &Entry<'_>) -> bool {
         let key = &*entry.key.text;
-        let Some(help) = not_supported_yet(key) else {
+        let Some(help) = of_language(key) else {
             return false;
         };
         // A variable may have a secret default; the other keys take numbers and names.
         if entry.value.is_object() {
             self.hide_possible_secrets(entry, None);
         }
-        let message = format!("`{key}` is not supported yet");
+        let message = format!("`{key}` has no effect here");
         let problem = Diagnostic::error(Code::SpecUnknownField, message);
         let problem = problem.label(entry.key.span, "").help(help);
         self.diagnostics.push(problem);
@@ -224,14 +227,14 @@ impl Reader<'_> {
             return None;
         }
         let block = self.source_text(entry.value.span);
-        let inside = match self.document.syntax {
+        let inside = match self.syntax_at(entry.key.span) {
             Syntax::Yaml if !block.starts_with('{') => block,
             Syntax::Yaml | Syntax::Hcl | Syntax::Json => {
                 block.strip_prefix('{')?.strip_suffix('}')?
             }
         };
         let start = entry.key.span.start as usize;
-        let before = &self.document.text[..start];
+        let before = &self.text_at(entry.key.span)[..start];
         let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];
         let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
         Some(reindented(inside, &indent))

@@ -1,13 +1,14 @@
 //! Decodes the fields of one volume.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reader::{Reader, ScalarConversion};
 use crate::schema::{self, FieldPlacement, Kind};
-use crate::tree::{Entry, SpannedText, Value};
-use crate::value_reader::field_span;
+use crate::tree::{Entry, Object, SpannedText, Value};
+use crate::value_reader::{ValueReader as _, field_span};
 use crate::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
-use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
 use nomad_csi_model::{
     Bytes, FieldRef, HiddenField, Namespace, NamespacedId, PluginId, UnresolvedRequest,
     VolumeField, VolumeId,
@@ -95,11 +96,16 @@ impl<'t, 'a> Reader<'_> {
         let namespace_given = namespace.is_some();
         let default = || self.document.defaults.namespace.clone();
         let namespace = namespace.map_or_else(default, Namespace::new);
+        let spec = self.values(&fields, NamespacedId::new(namespace, id));
+        Some(VolumeSpec { namespace_given, span, fields: fields.spans, ..spec })
+    }
+
+    /// Decodes the values of all fields that do not identify the volume.
+    fn values(&mut self, fields: &Fields<'t, 'a>, key: NamespacedId) -> VolumeSpec {
         let (capabilities, capability_spans) = self.capabilities(&fields.all("capability"));
-        let key = NamespacedId::new(namespace, id);
         let mut request = UnresolvedRequest::new(key, PluginId::new(""), capabilities);
         for row in schema::VOLUME {
-            self.set_field(row, &fields, &mut request);
+            self.set_field(row, fields, &mut request);
         }
         let secrets = fields.all("secrets");
         let unknown_secrets = self.is_unknown(&secrets);
@@ -111,12 +117,12 @@ impl<'t, 'a> Reader<'_> {
         request.topology_request = self.topology_request(&fields.all("topology_request"));
         let unknown =
             [(HiddenField::Secrets, unknown_secrets), (HiddenField::MountFlags, unknown_flags)];
-        let read_only = self.boolean_field(&fields, "read_only");
-        let protect = self.boolean_field(&fields, "protect");
+        let read_only = self.boolean_field(fields, "read_only");
+        let protect = self.boolean_field(fields, "protect");
         let ignore = self.ignore(&fields.all("ignore"));
-        Some(VolumeSpec {
+        VolumeSpec {
             request,
-            namespace_given,
+            namespace_given: false,
             read_only,
             protect,
             ignore,
@@ -125,11 +131,52 @@ impl<'t, 'a> Reader<'_> {
                 .filter_map(|(field, is_unknown)| is_unknown.then_some(field))
                 .collect(),
             set: None,
-            span,
-            fields: fields.spans,
+            span: SourceMap::span(self.document.source, 0..0),
+            fields: BTreeMap::new(),
             capability_spans,
             secret_spans,
-        })
+            origin: None,
+        }
+    }
+
+    /// Checks the fields of a class or of `defaults` without a volume: their keys, and their literal values.
+    pub(crate) fn layer(&mut self, object: &'t Object<'a>, is_class: bool) {
+        let entries: Vec<_> =
+            object.entries.iter().filter(|entry| !self.is_comment(entry)).collect();
+        let (own, others): (Vec<&Entry<'a>>, Vec<_>) = entries.into_iter().partition(|entry| {
+            let key = &*entry.key.text;
+            schema::NOT_INHERITABLE.iter().any(|word| word.eq_ignore_ascii_case(key))
+                || is_class && key == schema::CLASS
+        });
+        for entry in own {
+            self.not_inheritable(entry, is_class);
+        }
+        let fields_of_volume: Vec<_> =
+            others.into_iter().filter(|entry| entry.key.text != schema::CLASS).collect();
+        let origin = SpannedText { text: Cow::Borrowed(""), span: SourceMap::span(self.document.source, 0..0) };
+        let form = VolumeForm::Block { alias: &origin, header: origin.span };
+        let fields = self.fields(&fields_of_volume, form);
+        if !fields.all("type").is_empty() {
+            self.is_csi(&fields.all("type"));
+        }
+        self.values(&fields, NamespacedId::new(Namespace::default(), VolumeId::new("")));
+    }
+
+    /// Reports a key that only one volume can have.
+    fn not_inheritable(&mut self, entry: &Entry<'_>, is_class: bool) {
+        let key = &entry.key.text;
+        let message = match (&**key, is_class) {
+            (schema::CLASS, _) => "a class cannot take a class".to_owned(),
+            (_, true) => {
+                format!("`{key}` belongs in a `volume` block: a class would give it to several volumes")
+            }
+            (_, false) => {
+                format!("`{key}` belongs in a `volume` block: `defaults` would give it to several volumes")
+            }
+        };
+        let problem = Diagnostic::error(Code::SpecNotInheritable, message);
+        let label = if is_class { "not for a class" } else { "not for `defaults`" };
+        self.diagnostics.push(problem.label(entry.key.span, label));
     }
 
     /// Decodes a field whose value has no form of its own: a text, a size or a map.

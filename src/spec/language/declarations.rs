@@ -1,0 +1,168 @@
+//! Collects what the documents of a run declare, and reports what is declared twice.
+
+use std::collections::BTreeMap;
+
+use crate::decode::{BlockKind, Document, NamedBlock, Reader};
+use crate::schema;
+use crate::tree::{Entry, Object, Value};
+use crate::value_reader::ValueReader as _;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
+
+/// The keys at the top level of a document that make it one of the language.
+const LANGUAGE_BLOCKS: [&str; 5] = ["volume", schema::CLASS, schema::DEFAULTS, "variable", "locals"];
+
+/// Returns whether a document has a block of the language. A single value under such a key is no block.
+pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
+    document.entries.iter().any(|entry| {
+        let key = &*entry.key.text;
+        let is_block = !entry.labels.is_empty()
+            || matches!(entry.value.value, Value::Object(_) | Value::Null | Value::List(_));
+        key.eq_ignore_ascii_case("volume") || LANGUAGE_BLOCKS.contains(&key) && is_block
+    })
+}
+
+/// Returns whether a document of the language has more than `volume` blocks with literal fields.
+pub(crate) fn needs_expansion(document: &Object<'_>) -> bool {
+    let is_volume = |entry: &Entry<'_>| entry.key.text.eq_ignore_ascii_case("volume");
+    document.entries.iter().any(|entry| match is_volume(entry) {
+        true => has_instance_key(&entry.value.value, 0),
+        false => LANGUAGE_BLOCKS.contains(&&*entry.key.text),
+    })
+}
+
+/// Returns whether a `volume` block, or one of those in it, has a key that decides about its instances or its layers.
+fn has_instance_key(value: &Value<'_>, level: usize) -> bool {
+    let Value::Object(object) = value else {
+        return false;
+    };
+    object.entries.iter().any(|entry| {
+        schema::VOLUME_BLOCK.contains(&&*entry.key.text)
+            || level == 0 && has_instance_key(&entry.value.value, 1)
+    })
+}
+
+/// A class.
+pub(super) struct Class<'t, 'a> {
+    pub(super) object: &'t Object<'a>,
+    /// The position of its header.
+    pub(super) header: Span,
+    /// The position of its fields.
+    pub(super) body: Span,
+}
+
+/// The `defaults` of one file.
+#[derive(Clone, Copy)]
+pub(super) struct DefaultFields<'t, 'a> {
+    pub(super) object: &'t Object<'a>,
+    pub(super) header: Span,
+    pub(super) body: Span,
+}
+
+/// A `volume` block and the file in which it stands.
+pub(super) struct VolumeBlock<'t, 'a> {
+    /// The index of its document in the run.
+    pub(super) document: usize,
+    pub(super) block: NamedBlock<'t, 'a>,
+    pub(super) set: Option<&'t Entry<'a>>,
+}
+
+/// What the documents of a run declare.
+#[derive(Default)]
+pub(crate) struct Declarations<'t, 'a> {
+    pub(super) classes: BTreeMap<&'t str, Class<'t, 'a>>,
+    pub(super) defaults: BTreeMap<SourceId, DefaultFields<'t, 'a>>,
+    pub(super) volumes: Vec<VolumeBlock<'t, 'a>>,
+    /// The `set` keys, each with the index of its document.
+    pub(super) sets: Vec<(usize, &'t Entry<'a>)>,
+}
+
+impl<'t, 'a> Declarations<'t, 'a> {
+    /// Adds what one object of a document declares. `labels` are those of the `volume` blocks of its text so far.
+    pub(crate) fn add(
+        &mut self,
+        index: usize,
+        object: &'t Object<'a>,
+        document: &Document<'_>,
+        labels: &mut BTreeMap<&'t str, Span>,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let mut reader = Reader::new(document, &[], diagnostics);
+        let is_set = |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case(schema::SET);
+        let sets: Vec<_> = object.entries.iter().filter(is_set).collect();
+        let set = reader.single(&sets);
+        self.sets.extend(set.map(|entry| (index, entry)));
+        for entry in &object.entries {
+            if reader.is_comment(entry) || is_set(&entry) {
+                continue;
+            }
+            match &*entry.key.text {
+                key if key.eq_ignore_ascii_case("volume") => {
+                    for block in reader.named_blocks(entry, BlockKind::Volume) {
+                        reader.unique_label(&block, labels);
+                        self.volumes.push(VolumeBlock { document: index, block, set });
+                    }
+                }
+                schema::CLASS => {
+                    for block in reader.named_blocks(entry, BlockKind::Class) {
+                        self.class(&block, entry, reader.diagnostics);
+                    }
+                }
+                schema::DEFAULTS => {
+                    reader.refuse_labels(entry);
+                    if let Some(object) = reader.object_of(entry) {
+                        self.default_fields(document.source, object, entry, reader.diagnostics);
+                    }
+                }
+                _ => reader.outside_of_blocks(entry, object),
+            }
+        }
+    }
+
+    fn class(
+        &mut self,
+        block: &NamedBlock<'t, 'a>,
+        entry: &Entry<'_>,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let NamedBlock { label, header, object } = *block;
+        let name: &'t str = &label.text;
+        if let Some(first) = self.classes.get(name) {
+            diagnostics.push(declared_twice(&format!("class `{name}`"), header, first.header));
+            return;
+        }
+        // Under `class:` each class has a body of its own, which begins after its key.
+        let body = match entry.labels.is_empty() {
+            false => entry.value.span,
+            true => body_of(object, header),
+        };
+        self.classes.insert(name, Class { object, header, body });
+    }
+
+    fn default_fields(
+        &mut self,
+        source: SourceId,
+        object: &'t Object<'a>,
+        entry: &Entry<'_>,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let header = entry.key.span;
+        if let Some(first) = self.defaults.get(&source) {
+            diagnostics.push(declared_twice("`defaults`", header, first.header));
+            return;
+        }
+        let body = entry.value.span;
+        self.defaults.insert(source, DefaultFields { object, header, body });
+    }
+}
+
+/// Returns the position of the fields of an object.
+fn body_of(object: &Object<'_>, header: Span) -> Span {
+    let last = object.entries.last();
+    last.map_or(header, |entry| header.to(entry.key.span).to(entry.value.span))
+}
+
+fn declared_twice(what: &str, again: Span, first: Span) -> Diagnostic {
+    Diagnostic::error(Code::SpecDuplicateDeclaration, format!("{what} is declared twice"))
+        .label(again, "repeated here")
+        .label(first, "first here")
+}

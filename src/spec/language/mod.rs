@@ -1,0 +1,12 @@
+//! The language of specifications: blocks that declare volumes together with variables, local values, classes and defaults.
+//!
+//! A document is one of the language if it has a `volume`, `defaults`, `class`, `variable` or `locals` block. Declarations
+//! of all documents of a run are known everywhere, except `defaults`, which belong to their own file. Nothing depends on
+//! the order of files, blocks and keys. Every problem of every block is reported; an invalid block yields no volume.
+
+mod declarations;
+mod expand;
+mod layers;
+
+pub(super) use declarations::{Declarations, is_of_language, needs_expansion};
+pub(super) use expand::{EmptyBlock, Expansion};
