@@ -81,8 +81,8 @@ impl Budget {
     /// Creates the budget of one volume, with the steps that the run has left.
     /// [`Self::end_volume`] gives the rest of them back.
     pub(crate) fn start_volume(&self) -> Self {
-        let is_last = self.volumes_values < VOLUME_VALUES
-            || self.volumes_text_bytes < VOLUME_TEXT_BYTES;
+        let is_last =
+            self.volumes_values < VOLUME_VALUES || self.volumes_text_bytes < VOLUME_TEXT_BYTES;
         Self {
             steps: self.steps,
             values: self.volumes_values.min(VOLUME_VALUES),

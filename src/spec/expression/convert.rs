@@ -48,8 +48,7 @@ pub(crate) fn parse_expression(text: &str, names: &mut Names) -> Result<Rc<Expr>
 }
 
 pub(super) fn too_long() -> Problem {
-    Problem::new(Code::SpecSyntax, 0..0, "this expression is too long")
-        .label("more than 256 KiB")
+    Problem::new(Code::SpecSyntax, 0..0, "this expression is too long").label("more than 256 KiB")
 }
 
 /// Returns the problem of a text that the parser does not accept.
@@ -211,9 +210,9 @@ impl<'t> Converter<'t> {
                         element_at,
                         "a `%{…}` directive is not supported",
                     );
-                    let problem = problem.label("a directive").help(
-                        "use a condition or `join`, or write `%%{` for a literal `%{`",
-                    );
+                    let problem = problem
+                        .label("a directive")
+                        .help("use a condition or `join`, or write `%%{` for a literal `%{`");
                     self.problems.push(problem);
                 }
             }
@@ -456,7 +455,11 @@ fn unknown_function(name: &str, at: Range<u32>) -> Problem {
         "templatefile" => "use a here-document".to_owned(),
         _ => {
             let names = FUNCTIONS.iter().map(|function| function.name);
-            suggestion(name, names.chain(SecretSource::ALL.map(SecretSource::as_str)), "no such function")
+            suggestion(
+                name,
+                names.chain(SecretSource::ALL.map(SecretSource::as_str)),
+                "no such function",
+            )
         }
     };
     Problem::new(Code::SpecUnknownFunction, at, format!("unknown function `{name}`")).label(label)

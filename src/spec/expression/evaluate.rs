@@ -106,9 +106,7 @@ impl Evaluator<'_, '_> {
             ExprKind::Not(inner) => {
                 let value = self.value(inner)?;
                 match value.kind {
-                    Kind::Bool(inner) => {
-                        Ok(Value::boolean(!inner).marked(value.is_sensitive))
-                    }
+                    Kind::Bool(inner) => Ok(Value::boolean(!inner).marked(value.is_sensitive)),
                     Kind::Null
                     | Kind::Integer(_)
                     | Kind::Float(_)
@@ -258,8 +256,12 @@ impl Evaluator<'_, '_> {
         if expands && let (Some(last), Some(last_expr)) = (args.pop(), exprs.last()) {
             let Kind::List(items, _) = &last.kind else {
                 let message = format!("`...` takes a list, not {}", last.kind_name());
-                return Err(Problem::new(Code::SpecFunctionArguments, last_expr.at.clone(), message)
-                    .label("expected a list"));
+                return Err(Problem::new(
+                    Code::SpecFunctionArguments,
+                    last_expr.at.clone(),
+                    message,
+                )
+                .label("expected a list"));
             };
             let taken = self.budget.take_steps(items.len());
             taken.map_err(|limit| limit.at(expr.at.clone()))?;
@@ -315,13 +317,13 @@ impl Evaluator<'_, '_> {
             let value = self.value(expr)?;
             is_sensitive |= value.holds_sensitive();
             let name = source.as_str();
-            if let Some(problem) =
-                late(&value, expr, &format!("cannot be an argument of `{name}`"))
+            if let Some(problem) = late(&value, expr, &format!("cannot be an argument of `{name}`"))
             {
                 return Err(problem);
             }
             let wrong = |expected: &str, kind: &str| {
-                let message = format!("argument {} of `{name}` is {kind}, not {expected}", index + 1);
+                let message =
+                    format!("argument {} of `{name}` is {kind}, not {expected}", index + 1);
                 Problem::new(Code::SpecFunctionArguments, expr.at.clone(), message)
                     .label(format!("expected {expected}"))
             };
@@ -353,11 +355,8 @@ impl Evaluator<'_, '_> {
 
     fn for_each(&mut self, expr: &Expr, each: &ForExpr) -> Result<Value, Problem> {
         let collection = self.value(&each.collection)?;
-        let mut result = ForResult {
-            list: vec![],
-            map: MapItems::new(),
-            is_sensitive: collection.is_sensitive,
-        };
+        let mut result =
+            ForResult { list: vec![], map: MapItems::new(), is_sensitive: collection.is_sensitive };
         match &collection.kind {
             Kind::List(items, _) => {
                 for (index, item) in items.iter().enumerate() {
@@ -528,7 +527,8 @@ fn item(of: &Value, index: &Value, index_expr: &Expr) -> Result<Value, Problem> 
 fn no_items(of: &Value, expr: &Expr, at: &Range<u32>) -> Problem {
     late(of, expr, "has no items").unwrap_or_else(|| {
         let message = format!("{} has no items", of.kind_name());
-        Problem::new(Code::SpecWrongType, at.clone(), message).label("expected a list or a map before")
+        Problem::new(Code::SpecWrongType, at.clone(), message)
+            .label("expected a list or a map before")
     })
 }
 
@@ -603,8 +603,7 @@ fn operator_problem(
 ) -> Problem {
     let at = expr.at.clone();
     match problem {
-        OperatorProblem::NotApplicable
-        | OperatorProblem::NotComparable(NotComparable::Unknown) => {
+        OperatorProblem::NotApplicable | OperatorProblem::NotComparable(NotComparable::Unknown) => {
             not_applicable(expr, operator, sides)
         }
         OperatorProblem::DivisionByZero => {
@@ -647,8 +646,7 @@ fn failure(
             let hides = is_sensitive || args.iter().any(Value::holds_sensitive);
             let reason = if hides { hidden } else { &reason };
             let message = format!("cannot evaluate `{name}`: {reason}");
-            Problem::new(Code::SpecFunctionArguments, arg_at(index), message)
-                .label("this argument")
+            Problem::new(Code::SpecFunctionArguments, arg_at(index), message).label("this argument")
         }
         Failure::Secret(secret) => late_secret_at(
             &secret,

@@ -35,10 +35,9 @@ pub(super) fn apply(
             }
             _ => return Err(OperatorProblem::NotApplicable),
         },
-        Operator::Less
-        | Operator::LessOrEqual
-        | Operator::Greater
-        | Operator::GreaterOrEqual => compare(operator, &left.kind, &right.kind)?,
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
+            compare(operator, &left.kind, &right.kind)?
+        }
         Operator::Add
         | Operator::Subtract
         | Operator::Multiply

@@ -160,8 +160,7 @@ impl Value {
 
     /// Returns whether the value or a part of it is sensitive.
     pub(crate) fn holds_sensitive(&self) -> bool {
-        self.is_sensitive
-            || self.kind.shape().is_some_and(|shape| shape.holds_sensitive)
+        self.is_sensitive || self.kind.shape().is_some_and(|shape| shape.holds_sensitive)
     }
 
     /// Returns its kind in messages: "a list".

@@ -9,7 +9,11 @@ use crate::expression::value::{Kind, MapItems, NotComparable, SecretReference, V
 pub(in crate::expression) enum Failure {
     /// An argument is not possible. The reason may name it, so it is only for values that are not
     /// sensitive: `hidden` is for the others.
-    Argument { index: usize, reason: String, hidden: &'static str },
+    Argument {
+        index: usize,
+        reason: String,
+        hidden: &'static str,
+    },
     /// A secret, which is not known yet, would have to be read.
     Secret(Rc<SecretReference>),
     /// `unknown` would have to be read.

@@ -142,7 +142,9 @@ pub(super) fn range(args: &[Value], budget: &mut Budget) -> Result {
     let last = args.len().saturating_sub(1);
     let count = match end.checked_sub(start) {
         Some(count) if count <= MAX_RANGE => count.max(0),
-        Some(_) | None => return Err(Failure::argument(last, "the list has more than 100,000 items")),
+        Some(_) | None => {
+            return Err(Failure::argument(last, "the list has more than 100,000 items"));
+        }
     };
     budget.take_values(usize::try_from(count).unwrap_or(usize::MAX))?;
     let items: Vec<Value> = (0..count).map(|index| Value::integer(start + index)).collect();

@@ -4,7 +4,7 @@ use super::call::{Failure, text};
 use crate::expression::budget::Budget;
 use crate::expression::operators::order;
 use crate::expression::value::{Kind, Value};
-use nomad_csi_model::bytes::Bytes;
+use nomad_csi_model::Bytes;
 
 type Result = std::result::Result<Value, Failure>;
 
@@ -44,9 +44,12 @@ pub(super) fn max(args: &[Value], _: &mut Budget) -> Result {
 }
 
 fn extreme(args: &[Value], wanted: std::cmp::Ordering) -> Value {
-    let best = args.iter().reduce(|best, next| {
-        if order(&next.kind, &best.kind) == Some(wanted) { next } else { best }
-    });
+    let best =
+        args.iter().reduce(
+            |best, next| {
+                if order(&next.kind, &best.kind) == Some(wanted) { next } else { best }
+            },
+        );
     best.cloned().unwrap_or(Value::NULL)
 }
 

@@ -99,7 +99,11 @@ impl Function {
     }
 
     /// Returns the type that the argument at an index should have, if it has another.
-    pub(in crate::expression) fn wrong_type(&self, index: usize, value: &Value) -> Option<&'static str> {
+    pub(in crate::expression) fn wrong_type(
+        &self,
+        index: usize,
+        value: &Value,
+    ) -> Option<&'static str> {
         let expected = self.types.get(index).or(self.types.last())?;
         (!expected.accepts(&value.kind)).then(|| expected.name())
     }

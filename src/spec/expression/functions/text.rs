@@ -102,7 +102,8 @@ pub(super) fn matches(args: &[Value], budget: &mut Budget) -> Result {
     // Compiling costs much more than reading, and the time to match grows with both lengths.
     budget.take_steps(100 + 64 * pattern.len())?;
     budget.take_steps(subject.len() / 64 * (1 + pattern.len() / 8))?;
-    let regex = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED);
+    let mut regex = RegexBuilder::new(pattern);
+    regex.size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED);
     let regex = regex.build().map_err(|problem| {
         let reason = match problem {
             regex::Error::CompiledTooBig(_) => "the compiled pattern is larger than 1 MiB",
@@ -157,11 +158,7 @@ pub(super) fn format(args: &[Value], budget: &mut Budget) -> Result {
     Ok(Value::text(out))
 }
 
-fn append(
-    text: &str,
-    out: &mut String,
-    budget: &mut Budget,
-) -> std::result::Result<(), Failure> {
+fn append(text: &str, out: &mut String, budget: &mut Budget) -> std::result::Result<(), Failure> {
     budget.take_text(text.len())?;
     out.push_str(text);
     Ok(())
@@ -172,9 +169,11 @@ fn verb(text: &str) -> std::result::Result<(Verb, &str), Failure> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let width: usize = match &text[..digits] {
         "" => 0,
-        written => written.parse().ok().filter(|width| *width <= MAX_WIDTH).ok_or_else(|| {
-            Failure::argument(0, "the width of a verb is more than 1,000")
-        })?,
+        written => written
+            .parse()
+            .ok()
+            .filter(|width| *width <= MAX_WIDTH)
+            .ok_or_else(|| Failure::argument(0, "the width of a verb is more than 1,000"))?,
     };
     let mut after = text[digits..].chars();
     match after.next() {
