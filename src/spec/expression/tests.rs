@@ -115,7 +115,7 @@ fn texts_of_hcl_are_read_as_in_hcl2() {
     for (text, expected) in [
         ("\"$${x}\"", "${x}"),
         ("\"\\u0024{x}\"", "${x}"),
-        ("<<-E\n    a\n      ${1}\n    E\n", "a\n  1\n"),
+        ("<<-E\n    a\n      ${1}\n    E", "a\n  1\n"),
     ] {
         assert_eq!(run(text).unwrap().kind, Kind::Text(expected.into()), "{text}");
     }
