@@ -13,6 +13,8 @@ mod annotated;
 mod decode;
 mod defaults;
 mod encode;
+#[expect(dead_code, reason = "the language of specifications will use it")]
+mod expression;
 mod hcl;
 mod hcl1;
 mod interpolation;
@@ -40,6 +42,7 @@ mod yaml;
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
 pub use defaults::Defaults;
 pub use encode::{WritableSpec, encode, encode_all, encode_file};
+pub use expression::{FUNCTIONS, Function};
 pub(crate) use hcl::{malformed_reference, unevaluated};
 pub(crate) use interpolation::{TextProblem, runtime_text};
 pub(crate) use job_text::{JobText, read_job_text};

@@ -43,8 +43,14 @@ struct Ban {
 const BANS: &[Ban] = &[
     Ban {
         text: "hcl_edit",
-        allowed: &["spec/hcl.rs", "spec/hcl1.rs", "spec/interpolation.rs"],
-        because: "one file knows the HCL crate, and one its templates",
+        allowed: &[
+            "spec/expression/convert.rs",
+            "spec/expression/embedded.rs",
+            "spec/hcl.rs",
+            "spec/hcl1.rs",
+            "spec/interpolation.rs",
+        ],
+        because: "few files know the HCL crate: of literals, of expressions, of templates",
     },
     Ban {
         text: "use hcl::",

@@ -175,6 +175,22 @@ codes! {
         "Write the fields of `config` directly in the `volume` block.";
     SpecExpression = "spec/expression": "The file contains an expression. Specifications support literal values only.",
         "Write the value itself; enclose text in double quotes.";
+    SpecUnknownName = "spec/unknown-name": "An expression uses a name that does not exist, or that has no meaning where the expression is.",
+        "Correct the name, declare it, or put text in double quotes.";
+    SpecUnknownFunction = "spec/unknown-function": "An expression calls a function that does not exist.",
+        "Correct the name; functions that return another value in every run do not exist.";
+    SpecFunctionArguments = "spec/function-arguments": "A function has a wrong number of arguments, or an argument that it does not take.",
+        "Write the arguments that the message names.";
+    SpecNoSuchItem = "spec/no-such-item": "An expression takes an item that the list or the map does not have.",
+        "Correct the index or the key, or use `lookup` with another value.";
+    SpecArithmetic = "spec/arithmetic": "A calculation has no result: it divides by zero, or the result is too large.",
+        "Correct the numbers; a condition can avoid the division.";
+    SpecLateSecret = "spec/late-secret": "An expression uses the value of a secret reference. The secret is read only when the volume is sent.",
+        "Use the reference as the whole value of a secret.";
+    SpecEvaluationLimit = "spec/evaluation-limit": "The expressions take more steps, values or text than this program spends on one command.",
+        "Make the lists and texts smaller, or nest fewer `for` expressions.";
+    SpecSensitiveValue = "spec/sensitive-value": "A sensitive value is used where plans, reports or IDs would show it.",
+        "Use it in `secrets` or `mount_flags` only, or declare the variable without `sensitive`.";
     SpecLiteralTemplate = "spec/literal-template": "A string contains `${` or `%{`. Nomad's parser keeps it literally; HCL2 would evaluate it.",
         "Write the value itself, or `\\u0024{` for a literal `${`.";
     SpecNumberAsText = "spec/number-as-text": "The field requires a string, and the file has a number. Nomad's parser would write the number differently.",

@@ -1,0 +1,13 @@
+//! The functions of expressions: pure, the same result in every run, and within limits.
+//!
+//! [`FUNCTIONS`] is the one table of all. Nothing here reads a clock, a file or a random number,
+//! because every plan would then show a change.
+
+pub(super) mod call;
+mod collections;
+mod encoding;
+mod numbers;
+pub(super) mod table;
+mod text;
+
+pub use table::{FUNCTIONS, Function};

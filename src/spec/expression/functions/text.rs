@@ -1,0 +1,228 @@
+//! Functions of texts. Texts are cut by characters, never by bytes.
+
+use regex::RegexBuilder;
+
+use super::call::{Failure, list, text, whole};
+use crate::expression::budget::Budget;
+use crate::expression::value::{Kind, Value};
+
+/// Limit of the bytes of a pattern.
+const MAX_PATTERN: usize = 1 << 10;
+/// Limit of the bytes of a compiled pattern.
+const MAX_COMPILED: usize = 1 << 20;
+/// Limit of the width of a verb of `format`.
+const MAX_WIDTH: usize = 1_000;
+
+type Result = std::result::Result<Value, Failure>;
+
+/// Takes the bytes of a result and returns it.
+fn made(text: String, budget: &mut Budget) -> Result {
+    budget.take_text(text.len())?;
+    Ok(Value::text(text))
+}
+
+pub(super) fn lower(args: &[Value], budget: &mut Budget) -> Result {
+    budget.read_text(text(args, 0).len())?;
+    made(text(args, 0).to_lowercase(), budget)
+}
+
+pub(super) fn upper(args: &[Value], budget: &mut Budget) -> Result {
+    budget.read_text(text(args, 0).len())?;
+    made(text(args, 0).to_uppercase(), budget)
+}
+
+pub(super) fn join(args: &[Value], budget: &mut Budget) -> Result {
+    let separator = text(args, 0);
+    let mut joined = String::new();
+    for (index, item) in list(args, 1).iter().enumerate() {
+        let part = match &item.kind {
+            Kind::Text(_) | Kind::Integer(_) | Kind::Float(_) => item.to_text(),
+            Kind::Secret(secret) => return Err(Failure::Secret(std::rc::Rc::clone(secret))),
+            Kind::Unknown => return Err(Failure::Unknown),
+            Kind::Null | Kind::Bool(_) | Kind::List(..) | Kind::Map(..) => None,
+        };
+        let part = part.ok_or_else(|| Failure::item(1, item, "a text or a number"))?;
+        let separator = if index > 0 { separator } else { "" };
+        budget.take_steps(1)?;
+        budget.take_text(separator.len() + part.len())?;
+        joined.push_str(separator);
+        joined.push_str(&part);
+    }
+    Ok(Value::text(joined))
+}
+
+pub(super) fn split(args: &[Value], budget: &mut Budget) -> Result {
+    let (separator, whole) = (text(args, 0), text(args, 1));
+    if separator.is_empty() {
+        return Err(Failure::argument(0, "the separator is empty"));
+    }
+    budget.take_text(whole.len())?;
+    let mut parts = vec![];
+    for part in whole.split(separator) {
+        budget.take_values(1)?;
+        parts.push(Value::text(part));
+    }
+    Ok(Value::list(parts)?)
+}
+
+pub(super) fn replace(args: &[Value], budget: &mut Budget) -> Result {
+    let (whole, pattern, with) = (text(args, 0), text(args, 1), text(args, 2));
+    if pattern.is_empty() {
+        return Err(Failure::argument(1, "the text to replace is empty"));
+    }
+    budget.read_text(whole.len())?;
+    let count = whole.matches(pattern).count();
+    let kept = whole.len() - count * pattern.len();
+    // The result is counted before it is made.
+    budget.take_text(kept.saturating_add(count.saturating_mul(with.len())))?;
+    Ok(Value::text(whole.replace(pattern, with)))
+}
+
+pub(super) fn substr(args: &[Value], budget: &mut Budget) -> Result {
+    let whole_text = text(args, 0);
+    let (start, length) = (whole(args, 1)?, whole(args, 2)?);
+    let Ok(start) = usize::try_from(start) else {
+        let reason = format!("the start {start} is negative");
+        return Err(Failure::Argument { index: 1, reason, hidden: "the start is negative" });
+    };
+    let length = match usize::try_from(length) {
+        Ok(length) => length,
+        Err(_) if length == -1 => usize::MAX,
+        Err(_) => return Err(Failure::argument(2, "the length is negative, and is not -1")),
+    };
+    budget.read_text(whole_text.len())?;
+    made(whole_text.chars().skip(start).take(length).collect(), budget)
+}
+
+pub(super) fn matches(args: &[Value], budget: &mut Budget) -> Result {
+    let (pattern, subject) = (text(args, 0), text(args, 1));
+    if pattern.len() > MAX_PATTERN {
+        return Err(Failure::argument(0, "the pattern is longer than 1 KiB"));
+    }
+    // Compiling costs much more than reading, and the time to match grows with both lengths.
+    budget.take_steps(100 + 64 * pattern.len())?;
+    budget.take_steps(subject.len() / 64 * (1 + pattern.len() / 8))?;
+    let mut regex = RegexBuilder::new(pattern);
+    regex.size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED);
+    let regex = regex.build().map_err(|problem| {
+        let reason = match problem {
+            regex::Error::CompiledTooBig(_) => "the compiled pattern is larger than 1 MiB",
+            _ => "the pattern is not a valid regular expression",
+        };
+        Failure::argument(0, reason)
+    })?;
+    Ok(Value::boolean(regex.is_match(subject)))
+}
+
+/// A verb of `format`: `%05d`.
+struct Verb {
+    pads_with_zero: bool,
+    width: usize,
+    letter: char,
+}
+
+pub(super) fn format(args: &[Value], budget: &mut Budget) -> Result {
+    let template = text(args, 0);
+    budget.read_text(template.len())?;
+    let mut out = String::new();
+    let mut rest = template;
+    let mut next = 1;
+    while let Some(at) = rest.find('%') {
+        append(&rest[..at], &mut out, budget)?;
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            append("%", &mut out, budget)?;
+            rest = after;
+            continue;
+        }
+        let (verb, after) = verb(rest)?;
+        rest = after;
+        let Some(value) = args.get(next) else {
+            return Err(Failure::argument(0, "it has more verbs than values follow"));
+        };
+        let text = formatted(&verb, value, next)?;
+        let missing = verb.width.saturating_sub(text.chars().count());
+        let (sign, digits) = match text.strip_prefix('-') {
+            Some(digits) if verb.pads_with_zero => ("-", digits),
+            Some(_) | None => ("", &*text),
+        };
+        append(sign, &mut out, budget)?;
+        append(&(if verb.pads_with_zero { "0" } else { " " }).repeat(missing), &mut out, budget)?;
+        append(digits, &mut out, budget)?;
+        next += 1;
+    }
+    append(rest, &mut out, budget)?;
+    if next < args.len() {
+        return Err(Failure::argument(next, "it has no verb in the first argument"));
+    }
+    Ok(Value::text(out))
+}
+
+fn append(text: &str, out: &mut String, budget: &mut Budget) -> std::result::Result<(), Failure> {
+    budget.take_text(text.len())?;
+    out.push_str(text);
+    Ok(())
+}
+
+/// Reads a verb after its `%`.
+fn verb(text: &str) -> std::result::Result<(Verb, &str), Failure> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let width: usize = match &text[..digits] {
+        "" => 0,
+        written => written
+            .parse()
+            .ok()
+            .filter(|width| *width <= MAX_WIDTH)
+            .ok_or_else(|| Failure::argument(0, "the width of a verb is more than 1,000"))?,
+    };
+    let mut after = text[digits..].chars();
+    match after.next() {
+        Some(letter @ ('s' | 'd' | 'f' | 'q')) => {
+            let pads_with_zero = text.starts_with('0') && matches!(letter, 'd' | 'f');
+            Ok((Verb { pads_with_zero, width, letter }, after.as_str()))
+        }
+        Some(_) | None => Err(Failure::argument(0, "`%` starts none of `%s %d %f %q %%`")),
+    }
+}
+
+fn formatted(verb: &Verb, value: &Value, index: usize) -> std::result::Result<String, Failure> {
+    let wrong = || {
+        let expected = match verb.letter {
+            'd' => "a whole number",
+            'f' => "a number",
+            'q' => "a text",
+            _ => "a text, a number or a boolean",
+        };
+        let kind = value.kind_name();
+        let reason = format!("`%{}` takes {expected}, not {kind}", verb.letter);
+        Failure::Argument { index, reason, hidden: "the verb does not take a value of its type" }
+    };
+    match (verb.letter, &value.kind) {
+        ('d', Kind::Integer(number)) => Ok(number.to_string()),
+        ('d', Kind::Float(number)) => {
+            let reason = format!("`%d` takes a whole number, not {number}");
+            Err(Failure::Argument { index, reason, hidden: "`%d` takes a whole number" })
+        }
+        ('f', kind) => kind.as_float().map(|number| format!("{number:.6}")).ok_or_else(wrong),
+        ('q', Kind::Text(text)) => {
+            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            Ok(format!("\"{escaped}\""))
+        }
+        ('s', _) => value.to_text().map(|text| text.to_string()).ok_or_else(wrong),
+        _ => Err(wrong()),
+    }
+}
+
+pub(super) fn tostring(args: &[Value], budget: &mut Budget) -> Result {
+    let value = args.first().unwrap_or(&Value::NULL);
+    match value.to_text() {
+        Some(text) => {
+            budget.take_text(text.len())?;
+            Ok(Value::text(text))
+        }
+        None => {
+            let reason = format!("{} has no text", value.kind_name());
+            Err(Failure::Argument { index: 0, reason, hidden: "the value has no text" })
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Expressions of specifications: read to a tree, checked, and evaluated within limits.
+//!
+//! An expression reads no file, runs nothing and sends nothing. References to secrets are opaque
+//! values. The mark of a sensitive value follows every operation.
+
+pub(crate) mod budget;
+pub(crate) mod convert;
+pub(crate) mod embedded;
+pub(crate) mod evaluate;
+mod functions;
+pub(crate) mod names;
+mod operators;
+pub(crate) mod problem;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tree;
+pub(crate) mod value;
+
+pub use functions::{FUNCTIONS, Function};

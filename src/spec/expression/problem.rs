@@ -1,0 +1,65 @@
+//! What is wrong with an expression, without the file that it is in.
+//!
+//! Equal expressions share one tree, so a problem holds positions relative to the text of the
+//! expression. The caller adds the place of the text, and makes the diagnostic.
+
+use std::ops::Range;
+
+use nomad_csi_model::diagnostic::Code;
+
+/// A problem of one expression.
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
+#[derive(Clone)]
+pub(crate) struct Problem {
+    /// The kind of the problem.
+    pub(crate) code: Code,
+    /// The position in the text of the expression.
+    pub(crate) at: Range<u32>,
+    /// The headline.
+    pub(crate) message: String,
+    /// The text at the position; may be empty.
+    pub(crate) label: String,
+    /// A fact that explains the problem.
+    pub(crate) note: Option<String>,
+    /// What to do about it.
+    pub(crate) help: Option<String>,
+}
+
+impl Problem {
+    /// Creates a problem without label and help.
+    pub(super) fn new(code: Code, at: Range<u32>, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, at, message, label: String::new(), note: None, help: None }
+    }
+
+    /// Adds the text at the position.
+    #[must_use]
+    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Adds a fact.
+    #[must_use]
+    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// Returns a suggestion, or `other` if no name is similar.
+pub(super) fn suggestion<'a>(
+    word: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    other: &str,
+) -> String {
+    nomad_csi_model::diagnostic::closest_match(word, names)
+        .map_or_else(|| other.to_owned(), |near| format!("did you mean `{near}`?"))
+}
