@@ -9,16 +9,22 @@
 //! feature of HCL2, with a warning.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use hcl_edit::Span as _;
 use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
+use super::expression::convert;
+use super::expression::names::Names;
+use super::expression::tree::Expr;
 use super::hcl1::{self, HclVersion, ParsedHcl};
 use super::interpolation::{evaluated_part, malformed_part};
 use super::parse_error::ParseError;
 use super::tree::{
-    Node, Object, ReferenceSource, ScalarKind, SecretReference, SpannedText, UNKNOWN, Value,
+    Node, Object, PlacedExpression, ReferenceSource, ScalarKind, SecretReference, SpannedText,
+    TextPlace, UNKNOWN, Value,
 };
 use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
@@ -29,6 +35,8 @@ use nomad_csi_model::diagnostic::{
 enum Dialect {
     /// References to secrets, and `unknown`.
     Specification,
+    /// Every expression, which is evaluated later.
+    Language,
     /// References that a node replaces when a task starts.
     Job,
 }
@@ -88,13 +96,20 @@ fn expected(message: &str) -> String {
     expected.trim().to_owned()
 }
 
-/// Reads a file to a tree.
+/// Reads a file to a tree. A file for which `is_of_language` holds keeps its expressions, with slots of `names`.
 pub(super) fn parse<'a>(
     text: &'a str,
     source: SourceId,
+    is_of_language: impl FnOnce(&Object<'a>) -> bool,
+    names: &mut Names,
     diagnostics: &mut Diagnostics,
 ) -> Result<Object<'a>, ParseError> {
     let mut parsed = read(text, source, HclVersion::Hcl1)?;
+    let is_literal =
+        parsed.diagnostics.is_empty() && parsed.templates.is_empty() && !parsed.has_octal;
+    if !is_literal && is_of_language(&parsed.body) {
+        return language(text, source, names, diagnostics);
+    }
     if parsed.uses_expressions && (parsed.has_octal || !parsed.templates.is_empty()) {
         parsed = read(text, source, HclVersion::Hcl2)?;
     }
@@ -103,6 +118,44 @@ pub(super) fn parse<'a>(
     }
     diagnostics.extend(parsed.diagnostics);
     Ok(parsed.body)
+}
+
+/// Reads a file of the language. A type constraint is kept as text, because its words are no names.
+fn language<'a>(
+    text: &'a str,
+    source: SourceId,
+    names: &mut Names,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, ParseError> {
+    let mut shared = HashMap::new();
+    let parsed = hcl1::parse(text, source, HclVersion::Language, |range| {
+        let expressions = Expressions { names, shared: &mut shared };
+        language_expression(text, source, range, expressions)
+    })?;
+    let types = type_constraints(&parsed.body);
+    let is_of_type = |problem: &Diagnostic| {
+        problem.labels.first().is_some_and(|label| types.iter().any(|span| span.contains(label.span)))
+    };
+    let problems = parsed.diagnostics.into_iter().filter(|problem| !is_of_type(problem));
+    problems.for_each(|problem| diagnostics.push(problem));
+    Ok(parsed.body)
+}
+
+/// Returns the positions of the types of variables.
+fn type_constraints(document: &Object<'_>) -> Vec<Span> {
+    let variables = document.entries.iter().filter(|entry| entry.key.text == "variable");
+    let fields = variables.filter_map(|entry| match &entry.value.value {
+        Value::Object(object) => Some(&object.entries),
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_)
+        | Value::List(_) => None,
+    });
+    let types = fields.flatten().filter(|field| field.key.text == "type");
+    types.map(|field| field.value.span).collect()
 }
 
 fn read(text: &str, source: SourceId, meaning: HclVersion) -> Result<ParsedHcl<'_>, ParseError> {
@@ -120,6 +173,48 @@ fn literal_template(span: Span) -> Diagnostic {
     .help("write the value itself, or write `\\u0024{` for a literal `${`")
 }
 
+/// What expressions of one file share.
+struct Expressions<'n, 't> {
+    names: &'n mut Names,
+    /// The trees of the texts of expressions.
+    shared: &'n mut HashMap<&'t str, Rc<Expr>>,
+}
+
+/// Reads a range of the text as one expression of the language.
+fn language_expression<'t>(
+    text: &'t str,
+    source: SourceId,
+    range: Range<usize>,
+    expressions: Expressions<'_, 't>,
+) -> Result<hcl1::Expression<'static>, ParseError> {
+    let written = &text[range.clone()];
+    if let Some(root) = expressions.shared.get(written) {
+        let span = SourceMap::span(source, range);
+        let root = Rc::clone(root);
+        let placed = PlacedExpression { root, place: TextPlace::Exact(span) };
+        return Ok((Node { value: Value::Expression(placed), span }, Diagnostics::default()));
+    }
+    let parsed = parse_expression(text, &range)?;
+    let mut reader = HclReader {
+        source,
+        dialect: Dialect::Language,
+        text: written,
+        range,
+        diagnostics: Diagnostics::default(),
+        expressions: Some(expressions),
+    };
+    let node = reader.node(&parsed);
+    Ok((node, reader.diagnostics))
+}
+
+fn parse_expression(text: &str, range: &Range<usize>) -> Result<Expression, ParseError> {
+    hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
+        let at = (range.start + error.location().offset()).min(range.end);
+        ParseError::syntax(character(text, at), "expected a value or an expression")
+            .help("put text in double quotes")
+    })
+}
+
 /// Reads a range of the text as one expression.
 fn expression(
     text: &str,
@@ -127,17 +222,14 @@ fn expression(
     range: Range<usize>,
     dialect: Dialect,
 ) -> Result<hcl1::Expression<'static>, ParseError> {
-    let parsed = hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
-        let at = (range.start + error.location().offset()).min(range.end);
-        ParseError::syntax(character(text, at), "expected a value or an expression")
-            .help("put text in double quotes")
-    })?;
+    let parsed = parse_expression(text, &range)?;
     let mut reader = HclReader {
         source,
         dialect,
         text: &text[range.clone()],
         range,
         diagnostics: Diagnostics::default(),
+        expressions: None,
     };
     let node = reader.node(&parsed);
     Ok((node, reader.diagnostics))
@@ -154,16 +246,18 @@ fn character(text: &str, offset: usize) -> Range<usize> {
 }
 
 /// Turns one parsed expression into a node.
-struct HclReader<'t> {
+struct HclReader<'n, 't> {
     source: SourceId,
     dialect: Dialect,
     /// The text of the expression.
     text: &'t str,
     range: Range<usize>,
     diagnostics: Diagnostics,
+    /// What keeps the expressions of the language.
+    expressions: Option<Expressions<'n, 't>>,
 }
 
-impl HclReader<'_> {
+impl HclReader<'_, '_> {
     fn span(&self, inner: Option<Range<usize>>) -> Span {
         let range = inner.map_or(self.range.clone(), |inner| {
             self.range.start + inner.start..self.range.start + inner.end
@@ -186,8 +280,12 @@ impl HclReader<'_> {
                 value: Value::List(items.iter().map(|item| self.node(item)).collect()),
                 span,
             },
+            Expression::Object(object) if self.is_evaluated(expression) && !has_plain_keys(object) => {
+                self.placed(span)
+            }
             Expression::Object(object) => Node::object(self.object(object), span),
             Expression::Parenthesis(inner) => self.node(inner.inner()),
+            other if self.is_evaluated(other) => self.placed(span),
             Expression::UnaryOp(operation) => match (operation.operator.value(), &operation.expr) {
                 (UnaryOperator::Neg, Expression::Number(number)) => {
                     scalar(ScalarKind::Number, format!("-{}", number.value()))
@@ -207,13 +305,13 @@ impl HclReader<'_> {
             Expression::StringTemplate(_) => self.refuse(span, "a template"),
             Expression::FuncCall(call) => self.call(call, span),
             Expression::Variable(word)
-                if word.as_str() == UNKNOWN && self.dialect == Dialect::Specification =>
+                if word.as_str() == UNKNOWN && self.dialect != Dialect::Job =>
             {
                 Node { value: Value::Unknown, span }
             }
             Expression::Variable(_) => self.bare_word(span),
             Expression::Traversal(_) => match self.dialect {
-                Dialect::Specification => self.refuse(span, "a reference"),
+                Dialect::Specification | Dialect::Language => self.refuse(span, "a reference"),
                 Dialect::Job => {
                     let what = evaluated_part(expression).unwrap_or("a reference");
                     self.refuse(span, what)
@@ -228,7 +326,7 @@ impl HclReader<'_> {
     /// Returns the text of a reference or of a template that a node replaces, in a job file. A bare
     /// word is no reference, but a text that lacks its quotes.
     fn runtime_text(&self, expression: &Expression) -> Option<String> {
-        if self.dialect == Dialect::Specification {
+        if self.dialect != Dialect::Job {
             return None;
         }
         let written = self.text.get(expression.span()?)?;
@@ -242,6 +340,58 @@ impl HclReader<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether an expression has no literal value, and its file evaluates it.
+    fn is_evaluated(&self, expression: &Expression) -> bool {
+        let is_literal = match expression {
+            Expression::Null(_)
+            | Expression::Bool(_)
+            | Expression::Number(_)
+            | Expression::String(_)
+            | Expression::Array(_)
+            | Expression::Parenthesis(_) => true,
+            Expression::Variable(word) => word.as_str() == UNKNOWN,
+            Expression::HeredocTemplate(heredoc) => heredoc.template.iter().all(|element| {
+                matches!(element, hcl_edit::template::Element::Literal(_))
+            }) && heredoc.template.iter().count() <= 1,
+            Expression::FuncCall(call) => is_plain_reference(call),
+            Expression::Object(_)
+            | Expression::UnaryOp(_)
+            | Expression::StringTemplate(_)
+            | Expression::Traversal(_)
+            | Expression::Conditional(_)
+            | Expression::BinaryOp(_)
+            | Expression::ForExpr(_) => false,
+        };
+        self.expressions.is_some() && !is_literal
+    }
+
+    /// Returns the expression of a part of the text, which is evaluated later.
+    fn placed(&mut self, span: Span) -> Node<'static> {
+        let start = span.range().start.saturating_sub(self.range.start);
+        let end = span.range().end.saturating_sub(self.range.start);
+        let (Some(written), Some(expressions)) =
+            (self.text.get(start..end), self.expressions.as_mut())
+        else {
+            return Node::invalid(span);
+        };
+        let place = TextPlace::Exact(span);
+        let root = match expressions.shared.get(written) {
+            Some(root) => Rc::clone(root),
+            None => match convert::parse_expression(written, expressions.names) {
+                Ok(root) => {
+                    expressions.shared.insert(written, Rc::clone(&root));
+                    root
+                }
+                Err(problems) => {
+                    let problems = problems.into_iter().map(|one| one.into_diagnostic(place));
+                    problems.for_each(|problem| self.diagnostics.push(problem));
+                    return Node::invalid(span);
+                }
+            },
+        };
+        Node { value: Value::Expression(PlacedExpression { root, place }), span }
     }
 
     fn object(&mut self, object: &HclObject) -> Object<'static> {
@@ -315,7 +465,7 @@ impl HclReader<'_> {
 
     fn bare_word(&mut self, span: Span) -> Node<'static> {
         let code = match self.dialect {
-            Dialect::Specification => Code::SpecExpression,
+            Dialect::Specification | Dialect::Language => Code::SpecExpression,
             Dialect::Job => Code::JobExpression,
         };
         self.diagnostics.push(
@@ -328,7 +478,7 @@ impl HclReader<'_> {
 
     fn refuse(&mut self, span: Span, what: &str) -> Node<'static> {
         self.diagnostics.push(match self.dialect {
-            Dialect::Specification => Diagnostic::error(
+            Dialect::Specification | Dialect::Language => Diagnostic::error(
                 Code::SpecExpression,
                 format!("cannot evaluate {what}: expressions are not supported"),
             )
@@ -345,6 +495,24 @@ pub(crate) fn unevaluated(what: &str, span: Span) -> Diagnostic {
     Diagnostic::error(Code::JobExpression, message)
         .label(span, "expected a value")
         .help("write the value itself, or write `$${` for a literal `${`")
+}
+
+/// Returns whether a call is a reference to a secret whose arguments are texts.
+fn is_plain_reference(call: &FuncCall) -> bool {
+    let source = ReferenceSource::parse(call.name.name.as_str());
+    let is_text = |argument: &Expression| matches!(argument, Expression::String(_));
+    source.is_some_and(|source| source.argument_count() == call.args.len())
+        && !call.name.is_namespaced()
+        && !call.args.expand_final()
+        && call.args.iter().all(is_text)
+}
+
+/// Returns whether the keys of an object are written as words or texts.
+fn has_plain_keys(object: &HclObject) -> bool {
+    object.iter().all(|(key, _)| match key {
+        ObjectKey::Ident(_) | ObjectKey::Expression(Expression::String(_)) => true,
+        ObjectKey::Expression(_) => false,
+    })
 }
 
 fn heredoc_text(heredoc: &hcl_edit::template::HeredocTemplate) -> String {

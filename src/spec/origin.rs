@@ -81,7 +81,7 @@ impl Origin {
             };
             problem = problem.step(format!("{volumes}, from `{word}` at"), Some(instance.place));
         }
-        let is_in = |layer: &&Layer| at.is_some_and(|at| contains(layer.body, at));
+        let is_in = |layer: &&Layer| at.is_some_and(|at| layer.body.contains(at));
         if let Some(layer) = self.layers.iter().find(is_in) {
             if self.instance.is_none() {
                 problem = problem.step(format!("in volume `{id}`"), None);
@@ -94,9 +94,4 @@ impl Origin {
         }
         problem
     }
-}
-
-/// Returns whether a span is part of another.
-fn contains(body: Span, at: Span) -> bool {
-    body.source == at.source && body.start <= at.start && at.end <= body.end
 }

@@ -6,7 +6,10 @@
 //! type implements `Debug` outside tests, because values may be secrets.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::rc::Rc;
 
+use super::expression::tree::Expr;
 use super::syntax::Syntax;
 use nomad_csi_model::diagnostic::Span;
 
@@ -59,8 +62,41 @@ pub(crate) enum Value<'a> {
     Reference(SecretReference<'a>),
     /// `unknown` in HCL: an unknown hidden value.
     Unknown,
+    /// An expression of the language. None is left when fields are decoded.
+    Expression(PlacedExpression),
     List(Vec<Node<'a>>),
     Object(Object<'a>),
+}
+
+/// An expression, and the position of its text.
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone)]
+pub(crate) struct PlacedExpression {
+    pub(crate) root: Rc<Expr>,
+    pub(crate) place: TextPlace,
+}
+
+/// The position of the text of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextPlace {
+    /// The text stands in the file as it is read.
+    Exact(Span),
+    /// The file writes the text in another way, such as with escapes: only the whole has a position.
+    Whole(Span),
+}
+
+impl TextPlace {
+    /// Returns the position of a part of the text.
+    pub(crate) fn of(self, part: &Range<u32>) -> Span {
+        match self {
+            Self::Whole(span) => span,
+            Self::Exact(span) => Span {
+                start: span.start.saturating_add(part.start).min(span.end),
+                end: span.start.saturating_add(part.end).min(span.end),
+                ..span
+            },
+        }
+    }
 }
 
 /// A text, a number or a boolean.
@@ -149,6 +185,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) key: SpannedText<'a>,
     pub(crate) labels: Vec<SpannedText<'a>>,
     pub(crate) value: Node<'a>,
+    /// The position of the list whose item the value is.
+    pub(crate) list: Option<Span>,
 }
 
 /// A key or a label and its position.
@@ -188,7 +226,7 @@ impl<'a> Node<'a> {
     pub(crate) fn kind_name(&self, syntax: Syntax) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
-            Value::Invalid => "an expression",
+            Value::Invalid | Value::Expression(_) => "an expression",
             Value::Reference(_) => "a reference to a secret",
             Value::Unknown => "`unknown`",
             Value::Scalar(scalar) => match scalar.kind {
@@ -229,6 +267,7 @@ impl<'a> Node<'a> {
             | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
+            | Value::Expression(_)
             | Value::Unknown => (1, 1),
             Value::List(items) => of(&mut items.iter()),
             Value::Object(object) => of(&mut object.entries.iter().map(|entry| &entry.value)),
@@ -239,6 +278,11 @@ impl<'a> Node<'a> {
     pub(crate) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {
             Value::Null | Value::Reference(_) | Value::Unknown => {}
+            Value::Expression(expression) => {
+                if expression.root.holds_text() {
+                    see(self.span);
+                }
+            }
             Value::Invalid | Value::Scalar(_) => see(self.span),
             Value::List(items) => items.iter().for_each(|item| item.for_each_scalar(see)),
             Value::Object(object) => {
@@ -263,9 +307,12 @@ impl<'a> Node<'a> {
                 }
                 _ => None,
             },
-            Value::Null | Value::Invalid | Value::Unknown | Value::Scalar(_) | Value::List(_) => {
-                None
-            }
+            Value::Null
+            | Value::Invalid
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::Scalar(_)
+            | Value::List(_) => None,
         }
     }
 
@@ -290,6 +337,7 @@ impl<'a> Node<'a> {
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown
+            | Value::Expression(_)
             | Value::List(_)
             | Value::Object(_) => None,
         }
@@ -304,6 +352,7 @@ impl Node<'_> {
             | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
+            | Value::Expression(_)
             | Value::Unknown => {}
             Value::List(items) => items.iter().for_each(|item| item.for_each_key(see)),
             Value::Object(object) => {
@@ -323,6 +372,7 @@ impl Node<'_> {
             | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
+            | Value::Expression(_)
             | Value::Unknown => {}
             Value::List(items) => items.iter().for_each(|item| item.for_each_object(see)),
             Value::Object(object) => see(object),
@@ -345,6 +395,7 @@ impl<'a> Object<'a> {
                         key: key.clone(),
                         labels: labels.clone(),
                         value: item,
+                        list: Some(value.span),
                     });
                 }
             }
@@ -352,6 +403,7 @@ impl<'a> Object<'a> {
                 key,
                 labels,
                 value: Node { value: inner, span: value.span },
+                list: None,
             }),
         }
     }

@@ -33,6 +33,11 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
+    /// Returns whether another span is a part of this one.
+    pub fn contains(self, part: Self) -> bool {
+        self.source == part.source && self.start <= part.start && part.end <= self.end
+    }
+
     /// Returns the smallest span that contains both. Ignores `other` if it belongs to another text.
     #[must_use]
     pub fn to(self, other: Self) -> Self {

@@ -84,19 +84,23 @@ impl Reader<'_> {
         }
         let outside: Vec<&Entry<'_>> =
             flat.into_iter().filter(|entry| !self.report_misplaced(entry)).collect();
-        if let Some(first) = outside.first() {
-            self.diagnostics.push(
-                Diagnostic::error(
-                    Code::SpecMixedForms,
-                    format!("`{}` is outside the `volume` blocks", first.key.text),
-                )
-                .label(first.key.span, "move this into a `volume` block")
-                .label(blocks[0].key.span, "a `volume` block"),
-            );
+        if let (Some(first), Some(block)) = (outside.first(), blocks.first()) {
+            self.outside_of_blocks(first, block.key.span);
         }
         for entry in blocks {
             self.volume_block(entry, aliases, specs);
         }
+    }
+
+    /// Reports a field of a volume at the top level of a file with blocks.
+    pub(crate) fn outside_of_blocks(&mut self, entry: &Entry<'_>, block: Span) {
+        let message = format!("`{}` is outside the `volume` blocks", entry.key.text);
+        let problem = Diagnostic::error(Code::SpecMixedForms, message);
+        self.diagnostics.push(
+            problem
+                .label(entry.key.span, "move this into a `volume` block")
+                .label(block, "a block"),
+        );
     }
 
     /// Decodes the volume of a flat file. A file without any field of a volume reports no missing

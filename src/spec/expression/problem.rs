@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use nomad_csi_model::diagnostic::Code;
+use crate::tree::TextPlace;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// A problem of one expression.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
@@ -30,6 +31,19 @@ impl Problem {
     pub(super) fn new(code: Code, at: Range<u32>, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, at, message, label: String::new(), note: None, help: None }
+    }
+
+    /// Returns the diagnostic of the expression at a place.
+    pub(crate) fn into_diagnostic(self, place: TextPlace) -> Diagnostic {
+        let problem = Diagnostic::error(self.code, self.message).label(place.of(&self.at), self.label);
+        let problem = match self.note {
+            Some(note) => problem.note(note),
+            None => problem,
+        };
+        match self.help {
+            Some(help) => problem.help(help),
+            None => problem,
+        }
     }
 
     /// Adds the text at the position.

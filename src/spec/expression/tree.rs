@@ -142,6 +142,40 @@ impl Expr {
         })
     }
 
+    /// Returns whether it holds a text that is not an argument of a reference to a secret.
+    pub(crate) fn holds_text(&self) -> bool {
+        let mut parts = vec![self];
+        while let Some(next) = parts.pop() {
+            match &next.kind {
+                ExprKind::Source(..) => {}
+                ExprKind::Constant(value) if matches!(value.kind, super::value::Kind::Text(_)) => {
+                    return true;
+                }
+                ExprKind::Map(_) => return true,
+                ExprKind::Constant(_)
+                | ExprKind::List(_)
+                | ExprKind::Template(_)
+                | ExprKind::Variable(_)
+                | ExprKind::Local(_)
+                | ExprKind::EachKey
+                | ExprKind::EachValue
+                | ExprKind::CountIndex
+                | ExprKind::VolumeName(_)
+                | ExprKind::Bound(_)
+                | ExprKind::Get(_)
+                | ExprKind::Index(_)
+                | ExprKind::Condition(_)
+                | ExprKind::Not(_)
+                | ExprKind::Negate(_)
+                | ExprKind::Binary(..)
+                | ExprKind::Call(..)
+                | ExprKind::For(_)
+                | ExprKind::Unknown => next.push_parts(&mut parts),
+            }
+        }
+        false
+    }
+
     fn push_parts<'e>(&'e self, parts: &mut Vec<&'e Self>) {
         match &self.kind {
             ExprKind::Constant(_)

@@ -16,6 +16,8 @@ pub(crate) enum HclVersion {
     Hcl1,
     /// An expression, and decimal.
     Hcl2,
+    /// As [`Self::Hcl2`], and here-documents lose their indentation as in HCL2.
+    Language,
 }
 
 /// The value of an expression, with its diagnostics.
@@ -205,8 +207,11 @@ where
         self.count(1, token.range())?;
         let written = &self.scanner.text[token.range()];
         let span = self.span(token.range());
-        let hcl2 = self.meaning == HclVersion::Hcl2;
+        let hcl2 = self.meaning != HclVersion::Hcl1;
         match token.kind {
+            Kind::Heredoc if self.meaning == HclVersion::Language => {
+                Err(ParseError::syntax(token.range(), "a here-document of HCL2"))
+            }
             Kind::Text | Kind::Heredoc if is_template(written) && hcl2 => {
                 Err(ParseError::syntax(token.range(), "a template"))
             }

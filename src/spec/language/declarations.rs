@@ -91,6 +91,7 @@ impl<'t, 'a> Declarations<'t, 'a> {
         let sets: Vec<_> = object.entries.iter().filter(is_set).collect();
         let set = reader.single(&sets);
         self.sets.extend(set.map(|entry| (index, entry)));
+        let mut outside = vec![];
         for entry in &object.entries {
             if reader.is_comment(entry) || is_set(&entry) {
                 continue;
@@ -113,8 +114,12 @@ impl<'t, 'a> Declarations<'t, 'a> {
                         self.default_fields(document.source, object, entry, reader.diagnostics);
                     }
                 }
-                _ => reader.outside_of_blocks(entry, object),
+                _ => outside.push(entry),
             }
+        }
+        let is_block = |entry: &&Entry<'_>| LANGUAGE_BLOCKS.contains(&&*entry.key.text);
+        if let (Some(first), Some(block)) = (outside.first(), object.entries.iter().find(is_block)) {
+            reader.outside_of_blocks(first, block.key.span);
         }
     }
 
