@@ -18,13 +18,14 @@ use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, Unary
 
 use super::expression::convert;
 use super::expression::names::Names;
+use super::expression::place::TextPlace;
 use super::expression::tree::Expr;
 use super::hcl1::{self, HclVersion, ParsedHcl};
 use super::interpolation::{evaluated_part, malformed_part};
 use super::parse_error::ParseError;
 use super::tree::{
     Node, Object, PlacedExpression, ReferenceSource, ScalarKind, SecretReference, SpannedText,
-    TextPlace, UNKNOWN, Value,
+    UNKNOWN, Value,
 };
 use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
@@ -96,8 +97,17 @@ fn expected(message: &str) -> String {
     expected.trim().to_owned()
 }
 
-/// Reads a file to a tree. A file for which `is_of_language` holds keeps its expressions, with slots of `names`.
+/// Reads a file without expressions to a tree.
 pub(super) fn parse<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, ParseError> {
+    parse_specification(text, source, |_| false, &mut Names::default(), diagnostics)
+}
+
+/// Reads a file to a tree. A file for which `is_of_language` holds keeps its expressions, with slots of `names`.
+pub(super) fn parse_specification<'a>(
     text: &'a str,
     source: SourceId,
     is_of_language: impl FnOnce(&Object<'a>) -> bool,

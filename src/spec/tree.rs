@@ -6,9 +6,9 @@
 //! type implements `Debug` outside tests, because values may be secrets.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::rc::Rc;
 
+use super::expression::place::TextPlace;
 use super::expression::tree::Expr;
 use super::syntax::Syntax;
 use nomad_csi_model::diagnostic::Span;
@@ -74,29 +74,6 @@ pub(crate) enum Value<'a> {
 pub(crate) struct PlacedExpression {
     pub(crate) root: Rc<Expr>,
     pub(crate) place: TextPlace,
-}
-
-/// The position of the text of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TextPlace {
-    /// The text stands in the file as it is read.
-    Exact(Span),
-    /// The file writes the text in another way, such as with escapes: only the whole has a position.
-    Whole(Span),
-}
-
-impl TextPlace {
-    /// Returns the position of a part of the text.
-    pub(crate) fn of(self, part: &Range<u32>) -> Span {
-        match self {
-            Self::Whole(span) => span,
-            Self::Exact(span) => Span {
-                start: span.start.saturating_add(part.start).min(span.end),
-                end: span.start.saturating_add(part.end).min(span.end),
-                ..span
-            },
-        }
-    }
 }
 
 /// A text, a number or a boolean.

@@ -10,6 +10,7 @@ pub(crate) mod evaluate;
 mod functions;
 pub(crate) mod names;
 mod operators;
+pub(crate) mod place;
 pub(crate) mod problem;
 #[cfg(test)]
 mod tests;

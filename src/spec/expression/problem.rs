@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::tree::TextPlace;
+use super::place::TextPlace;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// A problem of one expression.

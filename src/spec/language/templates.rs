@@ -1,0 +1,112 @@
+//! Finds the expressions in the texts of YAML and JSON.
+//!
+//! Every text value of a document of the language is a template. Keys, labels, comments and types of variables are not.
+
+use crate::expression::embedded::parse_template;
+use crate::expression::names::Names;
+use crate::expression::place::TextPlace;
+use crate::syntax::Syntax;
+use crate::tree::{Node, Object, PlacedExpression, ScalarKind, Value};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap, Span};
+
+/// Turns the texts of a document into expressions.
+pub(crate) fn read_templates(
+    document: &mut Object<'_>,
+    text: &str,
+    syntax: Syntax,
+    names: &mut Names,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut reader = TemplateReader { text, syntax, names, diagnostics };
+    for entry in &mut document.entries {
+        match &mut entry.value.value {
+            _ if reader.is_comment(&entry.key.text) => {}
+            Value::Object(variables) if entry.key.text == "variable" => {
+                for variable in &mut variables.entries {
+                    reader.variable(&mut variable.value);
+                }
+            }
+            Value::Null
+            | Value::Invalid
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::List(_)
+            | Value::Object(_) => reader.node(&mut entry.value),
+        }
+    }
+}
+
+struct TemplateReader<'r> {
+    text: &'r str,
+    syntax: Syntax,
+    names: &'r mut Names,
+    diagnostics: &'r mut Diagnostics,
+}
+
+impl TemplateReader<'_> {
+    fn is_comment(&self, key: &str) -> bool {
+        self.syntax == Syntax::Json && key == "//"
+    }
+
+    /// Reads a variable. Its type is no template.
+    fn variable(&mut self, node: &mut Node<'_>) {
+        let Value::Object(fields) = &mut node.value else {
+            return self.node(node);
+        };
+        for field in &mut fields.entries {
+            if field.key.text != "type" && !self.is_comment(&field.key.text) {
+                self.node(&mut field.value);
+            }
+        }
+    }
+
+    fn node(&mut self, node: &mut Node<'_>) {
+        match &mut node.value {
+            Value::Null
+            | Value::Invalid
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_) => {}
+            Value::List(items) => items.iter_mut().for_each(|item| self.node(item)),
+            Value::Object(object) => {
+                for entry in &mut object.entries {
+                    if !self.is_comment(&entry.key.text) {
+                        self.node(&mut entry.value);
+                    }
+                }
+            }
+            Value::Scalar(scalar) if scalar.kind == ScalarKind::Text => {
+                let place = text_place(self.text, node.span, &scalar.text);
+                match parse_template(&scalar.text, self.names) {
+                    Ok(None) => {}
+                    Ok(Some(root)) => {
+                        node.value = Value::Expression(PlacedExpression { root, place });
+                    }
+                    Err(problems) => {
+                        for problem in problems {
+                            self.diagnostics.push(problem.into_diagnostic(place));
+                        }
+                        node.value = Value::Invalid;
+                    }
+                }
+            }
+            Value::Scalar(_) => {}
+        }
+    }
+}
+
+/// Returns the position of the content of a text, if the file writes it without escapes and folds.
+fn text_place(text: &str, span: Span, value: &str) -> TextPlace {
+    let range = span.range();
+    let written = text.get(range.clone()).unwrap_or_default();
+    let quote = usize::from(written.starts_with(['"', '\'']));
+    match written.get(quote..written.len().saturating_sub(quote)) {
+        Some(inner) if inner == value => TextPlace::Exact(SourceMap::span(
+            span.source,
+            range.start + quote..range.start + quote + inner.len(),
+        )),
+        _ => TextPlace::Whole(span),
+    }
+}
