@@ -177,15 +177,27 @@ pub(super) const CLASS: &str = "class";
 /// The block of fields for all volumes of a file.
 pub(super) const DEFAULTS: &str = "defaults";
 
+/// The block of a variable, and that of local values.
+pub(super) const VARIABLE: &str = "variable";
+pub(super) const LOCALS: &str = "locals";
+
+/// The fields of a variable.
+pub(super) const VARIABLE_FIELDS: [&str; 5] =
+    ["type", "default", "description", "sensitive", "validation"];
+
+/// The keys of a `volume` block with several volumes.
+pub(super) const COUNT: &str = "count";
+pub(super) const FOR_EACH: &str = "for_each";
+
 /// The key of a `volume` block that says whether it declares any volume.
 pub(super) const ENABLED: &str = "enabled";
 
 /// The keys of a `volume` block that are not fields of its volumes.
-pub(super) const VOLUME_BLOCK: [&str; 4] = ["count", "for_each", ENABLED, CLASS];
+pub(super) const VOLUME_BLOCK: [&str; 4] = [COUNT, FOR_EACH, ENABLED, CLASS];
 
 /// The keys that only a `volume` block can have: with a class, several volumes would have them.
 pub(super) const NOT_INHERITABLE: [&str; 6] =
-    ["id", "source", "external_id", "count", "for_each", ENABLED];
+    ["id", "source", "external_id", COUNT, FOR_EACH, ENABLED];
 
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";

@@ -157,6 +157,16 @@ codes! {
         "Declare a volume; `volume init` writes an example. To remove every volume that a set owns, use `apply --prune`.";
     SpecMixedForms = "spec/mixed-forms": "The file mixes Nomad's flat form, which declares one volume, with `volume` blocks.",
         "Move the fields into a `volume` block, or move the block into its own file.";
+    SpecUnsetVariable = "spec/unset-variable": "Something uses a variable that has neither a default nor a value.",
+        "Give the value with `--var NAME=VALUE`, `--var-file FILE` or the environment variable NOMAD_CSI_VAR_NAME.";
+    SpecUndeclaredVariable = "spec/undeclared-variable": "A value is given for a variable that no file of the command declares.",
+        "Correct the name, or add the file that declares the variable to the command.";
+    SpecVariableType = "spec/variable-type": "A variable has no valid type, or its value does not have the declared type.",
+        "Give a value of the type in the `variable` block; a text is never converted to a number.";
+    SpecVariableInvalid = "spec/variable-invalid": "The value of a variable does not satisfy a `validation` of its block.",
+        "Give a value for which the condition holds.";
+    SpecDeclarationCycle = "spec/declaration-cycle": "Local values depend on each other in a circle.",
+        "Write one of them without the others.";
     SpecUnknownClass = "spec/unknown-class": "A volume takes a class that no file of the command declares.",
         "Correct the name, or add the file that declares the class to the command.";
     SpecNotInheritable = "spec/not-inheritable": "A class or `defaults` gives a key that belongs to one volume only, such as its ID.",

@@ -247,6 +247,7 @@ pub(crate) struct NamedBlock<'t, 'a> {
 pub(crate) enum BlockKind {
     Volume,
     Class,
+    Variable,
 }
 
 impl BlockKind {
@@ -254,6 +255,7 @@ impl BlockKind {
         match self {
             Self::Volume => "volume",
             Self::Class => "class",
+            Self::Variable => "variable",
         }
     }
 
@@ -262,6 +264,7 @@ impl BlockKind {
         match self {
             Self::Volume => "a volume",
             Self::Class => "a class",
+            Self::Variable => "a variable",
         }
     }
 
@@ -270,12 +273,14 @@ impl BlockKind {
         match self {
             Self::Volume => "volume",
             Self::Class => "class",
+            Self::Variable => "variable",
         }
     }
 
     fn has_field(self, key: &str) -> bool {
         match self {
             Self::Volume | Self::Class => schema::volume_field(key).is_some(),
+            Self::Variable => schema::VARIABLE_FIELDS.contains(&key),
         }
     }
 }

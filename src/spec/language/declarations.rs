@@ -9,7 +9,8 @@ use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 
 /// The keys at the top level of a document that make it one of the language.
-const LANGUAGE_BLOCKS: [&str; 5] = ["volume", schema::CLASS, schema::DEFAULTS, "variable", "locals"];
+const LANGUAGE_BLOCKS: [&str; 5] =
+    ["volume", schema::CLASS, schema::DEFAULTS, schema::VARIABLE, schema::LOCALS];
 
 /// Returns whether a document has a block of the language. A single value under such a key is no block.
 pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
@@ -25,7 +26,8 @@ pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
 pub(crate) fn needs_expansion(document: &Object<'_>) -> bool {
     let is_volume = |entry: &Entry<'_>| entry.key.text.eq_ignore_ascii_case("volume");
     document.entries.iter().any(|entry| match is_volume(entry) {
-        true => has_instance_key(&entry.value.value, 0),
+        true => has_instance_key(&entry.value.value, 0) || has_expression(&entry.value.value),
+        false if entry.key.text.eq_ignore_ascii_case(schema::SET) => has_expression(&entry.value.value),
         false => LANGUAGE_BLOCKS.contains(&&*entry.key.text),
     })
 }
@@ -39,6 +41,38 @@ fn has_instance_key(value: &Value<'_>, level: usize) -> bool {
         schema::VOLUME_BLOCK.contains(&&*entry.key.text)
             || level == 0 && has_instance_key(&entry.value.value, 1)
     })
+}
+
+/// Returns whether a value has an expression in it.
+pub(super) fn has_expression(value: &Value<'_>) -> bool {
+    match value {
+        Value::Expression(_) => true,
+        Value::List(items) => items.iter().any(|item| has_expression(&item.value)),
+        Value::Object(object) => {
+            object.entries.iter().any(|entry| has_expression(&entry.value.value))
+        }
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown => false,
+    }
+}
+
+/// A variable.
+pub(super) struct Variable<'t, 'a> {
+    pub(super) header: Span,
+    pub(super) kind: Option<&'t Entry<'a>>,
+    /// The type as the file writes it.
+    pub(super) kind_source: String,
+    pub(super) default: Option<&'t Entry<'a>>,
+    pub(super) is_sensitive: bool,
+    pub(super) validations: Vec<&'t Object<'a>>,
+}
+
+/// A local value: its entry, or its entries if it is a list of objects.
+pub(super) struct Local<'t, 'a> {
+    pub(super) entries: Vec<&'t Entry<'a>>,
 }
 
 /// A class.
@@ -69,6 +103,8 @@ pub(super) struct VolumeBlock<'t, 'a> {
 /// What the documents of a run declare.
 #[derive(Default)]
 pub(crate) struct Declarations<'t, 'a> {
+    pub(super) variables: BTreeMap<&'t str, Variable<'t, 'a>>,
+    pub(super) locals: BTreeMap<&'t str, Local<'t, 'a>>,
     pub(super) classes: BTreeMap<&'t str, Class<'t, 'a>>,
     pub(super) defaults: BTreeMap<SourceId, DefaultFields<'t, 'a>>,
     pub(super) volumes: Vec<VolumeBlock<'t, 'a>>,
@@ -114,12 +150,84 @@ impl<'t, 'a> Declarations<'t, 'a> {
                         self.default_fields(document.source, object, entry, reader.diagnostics);
                     }
                 }
+                schema::VARIABLE => {
+                    for block in reader.named_blocks(entry, BlockKind::Variable) {
+                        self.variable(&block, &mut reader);
+                    }
+                }
+                schema::LOCALS => {
+                    reader.refuse_labels(entry);
+                    if let Some(object) = reader.object_of(entry) {
+                        self.locals(object, &mut reader);
+                    }
+                }
                 _ => outside.push(entry),
             }
         }
         let is_block = |entry: &&Entry<'_>| LANGUAGE_BLOCKS.contains(&&*entry.key.text);
         if let (Some(first), Some(block)) = (outside.first(), object.entries.iter().find(is_block)) {
             reader.outside_of_blocks(first, block.key.span);
+        }
+    }
+
+    fn variable(&mut self, block: &NamedBlock<'t, 'a>, reader: &mut Reader<'_>) {
+        let NamedBlock { label, header, object } = *block;
+        let name: &'t str = &label.text;
+        let mut find = |key: &str| {
+            let entries = object.entries.iter();
+            let of_key: Vec<&'t Entry<'a>> = entries.filter(|entry| entry.key.text == key).collect();
+            reader.single(&of_key)
+        };
+        let [kind, default, sensitive, _] =
+            ["type", "default", "sensitive", "description"].map(&mut find);
+        let is_sensitive = sensitive.is_some_and(|entry| {
+            // Unknown means sensitive.
+            reader.boolean("sensitive", &entry.value).unwrap_or(true)
+        });
+        let validations = object.entries.iter().filter(|entry| entry.key.text == "validation");
+        let validations = validations.filter_map(|entry| reader.object_of(entry)).collect();
+        for entry in &object.entries {
+            if !schema::VARIABLE_FIELDS.contains(&&*entry.key.text) && !reader.is_comment(entry) {
+                reader.unknown_in(entry, "a variable", &schema::VARIABLE_FIELDS);
+            }
+        }
+        if let Some(problem) = name_problem(name) {
+            reader.error(Code::SpecSyntax, format!("invalid name of a variable `{name}`: {problem}"), label.span);
+        }
+        if let Some(first) = self.variables.get(name) {
+            let problem = declared_twice(&format!("variable `{name}`"), header, first.header);
+            reader.diagnostics.push(problem);
+            return;
+        }
+        let kind_source =
+            kind.map(|entry| reader.source_text(entry.value.span).to_owned()).unwrap_or_default();
+        let variable = Variable { header, kind, kind_source, default, is_sensitive, validations };
+        self.variables.insert(name, variable);
+    }
+
+    fn locals(&mut self, object: &'t Object<'a>, reader: &mut Reader<'_>) {
+        for entry in &object.entries {
+            if reader.is_comment(entry) {
+                continue;
+            }
+            reader.refuse_labels(entry);
+            let name: &'t str = &entry.key.text;
+            match self.locals.get_mut(name) {
+                None => {
+                    self.locals.insert(name, Local { entries: vec![entry] });
+                }
+                Some(local) => match local.entries.first() {
+                    Some(first) if first.list.is_some() && first.list == entry.list => {
+                        local.entries.push(entry);
+                    }
+                    Some(first) => {
+                        let what = format!("local value `{name}`");
+                        let problem = declared_twice(&what, entry.key.span, first.key.span);
+                        reader.diagnostics.push(problem);
+                    }
+                    None => {}
+                },
+            }
         }
     }
 
@@ -164,6 +272,13 @@ impl<'t, 'a> Declarations<'t, 'a> {
 fn body_of(object: &Object<'_>, header: Span) -> Span {
     let last = object.entries.last();
     last.map_or(header, |entry| header.to(entry.key.span).to(entry.value.span))
+}
+
+/// Returns what is wrong with the name of a variable, which is part of the name of an environment variable.
+fn name_problem(name: &str) -> Option<&'static str> {
+    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (!is_word || !starts).then_some("it has letters, digits and `_`, and starts with no digit")
 }
 
 fn declared_twice(what: &str, again: Span, first: Span) -> Diagnostic {
