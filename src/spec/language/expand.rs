@@ -1,19 +1,30 @@
 //! Makes the volumes of `volume` blocks, one after the other.
 //!
 //! A block declares one volume, none with `enabled = false`, or as many as `count` or `for_each` say. Each takes its class
-//! and the `defaults` of its file, is decoded, and its tree is dropped before the next one.
+//! and the `defaults` of its file, is decoded, and its tree is dropped before the next one. Of a class only those fields are
+//! evaluated that the volume does not give.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::declarations::{Class, Declarations, VolumeBlock};
+use super::instances::{Instances, instances_of};
 use super::layers::layered;
+use super::values::{NoValue, expression_value, value_node};
+use super::walk::for_each_expression;
 use crate::decode::{self, Document, NamedBlock, Reader, ScalarConversion};
+use crate::expression::budget::Budget;
+use crate::expression::evaluate::{Scope, VolumeNames};
+use crate::expression::names::{Reference, references};
+use crate::expression::value::Value;
 use crate::origin::{Layer, Origin};
 use crate::repeated::RepeatedProblems;
 use crate::schema;
-use crate::tree::{Entry, Node, Object, SpannedText, Value};
+use crate::syntax::Syntax;
+use crate::tree::{Entry, Node, Object, PlacedExpression, SpannedText, Value as NodeValue};
 use crate::value_reader::ValueReader as _;
-use crate::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
+use crate::volume_spec::{VolumeSpec, too_many_volumes};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
 
@@ -37,35 +48,55 @@ pub(crate) struct Expansion {
     pub(crate) doubtful: Vec<Span>,
     /// The blocks that declare no volume.
     pub(crate) empty: Vec<EmptyBlock>,
+    /// The first place that uses each variable, by its slot, in the fields that volumes take.
+    pub(super) used: BTreeMap<u32, Span>,
+    /// True if a value could not be evaluated, which another problem explains.
+    pub(super) is_incomplete: bool,
+}
+
+/// The values of variables and local values, by slot.
+pub(super) struct Globals {
+    pub(super) variables: Vec<Option<Value>>,
+    pub(super) locals: Vec<Option<Value>>,
 }
 
 /// Expands all blocks of a run. `room` is the number of volumes that the run may still have.
-pub(crate) fn expand(
+pub(super) fn expand(
     declarations: &Declarations<'_, '_>,
     documents: &[Document<'_>],
-    room: usize,
+    globals: &Globals,
+    (room, budget): (usize, &mut Budget),
     diagnostics: &mut Diagnostics,
 ) -> Expansion {
+    let found = Expansion::default();
+    let taken = BTreeSet::new();
     let mut expander =
-        Expander { declarations, documents, room, diagnostics, found: Expansion::default() };
+        Expander { declarations, documents, globals, room, budget, diagnostics, found, taken };
     expander.check_layers();
-    let sets: Vec<_> = declarations.sets.iter().map(|(at, entry)| (*at, *entry)).collect();
-    for (at, entry) in sets {
-        let set = expander.set(at, entry);
-        expander.found.sets.extend(set);
-    }
+    let sets = declarations.sets.iter();
+    let sets: BTreeMap<usize, (SetName, Span)> =
+        sets.filter_map(|(at, entry)| Some((*at, expander.set(*at, entry)?))).collect();
     for block in &declarations.volumes {
+        let before = expander.found.volumes.len();
         expander.block(block);
+        for (document, spec) in expander.found.volumes.iter_mut().skip(before) {
+            spec.set = sets.get(document).cloned();
+        }
     }
+    expander.found.sets = sets.into_values().collect();
     expander.found
 }
 
 struct Expander<'e, 't, 'a> {
     declarations: &'e Declarations<'t, 'a>,
     documents: &'e [Document<'e>],
+    globals: &'e Globals,
     room: usize,
+    budget: &'e mut Budget,
     diagnostics: &'e mut Diagnostics,
     found: Expansion,
+    /// The layers that some volume takes, by the positions of their fields.
+    taken: BTreeSet<Span>,
 }
 
 /// The layers of one volume, the nearest one first, and where they come from.
@@ -83,36 +114,97 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
 
     /// Decodes the set that a document names.
     fn set(&mut self, document: usize, entry: &Entry<'a>) -> Option<(SetName, Span)> {
-        self.reader(document)?.set(&[entry])
+        let value = self.node(&entry.value, &self.globals.scope(None, None, None))?;
+        let entry = Entry { value, ..entry.clone() };
+        self.reader(document)?.set(&[&entry])
+    }
+
+    /// Returns the node that a node stands for. Reports why there is none.
+    fn node(&mut self, node: &Node<'a>, scope: &Scope<'_>) -> Option<Node<'a>> {
+        let mut budget = self.budget.start_volume();
+        let mut evaluated = Fields { budget: &mut budget, is_sensitive: false };
+        let found = evaluated.node(node, scope);
+        self.budget.end_volume(&budget);
+        match found {
+            Ok(node) => Some(node),
+            Err(NoValue::Reported) => {
+                self.found.is_incomplete = true;
+                None
+            }
+            Err(NoValue::Problem(problem)) => {
+                self.diagnostics.push(*problem);
+                None
+            }
+        }
     }
 
     /// Expands one `volume` block.
     fn block(&mut self, block: &VolumeBlock<'t, 'a>) {
-        if !self.is_enabled(block) {
+        let (Some(is_enabled), Some(own)) = (self.is_enabled(block), self.layers_of_block(block))
+        else {
+            return;
+        };
+        if !is_enabled {
             return;
         }
-        let set = block.set.and_then(|entry| self.set(block.document, entry));
+        let entries = [schema::COUNT, schema::FOR_EACH].map(|key| self.unique(block, key));
+        let scope = self.globals.scope(None, None, None);
+        let instances = match instances_of(&block.block.label.text, entries, &scope, self.budget) {
+            Ok(instances) => instances,
+            Err(NoValue::Reported) => {
+                self.found.is_incomplete = true;
+                return;
+            }
+            Err(NoValue::Problem(problem)) => return self.diagnostics.push(*problem),
+        };
+        if let Instances::Several { list, place, .. } = &instances
+            && list.is_empty()
+        {
+            let key = if entries.iter().flatten().any(|entry| entry.key.text == schema::COUNT) {
+                "`count`"
+            } else {
+                "`for_each`"
+            };
+            let label = &block.block.label.text;
+            let reason = format!("{key} of `{label}` is empty");
+            self.found.empty.push(EmptyBlock { reason, place: *place });
+        }
         let mut problems = RepeatedProblems::default();
-        let origin = Origin { block: (&*block.block.label.text).into(), instance: None, layers: vec![] };
-        if let Some(mut spec) = self.volume(block, origin, &mut problems) {
-            spec.set = set;
-            self.found.volumes.push((block.document, spec));
+        let name = &*block.block.label.text;
+        for instance in instances.into_list() {
+            let origin = Origin { block: name.into(), instance: instance.origin, layers: vec![] };
+            let names = VolumeNames {
+                label: name.into(),
+                key: origin.key().into(),
+                id: origin.id().into(),
+            };
+            let each = instance.each.as_ref().map(|(key, value)| (key, value));
+            let scope = self.globals.scope(each, instance.index, Some(&names));
+            if let Some(spec) = self.volume(block, origin, (&scope, own), &mut problems) {
+                self.found.volumes.push((block.document, spec));
+            }
+            if self.room == 0 {
+                break;
+            }
         }
         self.diagnostics.extend(problems.into_diagnostics());
     }
 
-    /// Returns whether a block declares any volume.
-    fn is_enabled(&mut self, block: &VolumeBlock<'t, 'a>) -> bool {
+    /// Returns whether a block declares any volume; `None` if that is unknown.
+    fn is_enabled(&mut self, block: &VolumeBlock<'t, 'a>) -> Option<bool> {
         let Some(entry) = self.unique(block, schema::ENABLED) else {
-            return true;
+            return Some(true);
         };
-        let value = self.reader(block.document).map(|mut reader| reader.boolean(schema::ENABLED, &entry.value));
-        if value.flatten() != Some(false) {
-            return true;
+        let node = self.node(&entry.value, &self.globals.scope(None, None, None))?;
+        if matches!(node.value, NodeValue::Null) {
+            return Some(true);
         }
-        let reason = format!("`enabled` of `{}` is `false`", block.block.label.text);
-        self.found.empty.push(EmptyBlock { reason, place: entry.value.span });
-        false
+        let is_enabled = self.reader(block.document)?.boolean(schema::ENABLED, &node)?;
+        if !is_enabled {
+            let reason = format!("`enabled` of `{}` is `false`", block.block.label.text);
+            self.found.empty.push(EmptyBlock { reason, place: entry.value.span });
+        }
+        Some(is_enabled)
     }
 
     /// Returns the entry of a key of a block. Another one is an error.
@@ -127,23 +219,31 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         &mut self,
         block: &VolumeBlock<'t, 'a>,
         mut origin: Origin,
+        (scope, choice): (&Scope<'_>, Option<&'t Entry<'a>>),
         problems: &mut RepeatedProblems,
     ) -> Option<VolumeSpec> {
         let own = &block.block;
-        if self.room == 0 {
-            return None;
-        }
-        let Layers { objects, origins } = self.layers(block)?;
+        let Layers { objects, origins } = self.layers(block, scope, choice)?;
         origin.layers = origins;
-        let is_comment = |entry: &Entry<'_>| {
-            let source = entry.key.span.source;
-            let found = self.documents.iter().find(|document| document.source == source);
-            entry.key.text == "//" && found.is_some_and(|document| document.syntax == crate::syntax::Syntax::Json)
+        let mut found = Diagnostics::default();
+        let mut budget = self.budget.start_volume();
+        let (entries, sensitive) = {
+            let documents = self.documents;
+            let is_field = |entry: &Entry<'_>| {
+                !schema::VOLUME_BLOCK.contains(&&*entry.key.text) && !is_comment(entry, documents)
+            };
+            let mut fields = VolumeFields {
+                scope,
+                budget: &mut budget,
+                found: &mut found,
+                is_incomplete: &mut self.found.is_incomplete,
+                sensitive: BTreeSet::new(),
+            };
+            let entries = layered(&objects, is_field, |entry| fields.entries(entry));
+            (entries, fields.sensitive)
         };
-        let is_field = |entry: &Entry<'_>| {
-            !schema::VOLUME_BLOCK.contains(&&*entry.key.text) && !is_comment(entry)
-        };
-        let mut entries = layered(&objects, is_field, |entry| vec![entry.clone()]);
+        self.budget.end_volume(&budget);
+        let mut entries = entries;
         if origin.instance.is_some() {
             add_name(&mut entries, &origin, own.header);
         }
@@ -151,58 +251,86 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         let object = Object { entries, duplicates: vec![] };
         let instance = NamedBlock { label: &label, header: own.header, object: &object };
         let document = self.documents.get(block.document)?;
-        let mut found = Diagnostics::default();
-        let (spec, doubtful) = decode::decode_volume(instance, (document, self.documents), &mut found);
+        let (spec, doubtful) =
+            decode::decode_volume(instance, (document, self.documents), &mut found);
         let id = spec.as_ref().map_or_else(|| origin.id(), |spec| spec.request.id.to_string());
         problems.add(&id, &origin, found);
         self.found.doubtful.extend(doubtful);
         let mut spec = spec?;
-        self.room -= 1;
+        self.room = self.room.saturating_sub(1);
         if self.room == 0 {
             self.diagnostics.push(too_many_volumes().label(own.header, ""));
+            return None;
         }
+        spec.mark_evaluated(&sensitive);
         spec.origin = Some(Arc::new(origin));
         Some(spec)
     }
 
-    /// Returns the layers of a block: its own fields, its class, and the `defaults` of its file.
-    fn layers(&mut self, block: &VolumeBlock<'t, 'a>) -> Option<Layers<'t, 'a>> {
-        let source = block.block.header.source;
-        let defaults = self.declarations.defaults.get(&source).copied();
+    /// Returns the entry that chooses the class: that of the block, else that of the `defaults` of its file.
+    fn layers_of_block(&mut self, block: &VolumeBlock<'t, 'a>) -> Option<Option<&'t Entry<'a>>> {
         let own = self.unique(block, schema::CLASS);
-        let inherited = defaults.and_then(|defaults| class_of(defaults.object));
+        let defaults = self.declarations.defaults.get(&block.block.header.source);
+        Some(own.or_else(|| defaults.and_then(|defaults| class_of(defaults.object))))
+    }
+
+    /// Returns the layers of a block: its own fields, its class, and the `defaults` of its file.
+    fn layers(
+        &mut self,
+        block: &VolumeBlock<'t, 'a>,
+        scope: &Scope<'_>,
+        choice: Option<&'t Entry<'a>>,
+    ) -> Option<Layers<'t, 'a>> {
         let mut layers = Layers { objects: vec![block.block.object], origins: vec![] };
-        let choice = own.or(inherited).filter(|entry| !matches!(entry.value.value, Value::Null));
         if let Some(choice) = choice {
-            let name = self.reader(block.document)?.text(
-                schema::CLASS,
-                &choice.value,
-                ScalarConversion::AsWritten,
-            )?;
-            let class = self.class(&name, choice.value.span)?;
-            layers.objects.push(class.object);
-            let (body, taken) = (class.body, choice.value.span);
-            layers.origins.push(Layer { class: Some(name.into()), body, taken });
+            let node = self.node(&choice.value, scope)?;
+            let reading = ScalarConversion::AsWritten;
+            let name = self.reader(block.document)?.text(schema::CLASS, &node, reading);
+            if let Some(name) = name {
+                let class = self.class(&name, choice.value.span)?;
+                layers.objects.push(class.object);
+                let (body, taken) = (class.body, choice.value.span);
+                layers.origins.push(Layer { class: Some(name.into()), body, taken });
+            } else if !matches!(node.value, NodeValue::Null) {
+                return None;
+            }
         }
-        if let Some(defaults) = defaults {
+        if let Some(defaults) = self.declarations.defaults.get(&block.block.header.source) {
             layers.objects.push(defaults.object);
             let (body, taken) = (defaults.body, defaults.header);
             layers.origins.push(Layer { class: None, body, taken });
         }
+        for (object, layer) in layers.objects.iter().skip(1).zip(&layers.origins) {
+            if self.taken.insert(layer.body) {
+                self.note_uses(object);
+            }
+        }
         Some(layers)
+    }
+
+    /// Notes the variables that a layer uses.
+    fn note_uses(&mut self, object: &Object<'_>) {
+        for entry in &object.entries {
+            for_each_expression(&entry.value, &mut |expression| {
+                for (reference, at) in references(&expression.root) {
+                    if let Reference::Variable(slot) = reference {
+                        let place = expression.place.of(&at);
+                        self.found.used.entry(slot).or_insert(place);
+                    }
+                }
+            });
+        }
     }
 
     /// Returns a class. Reports an unknown one.
     fn class(&mut self, name: &str, at: Span) -> Option<&'e Class<'t, 'a>> {
         let found = self.declarations.classes.get(name);
         if found.is_none() {
-            let problem = Diagnostic::error(Code::SpecUnknownClass, format!("unknown class `{name}`"));
+            let message = format!("unknown class `{name}`");
             let near = closest_match(name, self.declarations.classes.keys().copied());
-            let label = near.map_or_else(
-                || "not declared".to_owned(),
-                |near| format!("did you mean `{near}`?"),
-            );
-            let problem = problem.label(at, label);
+            let label = near
+                .map_or_else(|| "not declared".to_owned(), |near| format!("did you mean `{near}`?"));
+            let problem = Diagnostic::error(Code::SpecUnknownClass, message).label(at, label);
             self.diagnostics.push(problem.help(Code::SpecUnknownClass.advice()));
         }
         found
@@ -220,9 +348,148 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
                 continue;
             };
             reader.layer(object, is_class);
-            self.found.doubtful.extend(reader.possible_secrets);
+            let doubtful = std::mem::take(&mut reader.possible_secrets);
+            self.found.doubtful.extend(doubtful);
         }
     }
+}
+
+impl Globals {
+    /// Returns the scope of a place.
+    fn scope<'s>(
+        &'s self,
+        each: Option<(&'s Value, &'s Value)>,
+        index: Option<i64>,
+        volume: Option<&'s VolumeNames>,
+    ) -> Scope<'s> {
+        let (variables, locals) = (&self.variables, &self.locals);
+        Scope { variables, locals, each, count_index: index, volume }
+    }
+}
+
+/// Evaluates the fields of one volume.
+struct VolumeFields<'f> {
+    scope: &'f Scope<'f>,
+    budget: &'f mut Budget,
+    found: &'f mut Diagnostics,
+    is_incomplete: &'f mut bool,
+    /// The positions of sensitive values.
+    sensitive: BTreeSet<Span>,
+}
+
+impl VolumeFields<'_> {
+    /// Returns the entries that an entry stands for: several if its value is a list of objects.
+    fn entries<'a>(&mut self, entry: &Entry<'a>) -> Vec<Entry<'a>> {
+        let field = schema::volume_field(&entry.key.text).map(|field| field.key);
+        let allows_sensitive = matches!(field, Some("secrets" | "mount_options"));
+        let mut evaluated = Fields { budget: self.budget, is_sensitive: false };
+        let value = match evaluated.node(&entry.value, self.scope) {
+            Ok(value) => value,
+            Err(problem) => {
+                match problem {
+                    NoValue::Reported => *self.is_incomplete = true,
+                    NoValue::Problem(problem) => self.found.push(*problem),
+                }
+                Node::invalid(entry.value.span)
+            }
+        };
+        let is_sensitive = evaluated.is_sensitive;
+        if is_sensitive {
+            self.note_sensitive(entry, allows_sensitive);
+            if !allows_sensitive {
+                let value = Node::invalid(entry.value.span);
+                return vec![Entry { value, ..entry.clone() }];
+            }
+        }
+        let mut object = Object::default();
+        object.push(entry.key.clone(), entry.labels.clone(), value);
+        let is_of_list = entry.list;
+        for made in &mut object.entries {
+            made.list = made.list.or(is_of_list);
+        }
+        object.entries
+    }
+
+    /// Notes the sensitive parts of an entry. Reports those that plans would show.
+    fn note_sensitive(&mut self, entry: &Entry<'_>, is_allowed: bool) {
+        let mut spans = vec![];
+        for_each_expression(&entry.value, &mut |expression: &PlacedExpression| {
+            let value = expression_value(expression, self.scope, self.budget);
+            if value.is_ok_and(|value| value.holds_sensitive()) {
+                spans.push(expression.place.of(&(0..u32::MAX)));
+            }
+        });
+        for span in spans {
+            if is_allowed {
+                self.sensitive.insert(span);
+                continue;
+            }
+            let key = &entry.key.text;
+            let message = format!("`{key}` has a sensitive value, which plans would show");
+            let problem = Diagnostic::error(Code::SpecSensitiveValue, message);
+            self.found.push(
+                problem
+                    .label(span, "a sensitive value")
+                    .help("use sensitive variables in `secrets` and `mount_flags` only"),
+            );
+        }
+    }
+}
+
+/// Replaces the expressions of nodes by their values.
+struct Fields<'b> {
+    budget: &'b mut Budget,
+    /// True if any of the values is sensitive.
+    is_sensitive: bool,
+}
+
+impl Fields<'_> {
+    fn node<'a>(&mut self, node: &Node<'a>, scope: &Scope<'_>) -> Result<Node<'a>, NoValue> {
+        let span = node.span;
+        let value = match &node.value {
+            NodeValue::Expression(expression) => {
+                let value = expression_value(expression, scope, self.budget)?;
+                self.is_sensitive |= value.holds_sensitive();
+                return value_node(&value, span, self.budget);
+            }
+            NodeValue::List(items) => {
+                let items = items.iter().map(|item| self.node(item, scope));
+                NodeValue::List(items.collect::<Result<_, _>>()?)
+            }
+            NodeValue::Object(object) => {
+                let mut evaluated = Object::default();
+                for entry in &object.entries {
+                    let value = self.node(&entry.value, scope)?;
+                    let is_computed = matches!(entry.value.value, NodeValue::Expression(_));
+                    if is_computed && matches!(value.value, NodeValue::Null) {
+                        // A computed null is an absent key; one that removes an inherited key is kept for the merge.
+                        evaluated.entries.push(Entry { value, ..entry.clone() });
+                        continue;
+                    }
+                    evaluated.push(entry.key.clone(), entry.labels.clone(), value);
+                    if let (Some(made), Some(list)) = (evaluated.entries.last_mut(), entry.list) {
+                        made.list = Some(list);
+                    }
+                }
+                NodeValue::Object(evaluated)
+            }
+            NodeValue::Null
+            | NodeValue::Invalid
+            | NodeValue::Scalar(_)
+            | NodeValue::Reference(_)
+            | NodeValue::Unknown => node.value.clone(),
+        };
+        Ok(Node { value, span })
+    }
+}
+
+/// Returns whether an entry is a comment, which JSON writes as a key `//`.
+fn is_comment(entry: &Entry<'_>, documents: &[Document<'_>]) -> bool {
+    let source = entry.key.span.source;
+    entry.key.text == "//"
+        && documents
+            .binary_search_by_key(&source, |document| document.source)
+            .is_ok_and(|at| documents.get(at).is_some_and(|one| one.syntax == Syntax::Json))
 }
 
 /// Returns the entry with the class that `defaults` give.
@@ -238,6 +505,7 @@ fn add_name(entries: &mut Vec<Entry<'_>>, origin: &Origin, header: Span) {
             key: SpannedText { text: "name".into(), span: header },
             labels: vec![],
             value: Node::text(origin.key(), header),
+            list: None,
         });
     }
 }
