@@ -83,6 +83,8 @@ pub type Secret = Zeroizing<String>;
 pub enum SecretRef {
     /// The value itself.
     Literal(Secret),
+    /// The value of an expression that uses a sensitive value, which is not in the specification.
+    Evaluated(Secret),
     /// The name of an environment variable.
     Env(String),
     /// The path of a file as written in the specification. A relative path starts at the directory
@@ -98,11 +100,19 @@ pub enum SecretRef {
 }
 
 impl SecretRef {
+    /// Returns the value, if it is known without reading anything.
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Literal(value) | Self::Evaluated(value) => Some(value),
+            Self::Env(_) | Self::File(_) | Self::NomadVar { .. } => None,
+        }
+    }
+
     /// Returns the value, if the specification contains it.
     pub fn literal(&self) -> Option<&str> {
         match self {
             Self::Literal(value) => Some(value),
-            Self::Env(_) | Self::File(_) | Self::NomadVar { .. } => None,
+            Self::Evaluated(_) | Self::Env(_) | Self::File(_) | Self::NomadVar { .. } => None,
         }
     }
 }
@@ -111,7 +121,7 @@ impl SecretRef {
 impl std::fmt::Debug for SecretRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Literal(_) => f.write_str("[REDACTED]"),
+            Self::Literal(_) | Self::Evaluated(_) => f.write_str("[REDACTED]"),
             Self::Env(name) => write!(f, "env({name:?})"),
             Self::File(path) => write!(f, "file({path:?})"),
             Self::NomadVar { path, key } => write!(f, "nomad_var({path:?}, {key:?})"),
@@ -124,6 +134,16 @@ impl std::fmt::Debug for SecretRef {
 pub struct SecretRefs(BTreeMap<String, SecretRef>);
 
 impl SecretRefs {
+    /// Returns the secrets, those that are sensitive not as literals.
+    #[must_use]
+    pub fn evaluated(self, is_sensitive: impl Fn(&str) -> bool) -> Self {
+        let secret = |(key, secret): (String, SecretRef)| match secret {
+            SecretRef::Literal(value) if is_sensitive(&key) => (key, SecretRef::Evaluated(value)),
+            secret => (key, secret),
+        };
+        Self(self.0.into_iter().map(secret).collect())
+    }
+
     /// Returns whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -136,7 +156,7 @@ impl SecretRefs {
 
     /// Returns the secrets, if the specification contains all values.
     pub fn literal(&self) -> Option<Secrets> {
-        let pairs = self.iter().map(|(key, from)| Some((key, from.literal()?)));
+        let pairs = self.iter().map(|(key, from)| Some((key, from.value()?)));
         pairs.collect()
     }
 

@@ -183,6 +183,7 @@ fn text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
         | Value::Invalid
         | Value::Reference(_)
         | Value::Unknown
+        | Value::Expression(_)
         | Value::List(_)
         | Value::Object(_) => None,
     }
@@ -195,6 +196,7 @@ fn texts(node: &Node<'_>) -> Vec<String> {
         | Value::Invalid
         | Value::Reference(_)
         | Value::Unknown
+        | Value::Expression(_)
         | Value::Scalar(_)
         | Value::Object(_) => {
             vec![]

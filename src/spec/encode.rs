@@ -162,7 +162,7 @@ enum MapValue<'r> {
 impl<'r> From<&'r SecretRef> for MapValue<'r> {
     fn from(reference: &'r SecretRef) -> Self {
         match reference {
-            SecretRef::Literal(value) => Self::Text(value),
+            SecretRef::Literal(value) | SecretRef::Evaluated(value) => Self::Text(value),
             SecretRef::Env(name) => Self::Reference("env", name),
             SecretRef::File(path) => Self::Reference("file", path),
             SecretRef::NomadVar { path, key } => Self::NomadVar(path, key),

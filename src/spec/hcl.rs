@@ -144,7 +144,10 @@ fn language<'a>(
     })?;
     let types = type_constraints(&parsed.body);
     let is_of_type = |problem: &Diagnostic| {
-        problem.labels.first().is_some_and(|label| types.iter().any(|span| span.contains(label.span)))
+        problem
+            .labels
+            .first()
+            .is_some_and(|label| types.iter().any(|span| span.contains(label.span)))
     };
     let problems = parsed.diagnostics.into_iter().filter(|problem| !is_of_type(problem));
     problems.for_each(|problem| diagnostics.push(problem));
@@ -290,7 +293,9 @@ impl HclReader<'_, '_> {
                 value: Value::List(items.iter().map(|item| self.node(item)).collect()),
                 span,
             },
-            Expression::Object(object) if self.is_evaluated(expression) && !has_plain_keys(object) => {
+            Expression::Object(object)
+                if self.is_evaluated(expression) && !has_plain_keys(object) =>
+            {
                 self.placed(span)
             }
             Expression::Object(object) => Node::object(self.object(object), span),
@@ -362,9 +367,13 @@ impl HclReader<'_, '_> {
             | Expression::Array(_)
             | Expression::Parenthesis(_) => true,
             Expression::Variable(word) => word.as_str() == UNKNOWN,
-            Expression::HeredocTemplate(heredoc) => heredoc.template.iter().all(|element| {
-                matches!(element, hcl_edit::template::Element::Literal(_))
-            }) && heredoc.template.iter().count() <= 1,
+            Expression::HeredocTemplate(heredoc) => {
+                heredoc
+                    .template
+                    .iter()
+                    .all(|element| matches!(element, hcl_edit::template::Element::Literal(_)))
+                    && heredoc.template.iter().count() <= 1
+            }
             Expression::FuncCall(call) => is_plain_reference(call),
             Expression::Object(_)
             | Expression::UnaryOp(_)

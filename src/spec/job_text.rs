@@ -110,7 +110,12 @@ fn each_inner(value: &Value<'_>, hide: &mut impl FnMut(Span)) {
     match value {
         Value::Object(object) => for_each_environment(object, hide),
         Value::List(items) => items.iter().for_each(|item| each_inner(&item.value, hide)),
-        Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {}
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_) => {}
     }
 }
 

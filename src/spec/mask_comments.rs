@@ -69,7 +69,8 @@ impl<F: Fn(&str) -> bool> Tokens<F> {
             | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
-            | Value::Unknown => self.found.push((node.span, is_secret)),
+            | Value::Unknown
+            | Value::Expression(_) => self.found.push((node.span, is_secret)),
         }
     }
 }

@@ -1,28 +1,37 @@
-//! Parses one text to the volumes that it declares.
+//! Reads the texts of a run to the volumes that they declare.
+//!
+//! A text with flat volumes, or with `volume` blocks of literals, is decoded and dropped at once. The documents of the
+//! language are kept until all texts are read, because names are known in all files of a run.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::decode::{self, Document};
 use super::defaults::Defaults;
+use super::expression::names::Names;
+use super::language::{
+    EmptyBlock, GivenVariables, Run, VariableFile, is_of_language, needs_expansion, read_templates,
+};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
-use super::volume_spec::VolumeSpec;
+use super::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 use super::{hcl, json, mask, mask_comments, mask_text, yaml};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span};
 
-/// The content of one text.
+/// The content of the texts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The volumes, in the order of the text.
+    /// The volumes, in the order of the texts.
     pub volumes: Vec<VolumeSpec>,
-    /// The sets that the text names, with their positions.
+    /// The sets that the texts name, with their positions.
     pub sets: Vec<(SetName, Span)>,
+    /// The blocks that declare no volume.
+    pub empty: Vec<EmptyBlock>,
 }
 
-/// Parses the volumes of one text, as [`parse_text`] does.
+/// Parses the volumes of one text, as [`read`] does.
 pub fn parse(
     sources: &mut SourceMap,
     source: SourceId,
@@ -30,35 +39,293 @@ pub fn parse(
     defaults: &Defaults,
     diagnostics: &mut Diagnostics,
 ) -> Vec<VolumeSpec> {
-    parse_text(sources, source, syntax, defaults, diagnostics).volumes
+    let given = GivenVariables::default();
+    read(sources, &[(source, syntax)], &given, defaults, diagnostics).volumes
 }
 
-/// Parses one text. A text without a volume and without a set is an error. Problems are added to
-/// `diagnostics`; after an error, the result is good only for [`super::validate()`].
+/// Reads the texts of a run. A text that declares nothing is an error. Problems are added to `diagnostics`; after an error,
+/// the result is good only for [`super::validate()`].
 ///
-/// An HCL text that starts with `{` is read as JSON. Secrets and mount flags are hidden in
-/// `sources`, even if the text does not parse, so no diagnostic shows them. Of a withheld text, no
-/// diagnostic shows anything.
-pub fn parse_text(
+/// An HCL text that starts with `{` is read as JSON. Secrets and mount flags are hidden in `sources`, even if the text does
+/// not parse, so no diagnostic shows them. Of a withheld text, no diagnostic shows anything.
+pub fn read(
     sources: &mut SourceMap,
-    source: SourceId,
-    syntax: Syntax,
+    texts: &[(SourceId, Syntax)],
+    given: &GivenVariables,
     defaults: &Defaults,
     diagnostics: &mut Diagnostics,
 ) -> Parsed {
-    if !sources.is_withheld(source) {
-        return parse_shown(sources, source, syntax, defaults, diagnostics);
+    let written: Vec<Arc<str>> =
+        texts.iter().map(|(source, _)| Arc::clone(sources.text(*source))).collect();
+    let file_texts: Vec<Arc<str>> =
+        given.files.iter().map(|(source, _)| Arc::clone(sources.text(*source))).collect();
+    let mut reader = RunReader {
+        sources,
+        defaults,
+        names: Names::default(),
+        kept: vec![],
+        found: vec![],
+        volume_count: 0,
+        diagnostics: Diagnostics::default(),
+    };
+    for ((source, syntax), text) in texts.iter().zip(&written) {
+        reader.text(*source, *syntax, text);
+        if reader.volume_count > MAX_VOLUMES {
+            break;
+        }
     }
-    let mut problems = Diagnostics::default();
-    let parsed = parse_shown(sources, source, syntax, defaults, &mut problems);
-    if problems.is_empty() {
-        return parsed;
+    let files = reader.variable_files(given, &file_texts);
+    let parsed = reader.finish(given, &files);
+    parsed.into_result(diagnostics)
+}
+
+/// The volumes of a run, and its problems.
+struct ReadRun {
+    parsed: Parsed,
+    problems: Diagnostics,
+}
+
+impl ReadRun {
+    fn into_result(self, diagnostics: &mut Diagnostics) -> Parsed {
+        diagnostics.extend(self.problems);
+        self.parsed
     }
-    diagnostics.push(withheld(sources.name(source), problems.has_errors()));
-    if problems.has_errors() {
-        return Parsed::default();
+}
+
+/// A text of the language.
+struct KeptText<'a> {
+    text: &'a str,
+    source: SourceId,
+    syntax: Syntax,
+    has_secrets: bool,
+    /// Its index in the run.
+    index: usize,
+    objects: Vec<Object<'a>>,
+}
+
+/// The volumes and sets of one text.
+#[derive(Default)]
+struct TextVolumes {
+    volumes: Vec<VolumeSpec>,
+    sets: Vec<(SetName, Span)>,
+}
+
+struct RunReader<'r, 'a> {
+    sources: &'r mut SourceMap,
+    defaults: &'r Defaults,
+    names: Names,
+    kept: Vec<KeptText<'a>>,
+    found: Vec<TextVolumes>,
+    volume_count: usize,
+    diagnostics: Diagnostics,
+}
+
+impl<'a> RunReader<'_, 'a> {
+    /// Reads one text.
+    fn text(&mut self, source: SourceId, syntax: Syntax, text: &'a str) {
+        let mut problems = Diagnostics::default();
+        let index = self.found.len();
+        let mut found = self.read_text((source, syntax, index), text, &mut problems);
+        if self.sources.is_withheld(source) && !problems.is_empty() {
+            let has_errors = problems.has_errors();
+            self.diagnostics.push(withheld(self.sources.name(source), has_errors));
+            if has_errors {
+                found = TextVolumes::default();
+                self.kept.retain(|kept| kept.source != source);
+            }
+        } else {
+            self.diagnostics.extend(problems);
+        }
+        self.volume_count += found.volumes.len();
+        if self.volume_count > MAX_VOLUMES {
+            let is_reported =
+                self.diagnostics.iter().any(|one| one.code == Code::SpecTooManyVolumes);
+            if !is_reported {
+                self.diagnostics.push(too_many_volumes());
+            }
+        }
+        self.found.push(found);
     }
-    parsed
+
+    /// Reads one text, and keeps it if it is one of the language.
+    fn read_text(
+        &mut self,
+        (source, syntax, index): (SourceId, Syntax, usize),
+        text: &'a str,
+        problems: &mut Diagnostics,
+    ) -> TextVolumes {
+        let syntax = match syntax {
+            Syntax::Hcl if Syntax::looks_like_json(text) => Syntax::Json,
+            syntax => syntax,
+        };
+        let objects = match self.objects(text, source, syntax, problems) {
+            Ok(objects) => objects,
+            Err(problem) => {
+                for range in hidden_ranges(text, syntax, &problem) {
+                    self.sources.hide(SourceMap::span(source, range));
+                }
+                problems.push(problem.into_diagnostic(source));
+                return TextVolumes::default();
+            }
+        };
+        let mut secrets = vec![];
+        for object in &objects {
+            mask::for_each_secret(object, &mut |span| secrets.push(span));
+        }
+        let comments = mask_comments::secret_comments(text, syntax, &objects, mask::is_sensitive);
+        secrets.extend(comments.into_iter().map(|range| SourceMap::span(source, range)));
+        secrets.sort_unstable();
+        secrets.into_iter().for_each(|span| self.sources.hide(span));
+        let has_secrets = objects.iter().any(mask::has_sensitive_key);
+        let is_kept =
+            objects.iter().any(|object| is_of_language(object) && needs_expansion(object));
+        if is_kept {
+            self.kept.push(KeptText { text, source, syntax, has_secrets, index, objects });
+            return TextVolumes::default();
+        }
+        let document = Document { has_secrets, text, source, syntax, defaults: self.defaults };
+        let decoded = decode::decode(&objects, &document, problems);
+        let mut doubtful = decoded.doubtful;
+        doubtful.sort_unstable();
+        doubtful.into_iter().for_each(|span| self.sources.hide(span));
+        TextVolumes { volumes: decoded.volumes, sets: decoded.sets }
+    }
+
+    /// Parses a text to its objects, with their expressions.
+    fn objects(
+        &mut self,
+        text: &'a str,
+        source: SourceId,
+        syntax: Syntax,
+        problems: &mut Diagnostics,
+    ) -> Result<Vec<Object<'a>>, ParseError> {
+        let names = &mut self.names;
+        let mut objects = match syntax {
+            Syntax::Hcl => {
+                let object =
+                    hcl::parse_specification(text, source, is_of_language, names, problems)?;
+                return Ok(vec![object]);
+            }
+            Syntax::Json => vec![json::parse(text, source, problems)?],
+            Syntax::Yaml => yaml::parse(text, source, problems)?,
+        };
+        for object in objects.iter_mut().filter(|object| is_of_language(object)) {
+            read_templates(object, text, syntax, names, problems);
+        }
+        Ok(objects)
+    }
+
+    /// Parses the files of variables, and hides the values of those that are sensitive.
+    fn variable_files<'f>(
+        &mut self,
+        given: &GivenVariables,
+        texts: &'f [Arc<str>],
+    ) -> Vec<VariableFile<'f>> {
+        let sensitive = self.sensitive_names();
+        let mut files = vec![];
+        for ((source, syntax), text) in given.files.iter().zip(texts) {
+            let (source, syntax) = (*source, *syntax);
+            let mut problems = Diagnostics::default();
+            let parsed = match syntax {
+                Syntax::Hcl => hcl::parse(text, source, &mut problems),
+                Syntax::Json => json::parse(text, source, &mut problems),
+                Syntax::Yaml => yaml::parse(text, source, &mut problems).map(|mut objects| {
+                    if objects.is_empty() { Object::default() } else { objects.swap_remove(0) }
+                }),
+            };
+            match parsed {
+                Ok(object) => {
+                    let entries = object.entries.iter().chain(&object.duplicates);
+                    for entry in entries {
+                        if sensitive.contains(&&*entry.key.text)
+                            || mask::is_sensitive(&entry.key.text)
+                        {
+                            entry.value.for_each_scalar(&mut |span| self.sources.hide(span));
+                        }
+                    }
+                    let name = self.sources.name(source).to_owned();
+                    files.push(VariableFile { object, name, source });
+                    self.diagnostics.extend(problems);
+                }
+                Err(problem) => {
+                    // Its names are arbitrary, so any of its values may be secret.
+                    self.sources.hide(SourceMap::span(source, 0..text.len()));
+                    self.diagnostics.push(problem.into_diagnostic(source));
+                }
+            }
+        }
+        files
+    }
+
+    /// Returns the names of sensitive variables, and hides their defaults.
+    fn sensitive_names(&mut self) -> Vec<&'a str> {
+        vec![]
+    }
+
+    /// Makes the volumes of the kept texts, and returns all of the run.
+    fn finish(mut self, given: &GivenVariables, files: &[VariableFile<'_>]) -> ReadRun {
+        let documents: Vec<Document<'_>> = self
+            .kept
+            .iter()
+            .map(|kept| Document {
+                has_secrets: kept.has_secrets,
+                text: kept.text,
+                source: kept.source,
+                syntax: kept.syntax,
+                defaults: self.defaults,
+            })
+            .collect();
+        let mut objects = vec![];
+        for (at, kept) in self.kept.iter().enumerate() {
+            objects.extend(kept.objects.iter().map(|object| (at, object)));
+        }
+        let room = MAX_VOLUMES.saturating_sub(self.volume_count) + 1;
+        let run = Run { documents: &documents, given, files, room };
+        let mut problems = Diagnostics::default();
+        let expansion = run.expand(&objects, &mut self.names, &mut problems);
+        let mut doubtful = expansion.doubtful;
+        doubtful.sort_unstable();
+        doubtful.into_iter().for_each(|span| self.sources.hide(span));
+        self.diagnostics.extend(self.shown(problems));
+        for (at, spec) in expansion.volumes {
+            let index = self.kept.get(at).map(|kept| kept.index);
+            if let Some(found) = index.and_then(|index| self.found.get_mut(index)) {
+                found.volumes.push(spec);
+            }
+        }
+        let mut parsed = Parsed { empty: expansion.empty, ..Parsed::default() };
+        parsed.sets.extend(expansion.sets);
+        for found in self.found {
+            // The first ones, mostly all, are not copied.
+            match parsed.volumes.is_empty() {
+                true => parsed.volumes = found.volumes,
+                false => parsed.volumes.extend(found.volumes),
+            }
+            parsed.sets.extend(found.sets);
+        }
+        ReadRun { parsed, problems: self.diagnostics }
+    }
+
+    /// Returns problems of which nothing is in a withheld text; one problem stands for all of each such text.
+    fn shown(&self, problems: Diagnostics) -> Diagnostics {
+        let withheld_of = |problem: &Diagnostic| {
+            let labels = problem.labels.iter().map(|label| label.span.source);
+            labels.into_iter().find(|source| self.sources.is_withheld(*source))
+        };
+        let mut shown = Diagnostics::default();
+        let mut reported = vec![];
+        for problem in problems {
+            match withheld_of(&problem) {
+                None => shown.push(problem),
+                Some(source) if reported.contains(&source) => {}
+                Some(source) => {
+                    reported.push(source);
+                    shown.push(withheld(self.sources.name(source), true));
+                }
+            }
+        }
+        shown
+    }
 }
 
 /// The problem of a text of which nothing may be shown.
@@ -75,65 +342,10 @@ pub(super) fn withheld(name: &str, has_errors: bool) -> Diagnostic {
         .help(code.advice())
 }
 
-fn parse_shown(
-    sources: &mut SourceMap,
-    source: SourceId,
-    syntax: Syntax,
-    defaults: &Defaults,
-    diagnostics: &mut Diagnostics,
-) -> Parsed {
-    let text = Arc::clone(sources.text(source));
-    let syntax = match syntax {
-        Syntax::Hcl if Syntax::looks_like_json(&text) => Syntax::Json,
-        syntax => syntax,
-    };
-    let documents = match read(&text, source, syntax, diagnostics) {
-        Ok(documents) => documents,
-        Err(problem) => {
-            for range in hidden_ranges(&text, syntax, &problem) {
-                sources.hide(SourceMap::span(source, range));
-            }
-            diagnostics.push(problem.into_diagnostic(source));
-            return Parsed::default();
-        }
-    };
-    let mut secrets = vec![];
-    for document in &documents {
-        mask::for_each_secret(document, &mut |span| secrets.push(span));
-    }
-    let comments = mask_comments::secret_comments(&text, syntax, &documents, mask::is_sensitive);
-    secrets.extend(comments.into_iter().map(|range| SourceMap::span(source, range)));
-    let whole = Document {
-        has_secrets: documents.iter().any(mask::has_sensitive_key),
-        text: &text,
-        source,
-        syntax,
-        defaults,
-    };
-    let decoded = decode::decode(&documents, &whole, diagnostics);
-    secrets.extend(decoded.doubtful);
-    secrets.sort_unstable();
-    secrets.into_iter().for_each(|span| sources.hide(span));
-    Parsed { volumes: decoded.volumes, sets: decoded.sets }
-}
-
 /// Returns what to hide in a text that does not parse: all of it if it is too much to search.
 pub(super) fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) -> Vec<Range<usize>> {
     if problem.code == Code::SpecTooManyValues {
         return std::iter::once(0..text.len()).collect();
     }
     mask_text::possible_secrets(text, syntax)
-}
-
-fn read<'a>(
-    text: &'a str,
-    source: SourceId,
-    syntax: Syntax,
-    diagnostics: &mut Diagnostics,
-) -> Result<Vec<Object<'a>>, ParseError> {
-    match syntax {
-        Syntax::Hcl => hcl::parse(text, source, diagnostics).map(|object| vec![object]),
-        Syntax::Json => json::parse(text, source, diagnostics).map(|object| vec![object]),
-        Syntax::Yaml => yaml::parse(text, source, diagnostics),
-    }
 }

@@ -43,9 +43,10 @@ impl RepeatedProblems {
             else {
                 continue;
             };
+            let shown = found.len();
             match found.iter_mut().find(|one| one.problem == problem) {
                 Some(same) => same.others += 1,
-                None if found.len() < SHOWN => {
+                None if shown < SHOWN => {
                     let (id, origin) = (id.to_owned(), origin.clone());
                     found.push(Repeated { id, origin, problem, others: 0 });
                 }

@@ -251,6 +251,22 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Returns whether any of its values is an expression.
+    pub(crate) fn has_expression(&self) -> bool {
+        match &self.value {
+            Value::Expression(_) => true,
+            Value::List(items) => items.iter().any(Node::has_expression),
+            Value::Object(object) => {
+                object.entries.iter().any(|entry| entry.value.has_expression())
+            }
+            Value::Null
+            | Value::Invalid
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown => false,
+        }
+    }
+
     /// Calls `see` for every scalar in it, except references.
     pub(crate) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {

@@ -72,7 +72,11 @@ pub(crate) trait ValueReader {
             Value::Object(object) => Some(object),
             Value::Null | Value::Invalid => None,
             Value::List(items) if items.is_empty() => None,
-            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
+            Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::List(_) => {
                 let expected = self.syntax_at(entry.value.span).object_name();
                 self.wrong_type(&entry.key.text, &entry.value, expected);
                 None
@@ -113,9 +117,11 @@ pub(crate) trait ValueReader {
 /// Returns the position of a field: of its value, or of its key if the value has several lines.
 pub(crate) fn field_span(entry: &Entry<'_>) -> Span {
     match &entry.value.value {
-        Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Invalid => {
-            entry.value.span
-        }
+        Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_)
+        | Value::Invalid => entry.value.span,
         Value::Null | Value::List(_) | Value::Object(_) => entry.key.span,
     }
 }

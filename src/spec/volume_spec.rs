@@ -78,6 +78,23 @@ impl VolumeSpec {
         self.request.key()
     }
 
+    /// Notes which values are sensitive, by their positions: they are no literals of the file.
+    pub(crate) fn mark_evaluated(&mut self, sensitive: &BTreeSet<Span>) {
+        if sensitive.is_empty() {
+            return;
+        }
+        let spans = &self.secret_spans;
+        let is_sensitive = |key: &str| {
+            let span = spans.get(key);
+            span.is_some_and(|span| {
+                sensitive.iter().any(|of| span.contains(*of) || of.contains(*span))
+            })
+        };
+        if let Some(secrets) = self.request.secrets.take() {
+            self.request.secrets = Some(secrets.evaluated(is_sensitive));
+        }
+    }
+
     /// Adds the way from the volume's block to the place of a problem of this volume.
     #[must_use]
     pub fn explain(&self, problem: Diagnostic) -> Diagnostic {

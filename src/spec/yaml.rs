@@ -45,7 +45,7 @@ pub(super) fn parse<'a>(
             documents.push(match node.value {
                 Value::Object(object) => object,
                 Value::Null => Object::default(),
-                Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::List(_) => {
+                Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Expression(_) | Value::List(_) => {
                     let message = "expected a mapping: a specification in YAML consists of `key: value` lines";
                     let several = "put several volumes under `volume:`, each under its name, or separate them with `---`";
                     let first_line = text[range.clone()].lines().next().unwrap_or_default();
@@ -325,7 +325,7 @@ impl<'a> Loader<'a, '_> {
                 }
                 MapEntry::Occupied(first) => {
                     self.duplicate_key(&key, *first.get(), &value);
-                    object.duplicates.push(Entry { key, labels: vec![], value });
+                    object.duplicates.push(Entry { key, labels: vec![], value, list: None });
                 }
             }
         }
@@ -352,6 +352,7 @@ impl<'a> Loader<'a, '_> {
             | Value::Invalid
             | Value::Reference(_)
             | Value::Unknown
+            | Value::Expression(_)
             | Value::List(_)
             | Value::Object(_) => Err(ParseError::syntax(at, "expected text as a key")),
         }
@@ -370,7 +371,8 @@ impl<'a> Loader<'a, '_> {
             | Value::Invalid
             | Value::Scalar(_)
             | Value::Reference(_)
-            | Value::Unknown => diagnostic,
+            | Value::Unknown
+            | Value::Expression(_) => diagnostic,
         });
     }
 }
@@ -399,9 +401,12 @@ fn merge<'a>(
             Ok(())
         }
         Value::List(items) => items.into_iter().try_for_each(|item| merge(object, keys, item)),
-        Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {
-            Err(())
-        }
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_) => Err(()),
     }
 }
 

@@ -151,7 +151,11 @@ impl Reader<'_> {
                 }
             }
             Value::Null | Value::Invalid => {}
-            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Object(_) => {
+            Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::Object(_) => {
                 self.wrong_type("mount_flags", &entry.value, "a list of texts");
             }
         }

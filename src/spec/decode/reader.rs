@@ -65,7 +65,7 @@ impl ValueReader for Reader<'_> {
         let problem = self.type_problem(key, node, expected);
         self.diagnostics.push(match &node.value {
             Value::Reference(_) => problem.help("use references for values in `secrets` only"),
-            Value::Unknown => problem.help(
+            Value::Unknown | Value::Expression(_) => problem.help(
                 "use `unknown` for `secrets` and `mount_flags` only: servers return all other fields",
             ),
             Value::Null | Value::Invalid | Value::Scalar(_) | Value::List(_) | Value::Object(_) => {
@@ -100,7 +100,7 @@ impl Reader<'_> {
         self.document_at(span).text
     }
 
-    pub(super) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) {
+    pub(crate) fn error(&mut self, code: Code, message: impl Into<String>, span: Span) {
         self.diagnostics.push(Diagnostic::error(code, message).label(span, ""));
     }
 
@@ -139,7 +139,11 @@ impl Reader<'_> {
         match &node.value {
             Value::Null | Value::Invalid => None,
             Value::Scalar(scalar) => self.scalar_text(key, node.span, scalar, reading),
-            Value::Reference(_) | Value::Unknown | Value::List(_) | Value::Object(_) => {
+            Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::List(_)
+            | Value::Object(_) => {
                 self.wrong_type(key, node, "a text");
                 None
             }
@@ -203,6 +207,7 @@ impl Reader<'_> {
             Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown
+            | Value::Expression(_)
             | Value::List(_)
             | Value::Object(_) => {
                 self.wrong_type(key, node, "a size");
@@ -235,6 +240,7 @@ impl Reader<'_> {
             Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown
+            | Value::Expression(_)
             | Value::List(_)
             | Value::Object(_) => {
                 self.wrong_type(key, node, "`true` or `false`");
@@ -308,7 +314,11 @@ impl Reader<'_> {
                 self.scalar_text(name, pair.value.span, scalar, ScalarConversion::ByValue)
             }
             Value::Invalid => None,
-            Value::Reference(_) | Value::Unknown | Value::List(_) | Value::Object(_) => {
+            Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::List(_)
+            | Value::Object(_) => {
                 self.wrong_type(&pair.key.text, &pair.value, "a text");
                 None
             }

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use super::reader::Reader;
 use crate::syntax::Syntax;
 use crate::tree::{Entry, Node, Object, ReferenceSource, SecretReference, Value};
+use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span, closest_match};
 use nomad_csi_model::{Secret, SecretRef, SecretRefs};
 
 impl Reader<'_> {
     /// Returns whether a field is `unknown`. A value beside it is an error.
     pub(super) fn is_unknown(&mut self, entries: &[&Entry<'_>]) -> bool {
-        let unknown =
-            |entry: &&Entry<'_>| entry.value.is_unknown(self.syntax_at(entry.value.span));
+        let unknown = |entry: &&Entry<'_>| entry.value.is_unknown(self.syntax_at(entry.value.span));
         let Some(first) = entries.iter().find(|entry| unknown(entry)) else {
             return false;
         };
@@ -67,7 +67,7 @@ impl Reader<'_> {
                 self.refuse_labels(pair);
                 self.reference(&pair.value, reference)
             }
-            Value::List(_) | Value::Unknown => {
+            Value::List(_) | Value::Unknown | Value::Expression(_) => {
                 self.not_a_secret(pair);
                 None
             }

@@ -39,7 +39,11 @@ impl Reader<'_> {
                 named.collect()
             }
             Value::Null | Value::Invalid => vec![],
-            Value::Scalar(_) | Value::Reference(_) | Value::Unknown | Value::Object(_) => {
+            Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_)
+            | Value::Object(_) => {
                 self.wrong_type("ignore", &entry.value, "a list of fields");
                 vec![]
             }

@@ -143,7 +143,7 @@ impl Reader<'_> {
     }
 
     /// Reports a key that is not in `keys`.
-    pub(super) fn unknown_in(&mut self, entry: &Entry<'_>, place: &str, keys: &[&'static str]) {
+    pub(crate) fn unknown_in(&mut self, entry: &Entry<'_>, place: &str, keys: &[&'static str]) {
         let near = closest_match(&entry.key.text, keys.iter().copied());
         self.unknown_diagnostic(entry, place, near.or(keys.last().copied()), "");
     }

@@ -58,7 +58,11 @@ fn is_empty(entry: &Entry<'_>) -> bool {
         Value::Null => true,
         Value::Scalar(scalar) => scalar.text.is_empty(),
         Value::List(items) => items.is_empty(),
-        Value::Invalid | Value::Reference(_) | Value::Unknown | Value::Object(_) => false,
+        Value::Invalid
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_)
+        | Value::Object(_) => false,
     }
 }
 
@@ -153,9 +157,13 @@ impl<'t, 'a> Reader<'_> {
         }
         let fields_of_volume: Vec<_> =
             others.into_iter().filter(|entry| entry.key.text != schema::CLASS).collect();
-        let origin = SpannedText { text: Cow::Borrowed(""), span: SourceMap::span(self.document.source, 0..0) };
+        let origin = SpannedText {
+            text: Cow::Borrowed(""),
+            span: SourceMap::span(self.document.source, 0..0),
+        };
         let form = VolumeForm::Block { alias: &origin, header: origin.span };
-        let fields = self.fields(&fields_of_volume, form);
+        let mut fields = self.fields(&fields_of_volume, form);
+        fields.entries.retain(|(_, entry)| !entry.value.has_expression());
         if !fields.all("type").is_empty() {
             self.is_csi(&fields.all("type"));
         }
@@ -168,10 +176,14 @@ impl<'t, 'a> Reader<'_> {
         let message = match (&**key, is_class) {
             (schema::CLASS, _) => "a class cannot take a class".to_owned(),
             (_, true) => {
-                format!("`{key}` belongs in a `volume` block: a class would give it to several volumes")
+                format!(
+                    "`{key}` belongs in a `volume` block: a class would give it to several volumes"
+                )
             }
             (_, false) => {
-                format!("`{key}` belongs in a `volume` block: `defaults` would give it to several volumes")
+                format!(
+                    "`{key}` belongs in a `volume` block: `defaults` would give it to several volumes"
+                )
             }
         };
         let problem = Diagnostic::error(Code::SpecNotInheritable, message);

@@ -35,7 +35,8 @@ impl Problem {
 
     /// Returns the diagnostic of the expression at a place.
     pub(crate) fn into_diagnostic(self, place: TextPlace) -> Diagnostic {
-        let problem = Diagnostic::error(self.code, self.message).label(place.of(&self.at), self.label);
+        let problem =
+            Diagnostic::error(self.code, self.message).label(place.of(&self.at), self.label);
         let problem = match self.note {
             Some(note) => problem.note(note),
             None => problem,

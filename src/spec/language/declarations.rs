@@ -26,8 +26,8 @@ pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
 pub(crate) fn needs_expansion(document: &Object<'_>) -> bool {
     let is_volume = |entry: &Entry<'_>| entry.key.text.eq_ignore_ascii_case("volume");
     document.entries.iter().any(|entry| match is_volume(entry) {
-        true => has_instance_key(&entry.value.value, 0) || has_expression(&entry.value.value),
-        false if entry.key.text.eq_ignore_ascii_case(schema::SET) => has_expression(&entry.value.value),
+        true => has_instance_key(&entry.value.value, 0) || entry.value.has_expression(),
+        false if entry.key.text.eq_ignore_ascii_case(schema::SET) => entry.value.has_expression(),
         false => LANGUAGE_BLOCKS.contains(&&*entry.key.text),
     })
 }
@@ -41,22 +41,6 @@ fn has_instance_key(value: &Value<'_>, level: usize) -> bool {
         schema::VOLUME_BLOCK.contains(&&*entry.key.text)
             || level == 0 && has_instance_key(&entry.value.value, 1)
     })
-}
-
-/// Returns whether a value has an expression in it.
-pub(super) fn has_expression(value: &Value<'_>) -> bool {
-    match value {
-        Value::Expression(_) => true,
-        Value::List(items) => items.iter().any(|item| has_expression(&item.value)),
-        Value::Object(object) => {
-            object.entries.iter().any(|entry| has_expression(&entry.value.value))
-        }
-        Value::Null
-        | Value::Invalid
-        | Value::Scalar(_)
-        | Value::Reference(_)
-        | Value::Unknown => false,
-    }
 }
 
 /// A variable.
@@ -165,7 +149,8 @@ impl<'t, 'a> Declarations<'t, 'a> {
             }
         }
         let is_block = |entry: &&Entry<'_>| LANGUAGE_BLOCKS.contains(&&*entry.key.text);
-        if let (Some(first), Some(block)) = (outside.first(), object.entries.iter().find(is_block)) {
+        if let (Some(first), Some(block)) = (outside.first(), object.entries.iter().find(is_block))
+        {
             reader.outside_of_blocks(first, block.key.span);
         }
     }
@@ -175,7 +160,8 @@ impl<'t, 'a> Declarations<'t, 'a> {
         let name: &'t str = &label.text;
         let mut find = |key: &str| {
             let entries = object.entries.iter();
-            let of_key: Vec<&'t Entry<'a>> = entries.filter(|entry| entry.key.text == key).collect();
+            let of_key: Vec<&'t Entry<'a>> =
+                entries.filter(|entry| entry.key.text == key).collect();
             reader.single(&of_key)
         };
         let [kind, default, sensitive, _] =
@@ -192,7 +178,11 @@ impl<'t, 'a> Declarations<'t, 'a> {
             }
         }
         if let Some(problem) = name_problem(name) {
-            reader.error(Code::SpecSyntax, format!("invalid name of a variable `{name}`: {problem}"), label.span);
+            reader.error(
+                Code::SpecSyntax,
+                format!("invalid name of a variable `{name}`: {problem}"),
+                label.span,
+            );
         }
         if let Some(first) = self.variables.get(name) {
             let problem = declared_twice(&format!("variable `{name}`"), header, first.header);

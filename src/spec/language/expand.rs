@@ -5,7 +5,6 @@
 //! evaluated that the volume does not give.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::declarations::{Class, Declarations, VolumeBlock};
@@ -23,7 +22,6 @@ use crate::repeated::RepeatedProblems;
 use crate::schema;
 use crate::syntax::Syntax;
 use crate::tree::{Entry, Node, Object, PlacedExpression, SpannedText, Value as NodeValue};
-use crate::value_reader::ValueReader as _;
 use crate::volume_spec::{VolumeSpec, too_many_volumes};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
@@ -328,8 +326,10 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         if found.is_none() {
             let message = format!("unknown class `{name}`");
             let near = closest_match(name, self.declarations.classes.keys().copied());
-            let label = near
-                .map_or_else(|| "not declared".to_owned(), |near| format!("did you mean `{near}`?"));
+            let label = near.map_or_else(
+                || "not declared".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
             let problem = Diagnostic::error(Code::SpecUnknownClass, message).label(at, label);
             self.diagnostics.push(problem.help(Code::SpecUnknownClass.advice()));
         }

@@ -48,9 +48,12 @@ pub(super) fn instances_of(
     match (count, for_each) {
         (None, None) => Ok(Instances::One),
         (Some(count), Some(for_each)) => Err(problem(
-            Diagnostic::error(Code::SpecInstances, "`count` and `for_each` cannot be used together")
-                .label(for_each.key.span, "remove one of the two")
-                .label(count.key.span, "first here"),
+            Diagnostic::error(
+                Code::SpecInstances,
+                "`count` and `for_each` cannot be used together",
+            )
+            .label(for_each.key.span, "remove one of the two")
+            .label(count.key.span, "first here"),
         )),
         (Some(entry), None) => {
             let value = node_value(&entry.value, scope, budget)?;
@@ -178,7 +181,8 @@ fn named(
                         | Kind::List(..)
                         | Kind::Secret(_)
                         | Kind::Unknown => {
-                            let message = format!("`for_each` has {} in its list", item.kind_name());
+                            let message =
+                                format!("`for_each` has {} in its list", item.kind_name());
                             refuse(entry, message, "expected a map, or a list of distinct texts")
                         }
                     });
@@ -200,7 +204,8 @@ fn named(
         | Kind::Text(_)
         | Kind::Secret(_)
         | Kind::Unknown => {
-            let message = format!("`for_each` is {}, not a map or a list of texts", value.kind_name());
+            let message =
+                format!("`for_each` is {}, not a map or a list of texts", value.kind_name());
             return Err(refuse(entry, message, "expected a map, or a list of distinct texts"));
         }
     };

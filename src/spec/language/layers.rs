@@ -16,9 +16,10 @@ pub(super) fn layered<'t, 'a: 't>(
 ) -> Vec<Entry<'a>> {
     let mut entries = vec![];
     if let Some(first) = layers.first() {
-        let unknown = first.entries.iter().filter(|entry| {
-            is_field(entry) && schema::volume_field(&entry.key.text).is_none()
-        });
+        let unknown = first
+            .entries
+            .iter()
+            .filter(|entry| is_field(entry) && schema::volume_field(&entry.key.text).is_none());
         entries.extend(unknown.flat_map(&mut evaluate));
     }
     for field in schema::VOLUME {
@@ -37,16 +38,16 @@ fn field_of<'t, 'a: 't>(
     let Some((own, below)) = layers.split_first() else {
         return vec![];
     };
-    let is_of_field = |entry: &&Entry<'_>| {
-        is_field(entry) && field.key.eq_ignore_ascii_case(&entry.key.text)
-    };
+    let is_of_field =
+        |entry: &&Entry<'_>| is_field(entry) && field.key.eq_ignore_ascii_case(&entry.key.text);
     let mut written = own.entries.iter().filter(is_of_field).peekable();
     if written.peek().is_none() {
         return field_of(below, field, is_field, evaluate);
     }
     let mut entries: Vec<Entry<'a>> = written.flat_map(&mut *evaluate).collect();
     entries.retain(|entry| !matches!(entry.value.value, Value::Null));
-    let is_merged = field.kind == Kind::TextMap || field.kind == Kind::Block && field.key == "mount_options";
+    let is_merged =
+        field.kind == Kind::TextMap || field.kind == Kind::Block && field.key == "mount_options";
     if !is_merged || entries.is_empty() || !entries.iter().all(has_pairs) {
         return entries;
     }
@@ -75,6 +76,7 @@ fn with_pairs<'a>(mut entries: Vec<Entry<'a>>, inherited: &[Entry<'a>]) -> Vec<E
             | Value::Scalar(_)
             | Value::Reference(_)
             | Value::Unknown
+            | Value::Expression(_)
             | Value::List(_) => None,
         })
         .flatten()
@@ -108,6 +110,7 @@ fn has_key(entry: &Entry<'_>, key: &str) -> bool {
         | Value::Scalar(_)
         | Value::Reference(_)
         | Value::Unknown
+        | Value::Expression(_)
         | Value::List(_) => false,
     }
 }

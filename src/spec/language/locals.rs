@@ -47,7 +47,8 @@ pub(super) fn evaluate_locals(
         left.remove(&slot);
         let local = by_slot.get(&slot).and_then(|name| locals.get(name));
         if let Some(local) = local {
-            let scope = Scope { variables, locals: &values, each: None, count_index: None, volume: None };
+            let scope =
+                Scope { variables, locals: &values, each: None, count_index: None, volume: None };
             match value_of(local, &scope, budget) {
                 Ok(value) => {
                     if let Some(place) = values.get_mut(slot as usize) {

@@ -6,7 +6,20 @@
 
 mod declarations;
 mod expand;
+mod instances;
 mod layers;
+mod locals;
+mod names_check;
+mod run;
+mod templates;
+mod type_constraint;
+mod values;
+mod variables;
+mod walk;
 
-pub(super) use declarations::{Declarations, is_of_language, needs_expansion};
-pub(super) use expand::{EmptyBlock, Expansion};
+pub(super) use declarations::{is_of_language, needs_expansion};
+pub use expand::EmptyBlock;
+pub(super) use run::Run;
+pub(super) use templates::read_templates;
+pub use variables::GivenVariables;
+pub(super) use variables::VariableFile;

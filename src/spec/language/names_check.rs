@@ -16,7 +16,8 @@ pub(super) fn check_names(
     names: &mut Names,
     diagnostics: &mut Diagnostics,
 ) -> BTreeMap<u32, Span> {
-    let variables: Vec<u32> = declarations.variables.keys().map(|name| names.variable(name)).collect();
+    let variables: Vec<u32> =
+        declarations.variables.keys().map(|name| names.variable(name)).collect();
     let locals: Vec<u32> = declarations.locals.keys().map(|name| names.local(name)).collect();
     let declared = |slots: &[u32], count: usize| {
         let mut declared = vec![false; count];

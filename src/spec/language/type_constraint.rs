@@ -75,8 +75,11 @@ pub(super) fn conform(value: Value, kind: &Type, path: &str) -> Result<Value, St
         | (Type::Bool, Kind::Bool(_)) => value,
         (Type::List(inner), Kind::List(items, _)) => {
             let items = items.iter().enumerate();
-            let items = items.map(|(at, item)| conform(item.clone(), inner, &format!("{path}[{at}]")));
-            Value::list(items.collect::<Result<Vec<_>, _>>()?).map_err(too_deep)?.marked(is_sensitive)
+            let items =
+                items.map(|(at, item)| conform(item.clone(), inner, &format!("{path}[{at}]")));
+            Value::list(items.collect::<Result<Vec<_>, _>>()?)
+                .map_err(too_deep)?
+                .marked(is_sensitive)
         }
         (Type::Map(inner), Kind::Map(items, _)) => {
             let mut conforming = MapItems::new();
@@ -311,7 +314,8 @@ impl<'t> Parser<'t> {
             label: "expected a literal value".to_owned(),
             at: at.clone(),
         };
-        let value = literal(written).ok_or_else(|| problem("invalid default of a key".to_owned()))?;
+        let value =
+            literal(written).ok_or_else(|| problem("invalid default of a key".to_owned()))?;
         self.at = at.end;
         conform(value, kind, "the default").map_err(problem)
     }
@@ -324,8 +328,7 @@ pub(super) fn literal(text: &str) -> Option<Value> {
     if names.variable_count() + names.local_count() > 0 {
         return None;
     }
-    let scope =
-        Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
     let value = evaluate(&root, &scope, &mut Budget::run()).ok()?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => None,
@@ -357,7 +360,11 @@ mod tests {
             ("number", "\"1\"", Some("`x` requires a number, and its value is a text")),
             ("bool", "true", None),
             ("list(number)", "[1, 2]", None),
-            ("list(number)", "[1, \"a\"]", Some("`x[1]` requires a number, and its value is a text")),
+            (
+                "list(number)",
+                "[1, \"a\"]",
+                Some("`x[1]` requires a number, and its value is a text"),
+            ),
             ("map(object({ size = string }))", "{ eu = { size = \"1\" } }", None),
             ("map(object({ size = string }))", "{ eu = {} }", Some("`x[\"eu\"]` has no `size`")),
             (
@@ -365,7 +372,11 @@ mod tests {
                 "{ eu = { size = \"1\", sise = \"2\" } }",
                 Some("`x[\"eu\"]` has an unknown key `sise`; did you mean `size`?"),
             ),
-            ("map(object({ size = string }))", "[]", Some("`x` requires a map of objects, and its value is a list")),
+            (
+                "map(object({ size = string }))",
+                "[]",
+                Some("`x` requires a map of objects, and its value is a list"),
+            ),
             ("any", "{ a = [1] }", None),
         ] {
             assert_eq!(check(kind, value).err().as_deref(), refused, "{kind} {value}");
@@ -386,7 +397,11 @@ mod tests {
             ("list", "expected `(` in the type", 4..4),
             ("list(string", "expected `)` in the type", 11..11),
             ("object({ a = string, a = number })", "the object has the key `a` twice", 21..22),
-            ("object({ a = optional(string, 1) })", "`the default` requires a text, and its value is a number", 30..31),
+            (
+                "object({ a = optional(string, 1) })",
+                "`the default` requires a text, and its value is a number",
+                30..31,
+            ),
             ("string x", "unexpected text after the type", 7..8),
         ] {
             let problem = parse_type(text).expect_err(text);

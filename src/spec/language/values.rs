@@ -8,7 +8,9 @@ use std::rc::Rc;
 use crate::expression::budget::{Budget, LimitExceeded};
 use crate::expression::evaluate::{Scope, evaluate};
 use crate::expression::problem::Problem;
-use crate::expression::value::{Kind, MapItems, SecretReference as EvaluatedReference, SecretSource, Value};
+use crate::expression::value::{
+    Kind, MapItems, SecretReference as EvaluatedReference, SecretSource, Value,
+};
 use crate::tree::{
     Entry, Node, Object, PlacedExpression, ReferenceSource, Scalar, ScalarKind, SecretReference,
     SpannedText, Value as NodeValue,
@@ -121,9 +123,8 @@ fn object_value(
             None => node_value(&entry.value, scope, budget)?,
             Some(list) => {
                 let mut values = vec![node_value(&entry.value, scope, budget)?];
-                let is_same = |next: &&Entry<'_>| {
-                    next.list == Some(list) && next.key.text == entry.key.text
-                };
+                let is_same =
+                    |next: &&Entry<'_>| next.list == Some(list) && next.key.text == entry.key.text;
                 while let Some(next) = entries.next_if(is_same) {
                     values.push(node_value(&next.value, scope, budget)?);
                 }

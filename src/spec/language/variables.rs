@@ -88,10 +88,12 @@ fn value_of(
             Ok(kind) => kind,
             Err(problem) => {
                 let exact = span.range().len() == text.len();
-                let range = span.start as usize + problem.at.start..span.start as usize + problem.at.end;
+                let range =
+                    span.start as usize + problem.at.start..span.start as usize + problem.at.end;
                 let at = if exact { SourceMap::span(span.source, range) } else { span };
                 diagnostics.push(
-                    Diagnostic::error(Code::SpecVariableType, problem.message).label(at, problem.label),
+                    Diagnostic::error(Code::SpecVariableType, problem.message)
+                        .label(at, problem.label),
                 );
                 return None;
             }
@@ -103,9 +105,10 @@ fn value_of(
         },
     };
     let argument = given.arguments.iter().rev().find(|(of, _)| of == name).map(|(_, text)| text);
-    let file = files.iter().rev().find_map(|file| {
-        file.object.entries.iter().find(|entry| entry.key.text == name)
-    });
+    let file = files
+        .iter()
+        .rev()
+        .find_map(|file| file.object.entries.iter().find(|entry| entry.key.text == name));
     let environment = given.environment.get(name).filter(|text| !text.is_empty());
     let (value, origin) = if let Some(text) = argument {
         (written(text, &kind), ValueOrigin::CommandLine)
@@ -145,7 +148,9 @@ fn value_of(
             let type_place = variable.kind.map_or(variable.header, |entry| entry.value.span);
             diagnostics.push(match origin {
                 ValueOrigin::Default(span) => problem.label(span, "the default"),
-                ValueOrigin::File(span) => problem.label(span, "the value").label(type_place, "declared here"),
+                ValueOrigin::File(span) => {
+                    problem.label(span, "the value").label(type_place, "declared here")
+                }
                 ValueOrigin::Environment => problem
                     .label(type_place, "declared here")
                     .note(format!("the value comes from NOMAD_CSI_VAR_{name}")),
@@ -160,10 +165,14 @@ fn value_of(
 
 /// Returns a list of objects, whose items are repeated entries of a file.
 fn file_list(files: &[VariableFile<'_>], name: &str, budget: &mut Budget) -> Result<Value, String> {
-    let file = files.iter().rev().find(|file| file.object.entries.iter().any(|entry| entry.key.text == name));
+    let file = files
+        .iter()
+        .rev()
+        .find(|file| file.object.entries.iter().any(|entry| entry.key.text == name));
     let entries = file.iter().flat_map(|file| &file.object.entries);
     let items = entries.filter(|entry| entry.key.text == name);
-    let items = items.map(|entry| literal_node(&entry.value, budget)).collect::<Result<Vec<_>, _>>()?;
+    let items =
+        items.map(|entry| literal_node(&entry.value, budget)).collect::<Result<Vec<_>, _>>()?;
     Value::list(items).map_err(|_| format!("`{name}` has too many levels"))
 }
 
@@ -171,13 +180,9 @@ fn file_list(files: &[VariableFile<'_>], name: &str, budget: &mut Budget) -> Res
 fn written(text: &str, kind: &Type) -> Result<Value, String> {
     match kind {
         Type::String => Ok(Value::text(text)),
-        Type::Any
-        | Type::Number
-        | Type::Bool
-        | Type::List(_)
-        | Type::Map(_)
-        | Type::Object(_) => {
-            let missing = "must be written as an HCL literal such as `3`, `true`, `[\"a\"]` or `{ a = 1 }`";
+        Type::Any | Type::Number | Type::Bool | Type::List(_) | Type::Map(_) | Type::Object(_) => {
+            let missing =
+                "must be written as an HCL literal such as `3`, `true`, `[\"a\"]` or `{ a = 1 }`";
             literal(text).ok_or_else(|| missing.to_owned())
         }
     }
@@ -185,12 +190,12 @@ fn written(text: &str, kind: &Type) -> Result<Value, String> {
 
 /// Returns the value of a literal of a file.
 fn literal_node(node: &Node<'_>, budget: &mut Budget) -> Result<Value, String> {
-    let no_literal = || "is no literal: a default and a file of variables have literal values only".to_owned();
+    let no_literal =
+        || "is no literal: a default and a file of variables have literal values only".to_owned();
     if let NodeValue::Expression(_) | NodeValue::Reference(_) | NodeValue::Unknown = &node.value {
         return Err(no_literal());
     }
-    let scope =
-        Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
     node_value(node, &scope, budget).map_err(|_| no_literal())
 }
 
@@ -203,7 +208,8 @@ pub(super) fn validate_variables(
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
 ) {
-    let scope = Scope { variables: values, locals: &[], each: None, count_index: None, volume: None };
+    let scope =
+        Scope { variables: values, locals: &[], each: None, count_index: None, volume: None };
     for (name, variable) in variables {
         let slot = names.variable(name) as usize;
         let Some(Some(own)) = assigned.get(slot) else {
@@ -242,7 +248,8 @@ pub(super) fn validate_variables(
             if holds {
                 continue;
             }
-            let reason = field("error_message").map(|entry| node_value(&entry.value, &scope, budget));
+            let reason =
+                field("error_message").map(|entry| node_value(&entry.value, &scope, budget));
             let reason = match reason {
                 Some(Ok(Value { kind: Kind::Text(text), is_sensitive: false })) => text.to_string(),
                 _ => "its validation does not hold".to_owned(),
@@ -250,7 +257,9 @@ pub(super) fn validate_variables(
             let message = format!("variable `{name}` is invalid: {reason}");
             let problem = Diagnostic::error(Code::SpecVariableInvalid, message);
             let problem = match own.origin {
-                ValueOrigin::Default(span) | ValueOrigin::File(span) => problem.label(span, "the value"),
+                ValueOrigin::Default(span) | ValueOrigin::File(span) => {
+                    problem.label(span, "the value")
+                }
                 ValueOrigin::Environment => {
                     problem.note(format!("the value comes from NOMAD_CSI_VAR_{name}"))
                 }
@@ -280,19 +289,27 @@ fn report_undeclared(
         }
     }
     for file in files {
-        let undeclared = file.object.entries.iter().filter(|entry| !variables.contains_key(&*entry.key.text));
-        let (similar, others): (Vec<_>, Vec<_>) = undeclared.partition(|entry| near(&entry.key.text).is_some());
+        let undeclared =
+            file.object.entries.iter().filter(|entry| !variables.contains_key(&*entry.key.text));
+        let (similar, others): (Vec<_>, Vec<_>) =
+            undeclared.partition(|entry| near(&entry.key.text).is_some());
         for entry in similar {
             let name = &entry.key.text;
-            let label = near(name).map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
+            let label =
+                near(name).map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
             let message = format!("variable `{name}` is not declared");
             let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
             diagnostics.push(problem.label(entry.key.span, label));
         }
-        let mut unused: Vec<String> = others.iter().map(|entry| format!("`{}`", entry.key.text)).collect();
+        let mut unused: Vec<String> =
+            others.iter().map(|entry| format!("`{}`", entry.key.text)).collect();
         unused.dedup();
         if let Some(first) = others.first() {
-            let message = format!("`{}` gives variables that no file declares: {}", file.name, unused.join(", "));
+            let message = format!(
+                "`{}` gives variables that no file declares: {}",
+                file.name,
+                unused.join(", ")
+            );
             let problem = Diagnostic::warning(Code::SpecUndeclaredVariable, message);
             diagnostics.push(problem.label(first.key.span, "no effect"));
         }
@@ -301,10 +318,14 @@ fn report_undeclared(
         let unset = |near: &&str| {
             let is_given = given.arguments.iter().any(|(of, _)| of == near)
                 || given.environment.contains_key(*near)
-                || files.iter().any(|file| file.object.entries.iter().any(|entry| entry.key.text == *near));
+                || files
+                    .iter()
+                    .any(|file| file.object.entries.iter().any(|entry| entry.key.text == *near));
             !is_given && variables.get(near).is_some_and(|variable| variable.default.is_none())
         };
-        if let Some(near) = near(name).filter(|_| !variables.contains_key(name.as_str())).filter(unset) {
+        if let Some(near) =
+            near(name).filter(|_| !variables.contains_key(name.as_str())).filter(unset)
+        {
             let message = format!("NOMAD_CSI_VAR_{name} gives a variable that no file declares");
             let problem = Diagnostic::warning(Code::SpecUndeclaredVariable, message);
             diagnostics.push(problem.help(format!("did you mean `NOMAD_CSI_VAR_{near}`?")));

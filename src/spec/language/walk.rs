@@ -13,10 +13,6 @@ pub(super) fn for_each_expression<'n>(
         Value::Object(object) => {
             object.entries.iter().for_each(|entry| for_each_expression(&entry.value, see));
         }
-        Value::Null
-        | Value::Invalid
-        | Value::Scalar(_)
-        | Value::Reference(_)
-        | Value::Unknown => {}
+        Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {}
     }
 }

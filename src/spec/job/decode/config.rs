@@ -52,7 +52,11 @@ impl<'t, 'a> FieldReader<'_> {
 
     fn json_value(&mut self, key: &str, node: &Node<'_>) -> Json {
         match &node.value {
-            Value::Null | Value::Invalid | Value::Reference(_) | Value::Unknown => Json::Null,
+            Value::Null
+            | Value::Invalid
+            | Value::Reference(_)
+            | Value::Unknown
+            | Value::Expression(_) => Json::Null,
             Value::Scalar(scalar) => self.json_scalar(key, node, scalar),
             Value::List(items) => {
                 let items = items.iter().map(|item| match &item.value {

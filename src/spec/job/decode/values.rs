@@ -46,6 +46,7 @@ impl<'t, 'a> FieldReader<'_> {
             Value::Null
             | Value::Reference(_)
             | Value::Unknown
+            | Value::Expression(_)
             | Value::List(_)
             | Value::Object(_) => {
                 self.wrong_type(key, node, "a text");

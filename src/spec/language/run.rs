@@ -1,0 +1,76 @@
+//! The phases of a run over the documents of the language.
+//!
+//! Everything is declared first; then every name is checked, variables get their values, local values are evaluated in the
+//! order of their uses, and at last the volumes are made, one after the other.
+
+use std::collections::BTreeMap;
+
+use super::declarations::Declarations;
+use super::expand::{Expansion, Globals, expand};
+use super::locals::evaluate_locals;
+use super::names_check::{check_names, report_unset};
+use super::variables::{Assigned, GivenVariables, VariableFile, assign, validate_variables};
+use crate::decode::Document;
+use crate::expression::budget::Budget;
+use crate::expression::names::Names;
+use crate::tree::Object;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
+
+/// What the documents of a run are read with.
+pub(crate) struct Run<'r> {
+    /// The documents in the order of their sources.
+    pub(crate) documents: &'r [Document<'r>],
+    pub(crate) given: &'r GivenVariables,
+    pub(crate) files: &'r [VariableFile<'r>],
+    /// The number of volumes that the run may still have.
+    pub(crate) room: usize,
+}
+
+impl Run<'_> {
+    /// Makes the volumes of objects, each with the index of its document.
+    pub(crate) fn expand(
+        &self,
+        objects: &[(usize, &Object<'_>)],
+        names: &mut Names,
+        diagnostics: &mut Diagnostics,
+    ) -> Expansion {
+        let mut declarations = Declarations::default();
+        let mut labels: BTreeMap<usize, BTreeMap<&str, Span>> = BTreeMap::new();
+        for (index, object) in objects {
+            if let Some(document) = self.documents.get(*index) {
+                let labels = labels.entry(*index).or_default();
+                declarations.add(*index, object, document, labels, diagnostics);
+            }
+        }
+        let mut used = check_names(&declarations, names, diagnostics);
+        let mut budget = Budget::run();
+        let sources = (self.given, self.files);
+        let assigned = assign(&declarations.variables, sources, names, &mut budget, diagnostics);
+        let values = |assigned: &[Option<Assigned>]| {
+            assigned.iter().map(|one| one.as_ref().map(|one| one.value.clone())).collect::<Vec<_>>()
+        };
+        let variables = values(&assigned);
+        validate_variables(
+            &declarations.variables,
+            &assigned,
+            &variables,
+            names,
+            &mut budget,
+            diagnostics,
+        );
+        let locals =
+            evaluate_locals(&declarations.locals, &variables, names, &mut budget, diagnostics);
+        let globals = Globals { variables, locals };
+        let room = (self.room, &mut budget);
+        let expansion = expand(&declarations, self.documents, &globals, room, diagnostics);
+        for (slot, place) in &expansion.used {
+            used.entry(*slot).or_insert(*place);
+        }
+        report_unset(&declarations, &used, &assigned, names, diagnostics);
+        if expansion.is_incomplete && !diagnostics.has_errors() {
+            let message = "a value could not be evaluated, and no reason was found";
+            diagnostics.push(Diagnostic::error(Code::Internal, message));
+        }
+        expansion
+    }
+}
