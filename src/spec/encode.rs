@@ -1,7 +1,7 @@
 //! Writes volume requests as specifications that read back as the same requests.
 //!
-//! Nomad's own reader gives HCL and JSON the same meaning. `${` is escaped as `\u0024{`, because
-//! HCL1 and HCL2 disagree on `$${`. Topologies in JSON have the one shape of which Nomad loses
+//! Nomad's own reader gives HCL and JSON the same meaning. `${` is escaped as `\u0024{` in HCL, because
+//! HCL1 and HCL2 disagree on `$${`, and as `$${` in blocks of YAML and JSON. Topologies in JSON have the one shape of which Nomad loses
 //! nothing. Unset fields are left out, except the namespace. A secret reference stays a reference,
 //! and an unknown hidden value is written as `unknown`. **Literal secrets are written in clear
 //! text**: callers that show the text remove them first.
@@ -75,8 +75,9 @@ pub fn encode_all(volumes: &[WritableSpec], set: Option<&SetName>, syntax: Synta
     let labels = labels(volumes);
     let all = |topologies: fn(&[Topology]) -> Value| {
         let blocks = labels.iter().zip(volumes);
-        let blocks: Map<_, _> =
-            blocks.map(|(label, volume)| (label.clone(), document(volume, topologies))).collect();
+        let blocks: Map<_, _> = blocks
+            .map(|(label, volume)| (label.clone(), literal(document(volume, topologies))))
+            .collect();
         let mut file = Map::new();
         if let Some(set) = set {
             file.insert("set".to_owned(), set.as_str().into());
@@ -99,6 +100,40 @@ pub fn encode_all(volumes: &[WritableSpec], set: Option<&SetName>, syntax: Synta
             comments(&volumes) + &yaml(&all(yaml_topologies))
         }
     }
+}
+
+/// Returns a value of a block of YAML or JSON, whose texts are templates, so that it is read as it is.
+fn literal(value: Value) -> Value {
+    match value {
+        Value::String(text) => literal_text(&text).into(),
+        Value::Array(items) => items.into_iter().map(literal).collect(),
+        Value::Object(object) => {
+            let pairs = object.into_iter().map(|(key, value)| (key, literal(value)));
+            Value::Object(pairs.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
+}
+
+/// Escapes `${` and `%{`. A longer run of `$` before the brace is an expression, because it has no escape.
+fn literal_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['$', '%']) {
+        let (before, run) = rest.split_at(at);
+        out.push_str(before);
+        let sigil = if run.starts_with('$') { '$' } else { '%' };
+        let length = run.chars().take_while(|c| *c == sigil).count();
+        let (sigils, after) = run.split_at(length);
+        match (after.starts_with('{'), length) {
+            (false, _) => out.push_str(sigils),
+            (true, 1) => out.extend([sigil, sigil]),
+            (true, _) => out.extend(["${\"", sigils, "\"}"]),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Returns the labels of the volumes' blocks: IDs, with the namespace as a prefix if an ID repeats.

@@ -3,6 +3,7 @@
 //! A text with flat volumes, or with `volume` blocks of literals, is decoded and dropped at once. The documents of the
 //! language are kept until all texts are read, because names are known in all files of a run.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::defaults::Defaults;
 use super::expression::names::Names;
 use super::language::{
     EmptyBlock, GivenVariables, Run, VariableFile, is_of_language, needs_expansion, read_templates,
+    sensitive_variables,
 };
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
@@ -237,14 +239,14 @@ impl<'a> RunReader<'_, 'a> {
                 Ok(object) => {
                     let entries = object.entries.iter().chain(&object.duplicates);
                     for entry in entries {
-                        if sensitive.contains(&&*entry.key.text)
+                        if sensitive.contains(&*entry.key.text)
                             || mask::is_sensitive(&entry.key.text)
                         {
                             entry.value.for_each_scalar(&mut |span| self.sources.hide(span));
                         }
                     }
                     let name = self.sources.name(source).to_owned();
-                    files.push(VariableFile { object, name, source });
+                    files.push(VariableFile { object, name });
                     self.diagnostics.extend(problems);
                 }
                 Err(problem) => {
@@ -258,8 +260,17 @@ impl<'a> RunReader<'_, 'a> {
     }
 
     /// Returns the names of sensitive variables, and hides their defaults.
-    fn sensitive_names(&mut self) -> Vec<&'a str> {
-        vec![]
+    fn sensitive_names(&mut self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let objects = self.kept.iter().flat_map(|kept| &kept.objects);
+        for (name, default) in objects.flat_map(sensitive_variables) {
+            names.insert(name.to_owned());
+            if let Some(default) = default {
+                let sources = &mut *self.sources;
+                default.for_each_scalar(&mut |span| sources.hide(span));
+            }
+        }
+        names
     }
 
     /// Makes the volumes of the kept texts, and returns all of the run.

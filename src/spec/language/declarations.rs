@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decode::{BlockKind, Document, NamedBlock, Reader};
 use crate::schema;
-use crate::tree::{Entry, Object, Value};
+use crate::tree::{Entry, Node, Object, Value};
 use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 
@@ -41,6 +41,41 @@ fn has_instance_key(value: &Value<'_>, level: usize) -> bool {
         schema::VOLUME_BLOCK.contains(&&*entry.key.text)
             || level == 0 && has_instance_key(&entry.value.value, 1)
     })
+}
+
+/// Returns the sensitive variables of a document, with their defaults. One that may be sensitive is.
+pub(crate) fn sensitive_variables<'t>(
+    document: &'t Object<'_>,
+) -> Vec<(&'t str, Option<&'t Node<'t>>)> {
+    let blocks = document.entries.iter().filter(|entry| entry.key.text == schema::VARIABLE);
+    let mut found = vec![];
+    for entry in blocks {
+        let Value::Object(object) = &entry.value.value else {
+            continue;
+        };
+        match &entry.labels[..] {
+            [label, ..] => found.extend(sensitive_default(&label.text, object)),
+            [] => {
+                for inner in &object.entries {
+                    if let Value::Object(object) = &inner.value.value {
+                        found.extend(sensitive_default(&inner.key.text, object));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+fn sensitive_default<'t>(
+    name: &'t str,
+    variable: &'t Object<'_>,
+) -> Option<(&'t str, Option<&'t Node<'t>>)> {
+    let find = |key: &str| variable.entries.iter().find(|entry| entry.key.text == key);
+    let sensitive = find("sensitive")?;
+    let is_plain =
+        matches!(&sensitive.value.value, Value::Scalar(scalar) if scalar.text == "false");
+    (!is_plain).then(|| (name, find("default").map(|entry| &entry.value)))
 }
 
 /// A variable.
@@ -81,7 +116,6 @@ pub(super) struct VolumeBlock<'t, 'a> {
     /// The index of its document in the run.
     pub(super) document: usize,
     pub(super) block: NamedBlock<'t, 'a>,
-    pub(super) set: Option<&'t Entry<'a>>,
 }
 
 /// What the documents of a run declare.
@@ -120,7 +154,7 @@ impl<'t, 'a> Declarations<'t, 'a> {
                 key if key.eq_ignore_ascii_case("volume") => {
                     for block in reader.named_blocks(entry, BlockKind::Volume) {
                         reader.unique_label(&block, labels);
-                        self.volumes.push(VolumeBlock { document: index, block, set });
+                        self.volumes.push(VolumeBlock { document: index, block });
                     }
                 }
                 schema::CLASS => {

@@ -120,7 +120,8 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
     /// Returns the node that a node stands for. Reports why there is none.
     fn node(&mut self, node: &Node<'a>, scope: &Scope<'_>) -> Option<Node<'a>> {
         let mut budget = self.budget.start_volume();
-        let mut evaluated = Fields { budget: &mut budget, is_sensitive: false };
+        let mut nulls = BTreeSet::new();
+        let mut evaluated = Fields { budget: &mut budget, is_sensitive: false, nulls: &mut nulls };
         let found = evaluated.node(node, scope);
         self.budget.end_volume(&budget);
         match found {
@@ -236,8 +237,12 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
                 found: &mut found,
                 is_incomplete: &mut self.found.is_incomplete,
                 sensitive: BTreeSet::new(),
+                nulls: BTreeSet::new(),
             };
-            let entries = layered(&objects, is_field, |entry| fields.entries(entry));
+            let mut entries = layered(&objects, is_field, |entry| fields.entries(entry));
+            if !fields.nulls.is_empty() {
+                entries.iter_mut().for_each(|entry| without_nulls(&mut entry.value, &fields.nulls));
+            }
             (entries, fields.sensitive)
         };
         self.budget.end_volume(&budget);
@@ -375,6 +380,8 @@ struct VolumeFields<'f> {
     is_incomplete: &'f mut bool,
     /// The positions of sensitive values.
     sensitive: BTreeSet<Span>,
+    /// The positions of expressions that are null: their keys are absent.
+    nulls: BTreeSet<Span>,
 }
 
 impl VolumeFields<'_> {
@@ -382,7 +389,8 @@ impl VolumeFields<'_> {
     fn entries<'a>(&mut self, entry: &Entry<'a>) -> Vec<Entry<'a>> {
         let field = schema::volume_field(&entry.key.text).map(|field| field.key);
         let allows_sensitive = matches!(field, Some("secrets" | "mount_options"));
-        let mut evaluated = Fields { budget: self.budget, is_sensitive: false };
+        let mut evaluated =
+            Fields { budget: self.budget, is_sensitive: false, nulls: &mut self.nulls };
         let value = match evaluated.node(&entry.value, self.scope) {
             Ok(value) => value,
             Err(problem) => {
@@ -441,6 +449,8 @@ struct Fields<'b> {
     budget: &'b mut Budget,
     /// True if any of the values is sensitive.
     is_sensitive: bool,
+    /// The positions of expressions that are null.
+    nulls: &'b mut BTreeSet<Span>,
 }
 
 impl Fields<'_> {
@@ -462,7 +472,8 @@ impl Fields<'_> {
                     let value = self.node(&entry.value, scope)?;
                     let is_computed = matches!(entry.value.value, NodeValue::Expression(_));
                     if is_computed && matches!(value.value, NodeValue::Null) {
-                        // A computed null is an absent key; one that removes an inherited key is kept for the merge.
+                        // It is kept for the merge, because it may remove an inherited key.
+                        self.nulls.insert(value.span);
                         evaluated.entries.push(Entry { value, ..entry.clone() });
                         continue;
                     }
@@ -480,6 +491,25 @@ impl Fields<'_> {
             | NodeValue::Unknown => node.value.clone(),
         };
         Ok(Node { value, span })
+    }
+}
+
+/// Removes the keys whose expressions are null.
+fn without_nulls(node: &mut Node<'_>, nulls: &BTreeSet<Span>) {
+    match &mut node.value {
+        NodeValue::Object(object) => {
+            object.entries.retain(|entry| {
+                !(matches!(entry.value.value, NodeValue::Null) && nulls.contains(&entry.value.span))
+            });
+            object.entries.iter_mut().for_each(|entry| without_nulls(&mut entry.value, nulls));
+        }
+        NodeValue::List(items) => items.iter_mut().for_each(|item| without_nulls(item, nulls)),
+        NodeValue::Null
+        | NodeValue::Invalid
+        | NodeValue::Scalar(_)
+        | NodeValue::Reference(_)
+        | NodeValue::Unknown
+        | NodeValue::Expression(_) => {}
     }
 }
 

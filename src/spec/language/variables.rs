@@ -13,9 +13,12 @@ use crate::expression::budget::Budget;
 use crate::expression::evaluate::Scope;
 use crate::expression::names::Names;
 use crate::expression::value::{Kind, Value};
+use crate::syntax::Syntax;
 use crate::tree::{Node, Object, ScalarKind, Value as NodeValue};
 use nomad_csi_model::Secret;
-use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span, closest_match};
+use nomad_csi_model::diagnostic::{
+    Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
+};
 
 /// Values of variables from outside of the specifications.
 #[derive(Clone, Default)]
@@ -23,7 +26,7 @@ pub struct GivenVariables {
     /// Values from the environment, by the names of the variables. Empty values are no values.
     pub environment: BTreeMap<String, Secret>,
     /// Files of variables, in the order in which they apply.
-    pub files: Vec<(nomad_csi_model::diagnostic::SourceId, crate::syntax::Syntax)>,
+    pub files: Vec<(SourceId, Syntax)>,
     /// Values of the command line, in their order.
     pub arguments: Vec<(String, Secret)>,
 }
@@ -32,7 +35,6 @@ pub struct GivenVariables {
 pub(crate) struct VariableFile<'a> {
     pub(crate) object: Object<'a>,
     pub(crate) name: String,
-    pub(crate) source: nomad_csi_model::diagnostic::SourceId,
 }
 
 /// Where a value comes from.

@@ -2,7 +2,8 @@
 
 use super::harness::{hcl, json, messages, read, read_as, yaml};
 use crate::defaults::Defaults;
-use crate::parse::parse_text;
+use crate::language::GivenVariables;
+use crate::parse::read as read_texts;
 use crate::syntax::Syntax;
 use crate::validate::validate;
 use crate::volume_spec::Purpose;
@@ -58,7 +59,9 @@ fn a_text_with_a_set_may_declare_no_volume() {
         let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("test", text);
         let defaults = Defaults::default();
-        let parsed = parse_text(&mut sources, source, syntax, &defaults, &mut diagnostics);
+        let texts = [(source, syntax)];
+        let given = GivenVariables::default();
+        let parsed = read_texts(&mut sources, &texts, &given, &defaults, &mut diagnostics);
         assert!(diagnostics.is_empty() && parsed.volumes.is_empty(), "{text}");
         let named: Vec<_> = parsed.sets.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(named, sets, "{text}");

@@ -2,6 +2,7 @@
 
 mod decoding;
 pub(crate) mod harness;
+mod language;
 mod limits;
 mod properties;
 mod reading;

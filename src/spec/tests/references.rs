@@ -10,7 +10,7 @@ fn secrets(text: &str, syntax: Syntax) -> Vec<(String, String)> {
     assert_eq!(messages, Vec::<String>::new(), "{text}");
     let secrets = specs[0].request.secrets.as_ref().expect("secrets are set");
     let shown = |from: &SecretRef| match from {
-        SecretRef::Literal(value) => value.to_string(),
+        SecretRef::Literal(value) | SecretRef::Evaluated(value) => value.to_string(),
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::NomadVar { .. } => format!("{from:?}"),
     };
     let pairs = secrets.iter();

@@ -1,0 +1,543 @@
+//! The language: variables, local values, classes, defaults and generated volumes.
+
+use std::collections::BTreeMap;
+
+use super::harness::code;
+use crate::defaults::Defaults;
+use crate::language::GivenVariables;
+use crate::parse::{Parsed, read};
+use crate::syntax::Syntax;
+use crate::validate::validate;
+use crate::volume_spec::{Purpose, VolumeSpec};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_model::{Secret, SecretRef};
+
+/// Texts of one run, with values of variables.
+#[derive(Clone, Default)]
+struct Given<'t> {
+    files: &'t [(&'t str, Syntax)],
+    arguments: &'t [(&'t str, &'t str)],
+    environment: &'t [(&'t str, &'t str)],
+    variable_files: &'t [(&'t str, Syntax)],
+}
+
+struct Ran {
+    parsed: Parsed,
+    diagnostics: Diagnostics,
+    sources: SourceMap,
+}
+
+fn run(given: &Given<'_>) -> Ran {
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut add = |(text, syntax): &(&str, Syntax)| (sources.add("file", *text), *syntax);
+    let texts: Vec<_> = given.files.iter().map(&mut add).collect();
+    let files: Vec<_> = given.variable_files.iter().map(&mut add).collect();
+    let secret = |text: &str| Secret::new(text.to_owned());
+    let variables = GivenVariables {
+        environment: given
+            .environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), secret(value)))
+            .collect(),
+        files,
+        arguments: given
+            .arguments
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), secret(value)))
+            .collect(),
+    };
+    let defaults = Defaults::default();
+    let parsed = read(&mut sources, &texts, &variables, &defaults, &mut diagnostics);
+    validate(&parsed.volumes, Purpose::ByExternalId, &mut diagnostics);
+    diagnostics.sort();
+    Ran { parsed, diagnostics, sources }
+}
+
+/// Returns the volumes of one HCL text that has no problem.
+fn volumes(text: &str) -> Vec<VolumeSpec> {
+    let ran = run(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() });
+    let problems: Vec<_> = ran.diagnostics.iter().map(|one| one.message.clone()).collect();
+    assert_eq!(problems, Vec::<String>::new(), "{text}");
+    ran.parsed.volumes
+}
+
+/// Returns the problems of one HCL text: `code text-at-the-place message`.
+fn problems(text: &str) -> Vec<String> {
+    problems_of(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() })
+}
+
+fn problems_of(given: &Given<'_>) -> Vec<String> {
+    let ran = run(given);
+    let shown = |one: &nomad_csi_model::diagnostic::Diagnostic| {
+        let place = one.labels.first().map(|label| ran.sources.redacted_snippet(label.span));
+        format!("{} [{}] {}", code(one), place.unwrap_or_default(), one.message)
+    };
+    ran.diagnostics.iter().map(shown).collect()
+}
+
+const CAPABILITY: &str =
+    "capability {\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}\n";
+
+fn ids(specs: &[VolumeSpec]) -> Vec<&str> {
+    specs.iter().map(|spec| spec.request.id.as_str()).collect()
+}
+
+const CLASSES_HCL: &str = r#"
+variable "env" {
+  type        = string
+  description = "dev, test or prod"
+  validation {
+    condition     = contains(["dev", "test", "prod"], var.env)
+    error_message = "expected dev, test or prod"
+  }
+}
+variable "shards" {
+  type    = map(object({ size = string, class = optional(string, "fast") }))
+  default = {}
+}
+variable "ceph_key" {
+  type      = string
+  sensitive = true
+}
+locals {
+  zones = ["eu-1a", "eu-1b", "eu-1c"]
+}
+class "fast" {
+  plugin_id  = "ceph-${var.env}"
+  name       = "${var.env}-${volume.key}"
+  parameters { pool = "nvme", imageFeatures = "layering" }
+  secrets {
+    userID  = env("CEPH_USER")
+    userKey = var.env == "prod" ? nomad_var("ceph/${var.env}", "key") : var.ceph_key
+  }
+}
+"#;
+
+const VOLUMES_HCL: &str = r#"
+set = "payments-${var.env}"
+defaults {
+  type  = "csi"
+  class = "fast"
+  capability {
+    access_mode     = "single-node-writer"
+    attachment_mode = "file-system"
+  }
+}
+volume "pg" {
+  count            = 3
+  capacity_min     = "10GiB"
+  topology_request = { required = [{ segments = { zone = element(local.zones, count.index) } }] }
+}
+volume "shard" {
+  for_each     = var.shards
+  class        = each.value.class
+  capacity_min = each.value.size
+  parameters { imageFeatures = null }
+}
+volume "audit" {
+  enabled      = var.env == "prod"
+  capacity_min = bytes("1TiB") * 2
+}
+"#;
+
+const ALL_YAML: &str = r#"
+set: payments-${var.env}
+variable:
+  env:
+    type: string
+    validation: [{condition: '${contains(["dev", "test", "prod"], var.env)}', error_message: "expected dev, test or prod"}]
+  shards: {type: 'map(object({ size = string, class = optional(string, "fast") }))', default: {}}
+  ceph_key: {type: string, sensitive: true}
+locals:
+  zones: [eu-1a, eu-1b, eu-1c]
+class:
+  fast:
+    plugin_id: ceph-${var.env}
+    name: ${var.env}-${volume.key}
+    parameters: {pool: nvme, imageFeatures: layering}
+    secrets:
+      userID: {env: CEPH_USER}
+      userKey: '${var.env == "prod" ? nomad_var("ceph/${var.env}", "key") : var.ceph_key}'
+defaults:
+  type: csi
+  class: fast
+  capability: [{access_mode: single-node-writer, attachment_mode: file-system}]
+volume:
+  pg:
+    count: 3
+    capacity_min: 10GiB
+    topology_request: {required: [{segments: {zone: '${element(local.zones, count.index)}'}}]}
+  shard:
+    for_each: ${var.shards}
+    class: ${each.value.class}
+    capacity_min: ${each.value.size}
+    parameters: {imageFeatures: null}
+  audit: {enabled: '${var.env == "prod"}', capacity_min: '${bytes("1TiB") * 2}'}
+"#;
+
+const SHARDS: &str = "{ eu = { size = \"5GiB\" }, us = { size = \"6GiB\" } }";
+
+/// Returns the requests with their sets, without positions.
+fn content(specs: &[VolumeSpec]) -> Vec<String> {
+    let shown = |spec: &VolumeSpec| {
+        let set = spec.set.as_ref().map(|(name, _)| name.as_str());
+        format!("{set:?} {:?}", spec.request)
+    };
+    specs.iter().map(shown).collect()
+}
+
+#[test]
+fn the_same_fleet_in_two_syntaxes_and_any_order_of_files() {
+    let arguments = [("env", "dev"), ("shards", SHARDS)];
+    let environment = [("ceph_key", "hunter2")];
+    let of = |files: &[(&str, Syntax)]| {
+        let given =
+            Given { files, arguments: &arguments, environment: &environment, ..Given::default() };
+        let ran = run(&given);
+        assert_eq!(problems_of(&given), Vec::<String>::new());
+        ran.parsed.volumes
+    };
+    let hcl = of(&[(CLASSES_HCL, Syntax::Hcl), (VOLUMES_HCL, Syntax::Hcl)]);
+    assert_eq!(ids(&hcl), ["pg[0]", "pg[1]", "pg[2]", "shard-eu", "shard-us"]);
+    let names: Vec<_> =
+        hcl.iter().map(|spec| spec.request.name.clone().unwrap_or_default()).collect();
+    assert_eq!(names, ["dev-pg-0", "dev-pg-1", "dev-pg-2", "dev-shard-eu", "dev-shard-us"]);
+    let zone =
+        hcl[1].request.topology_request.as_ref().map(|request| format!("{:?}", request.required));
+    assert!(zone.is_some_and(|zone| zone.contains("eu-1b")));
+    let parameters = hcl[3].request.parameters.clone().unwrap_or_default();
+    assert_eq!(parameters, BTreeMap::from([("pool".to_owned(), "nvme".to_owned())]));
+    assert_eq!(hcl[3].request.capacity.min.to_string(), "5GiB");
+    let secrets = hcl[0].request.secrets.clone().expect("the class has secrets");
+    let kinds: Vec<_> = secrets.iter().map(|(key, from)| (key.to_owned(), from.clone())).collect();
+    assert!(matches!(&kinds[1].1, SecretRef::Evaluated(value) if value.as_str() == "hunter2"));
+    assert_eq!(
+        content(&of(&[(VOLUMES_HCL, Syntax::Hcl), (CLASSES_HCL, Syntax::Hcl)])),
+        content(&hcl)
+    );
+    assert_eq!(content(&of(&[(ALL_YAML, Syntax::Yaml)])), content(&hcl));
+}
+
+#[test]
+fn an_environment_decides_what_exists_and_where_secrets_are() {
+    let files = [(CLASSES_HCL, Syntax::Hcl), (VOLUMES_HCL, Syntax::Hcl)];
+    let given = Given {
+        files: &files,
+        variable_files: &[("env = \"prod\"\nceph_key = \"x\"\n", Syntax::Hcl)],
+        ..Given::default()
+    };
+    let ran = run(&given);
+    assert_eq!(problems_of(&given), Vec::<String>::new());
+    assert_eq!(ids(&ran.parsed.volumes), ["pg[0]", "pg[1]", "pg[2]", "audit"]);
+    let audit = &ran.parsed.volumes[3].request;
+    assert_eq!(audit.capacity.min.to_string(), "2TiB");
+    let shown = format!("{:?}", audit.secrets);
+    assert!(shown.contains("nomad_var(\"ceph/prod\", \"key\")"), "{shown}");
+    assert_eq!(ran.parsed.empty.len(), 1);
+    assert_eq!(ran.parsed.empty[0].reason, "`for_each` of `shard` is empty");
+}
+
+#[test]
+fn the_last_and_nearest_value_of_a_variable_applies() {
+    let text = format!(
+        "variable \"x\" {{ default = \"default\" }}\nvolume \"a\" {{\n type = \"csi\"\n plugin_id = var.x\n name = \"n\"\n{CAPABILITY}}}\n"
+    );
+    let files = [(text.as_str(), Syntax::Hcl)];
+    let plugin = |given: Given<'_>| {
+        let ran = run(&Given { files: &files, ..given });
+        assert!(!ran.diagnostics.has_errors());
+        ran.parsed.volumes[0].request.plugin_id.to_string()
+    };
+    let environment = [("x", "environment")];
+    let variable_files = [("x = \"first\"", Syntax::Hcl), ("x: second", Syntax::Yaml)];
+    let arguments = [("x", "one"), ("x", "two")];
+    assert_eq!(plugin(Given::default()), "default");
+    assert_eq!(plugin(Given { environment: &[("x", "")], ..Given::default() }), "default");
+    assert_eq!(plugin(Given { environment: &environment, ..Given::default() }), "environment");
+    let files_too =
+        Given { environment: &environment, variable_files: &variable_files, ..Given::default() };
+    assert_eq!(plugin(files_too.clone()), "second");
+    assert_eq!(plugin(Given { arguments: &arguments, ..files_too }), "two");
+}
+
+/// Each layer that has a field gives it, and null means absent.
+#[test]
+fn layers_win_by_their_nearness_and_null_means_absent() {
+    let of = |volume: &str| {
+        let text = format!(
+            "defaults {{\n type = \"csi\"\n class = \"c\"\n parameters {{ a = \"defaults\", d = \"defaults\" }}\n context = {{ k = \"v\" }}\n{CAPABILITY}}}\nclass \"c\" {{\n plugin_id = \"of-class\"\n capacity_min = \"1GiB\"\n parameters {{ a = \"class\", b = \"class\" }}\n mount_options {{\n fs_type = \"ext4\"\n mount_flags = [\"noatime\"]\n}}\n}}\nvolume \"v\" {{\n name = \"n\"\n external_id = \"e\"\n{volume}\n}}\n"
+        );
+        volumes(&text).remove(0).request
+    };
+    let map = |pairs: &[(&str, &str)]| {
+        Some(
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect::<BTreeMap<_, _>>(),
+        )
+    };
+    let plain = of("");
+    assert_eq!(plain.plugin_id.to_string(), "of-class");
+    assert_eq!(plain.parameters, map(&[("a", "class"), ("b", "class"), ("d", "defaults")]));
+    let own = of(
+        "parameters { a = \"own\", b = null }\nplugin_id = \"own\"\ncapacity_min = null\nmount_options { fs_type = \"xfs\" }",
+    );
+    assert_eq!(own.parameters, map(&[("a", "own"), ("d", "defaults")]));
+    assert_eq!(own.plugin_id.to_string(), "own");
+    assert!(own.capacity.min.is_zero());
+    let options = own.mount_options.expect("the class has mount options");
+    assert_eq!(
+        (options.fs_type.as_str(), options.mount_flags.as_slice()),
+        ("xfs", &["noatime".to_owned()][..])
+    );
+    assert_eq!(of("parameters = {}").parameters, map(&[]));
+    assert_eq!(of("parameters = null").parameters, None);
+    assert_eq!(
+        of("class = null\nplugin_id = \"p\"").parameters,
+        map(&[("a", "defaults"), ("d", "defaults")])
+    );
+    let two = of(
+        "capability {\n access_mode = \"multi-node-reader-only\"\n attachment_mode = \"file-system\"\n}",
+    );
+    assert_eq!(two.capabilities.len(), 1);
+}
+
+#[test]
+fn a_computed_null_is_an_absent_key() {
+    let text = format!(
+        "locals {{ none = null }}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n capacity_min = local.none\n parameters {{ a = local.none, b = \"1\" }}\n{CAPABILITY}}}\n"
+    );
+    let request = volumes(&text).remove(0).request;
+    assert!(request.capacity.min.is_zero());
+    assert_eq!(
+        request.parameters.map(|map| map.into_keys().collect::<Vec<_>>()),
+        Some(vec!["b".to_owned()])
+    );
+}
+
+#[test]
+fn lists_of_objects_are_values_and_blocks() {
+    let text = "locals {\n modes = [{ a = \"single-node-writer\" }, { a = \"multi-node-reader-only\" }]\n one = [{ a = \"x\" }]\n}\nvolume \"v\" {\n type = \"csi\"\n plugin_id = \"p${length(local.one)}\"\n name = \"n\"\n capability = [for m in local.modes : { access_mode = m.a, attachment_mode = \"file-system\" }]\n}\n";
+    let request = volumes(text).remove(0).request;
+    assert_eq!(request.capabilities.len(), 2);
+    assert_eq!(request.plugin_id.to_string(), "p1");
+}
+
+/// Instances have the position of their block in common, so they are told apart by more.
+#[test]
+fn instances_with_one_id_are_duplicates() {
+    let text = format!(
+        "volume \"pg\" {{\n count = 3\n source = \"same\"\n type = \"csi\"\n plugin_id = \"p\"\n{CAPABILITY}}}\n"
+    );
+    let found = problems(&text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("spec/duplicate-volume"), "{found:?}");
+}
+
+#[test]
+fn one_mistake_of_many_volumes_is_one_problem() {
+    let text = "class \"c\" {\n type = \"csi\"\n plugin_id = \"p\"\n capability {\n access_mode = \"single-node-writter\"\n attachment_mode = \"file-system\"\n}\n}\nvolume \"pg\" {\n count = 1000\n class = \"c\"\n capacity_min = \"x${count.index}\"\n}\n";
+    let ran = run(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() });
+    let codes: Vec<_> = ran.diagnostics.iter().map(code).collect();
+    assert_eq!(
+        codes.iter().filter(|code| *code == "spec/unknown-access-mode").count(),
+        1,
+        "{codes:?}"
+    );
+    assert_eq!(codes.iter().filter(|code| *code == "spec/invalid-size").count(), 3, "{codes:?}");
+    let mode = ran
+        .diagnostics
+        .iter()
+        .find(|one| one.code.as_str() == "spec/unknown-access-mode")
+        .expect("it is there");
+    let trail: Vec<_> = mode.trail.iter().map(|step| step.text.as_str()).collect();
+    assert_eq!(
+        trail,
+        [
+            "in volume `pg[0]` and 999 more of this block, from `count` at",
+            "from class `c`, which the volume takes at"
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_declarations_is_reported_at_its_place() {
+    let volume = format!(
+        "volume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n{CAPABILITY}}}\n"
+    );
+    for (text, expected) in [
+        (
+            "class \"a\" {}\nclass \"a\" {}\n",
+            "spec/duplicate-declaration [class \"a\"] class `a` is declared twice",
+        ),
+        (
+            "variable \"a\" {}\nvariable \"a\" {}\n",
+            "spec/duplicate-declaration [variable \"a\"] variable `a` is declared twice",
+        ),
+        (
+            "locals { a = 1 }\nlocals { a = 2 }\n",
+            "spec/duplicate-declaration [a] local value `a` is declared twice",
+        ),
+        (
+            "locals {\n a = local.b\n b = local.a\n}\n",
+            "spec/declaration-cycle [a] local value `a` depends on itself: `a`, `b`, `a`",
+        ),
+        (
+            "class \"a\" { external_id = \"x\" }\n",
+            "spec/not-inheritable [external_id] `external_id` belongs in a `volume` block: a class would give it to several volumes",
+        ),
+        (
+            "class \"a\" { class = \"b\" }\n",
+            "spec/not-inheritable [class] a class cannot take a class",
+        ),
+        (
+            "class \"a\" { nane = \"b\" }\n",
+            "spec/unknown-field [nane] `nane` is not a field of a volume",
+        ),
+        (
+            "class \"a\" { capacity_min = \"1Gib\" }\n",
+            "spec/invalid-size [\"1Gib\"] invalid size in `capacity_min`: unknown unit `Gib`",
+        ),
+        ("variable \"a\" { type = strng }\n", "spec/variable-type [strng] unknown type `strng`"),
+        (
+            "variable \"a\" {\n type = number\n default = \"x\"\n}\n",
+            "spec/variable-type [\"x\"] invalid value of variable `a` requires a number, and its value is a text",
+        ),
+        (
+            "variable \"a\" { tipe = number }\n",
+            "spec/unknown-field [tipe] `tipe` is not a field of a variable",
+        ),
+        (
+            "variable \"a-b\" {}\n",
+            "spec/syntax [\"a-b\"] invalid name of a variable `a-b`: it has letters, digits and `_`, and starts with no digit",
+        ),
+        ("locals { a = var.nope }\n", "spec/unknown-name [nope] unknown variable `nope`"),
+        (
+            "locals { a = each.key }\n",
+            "spec/unknown-name [each] `each` is not available here: it belongs in the fields of a volume",
+        ),
+        (
+            "variable \"a\" {}\nlocals { b = var.a }\n",
+            "spec/unset-variable [var.a] variable `a` has no value",
+        ),
+        (
+            "variable \"a\" {\n default = \"x\"\n validation {\n condition = var.a == \"y\"\n error_message = \"expected y\"\n}\n}\n",
+            "spec/variable-invalid [\"x\"] variable `a` is invalid: expected y",
+        ),
+        ("name = \"x\"\n", "spec/mixed-forms [name] `name` is outside the `volume` blocks"),
+    ] {
+        let text = format!("{text}{volume}");
+        assert_eq!(problems(&text), [expected], "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_instances_is_reported_at_its_place() {
+    for (keys, expected) in [
+        ("count = 2.5", "spec/instances [2.5] `count` is 2.5, not a whole number of volumes"),
+        ("count = -1", "spec/instances [-1] `count` is -1, not a whole number of volumes"),
+        (
+            "count = \"3\"",
+            "spec/instances [\"3\"] `count` is a text, not a whole number of volumes",
+        ),
+        (
+            "count = 100001",
+            "spec/too-many-volumes [100001] `count` declares more than 100000 volumes",
+        ),
+        (
+            "count = 1\n for_each = {}",
+            "spec/instances [for_each] `count` and `for_each` cannot be used together",
+        ),
+        (
+            "for_each = [{ a = 1 }]",
+            "spec/instances [[{ a = 1 }]] `for_each` is a list of maps: volumes need stable names",
+        ),
+        (
+            "for_each = [\"a\", \"a\"]",
+            "spec/instances [[\"a\", \"a\"]] `for_each` of `v` has `a` twice",
+        ),
+        ("for_each = [1]", "spec/instances [[1]] `for_each` has a number in its list"),
+        (
+            "for_each = \"a\"",
+            "spec/instances [\"a\"] `for_each` is a text, not a map or a list of texts",
+        ),
+        ("class = \"fats\"", "spec/unknown-class [\"fats\"] unknown class `fats`"),
+        (
+            "enabled = \"yes\"",
+            "spec/wrong-type [\"yes\"] `enabled` is a text, not `true` or `false`",
+        ),
+        (
+            "count = var.s",
+            "spec/sensitive-value [var.s] `count` has a sensitive value: its keys become volume IDs",
+        ),
+        (
+            "parameters { a = var.s }",
+            "spec/sensitive-value [var.s] `parameters` has a sensitive value, which plans would show",
+        ),
+        (
+            "parameters { a = env(\"X\") }",
+            "spec/wrong-type [env(\"X\")] `a` is a reference to a secret, not a text",
+        ),
+        (
+            "parameters { a = each.key }",
+            "spec/unknown-name [each] `each` is not available here: volume `v` has no `for_each`",
+        ),
+        (
+            "capacity_min = upper(1)",
+            "spec/function-arguments [1] argument 1 of `upper` is a number, not a text",
+        ),
+    ] {
+        let text = format!(
+            "variable \"s\" {{\n default = \"hunter2\"\n sensitive = true\n}}\nclass \"fast\" {{}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n {keys}\n{CAPABILITY}}}\n"
+        );
+        assert_eq!(problems(&text), [expected], "{text}");
+    }
+}
+
+#[test]
+fn a_flat_file_and_literal_blocks_keep_their_meaning() {
+    let flat =
+        format!("id = \"a\"\ntype = \"csi\"\nplugin_id = \"p\"\nname = \"${{x}}\"\n{CAPABILITY}");
+    assert_eq!(
+        problems(&flat),
+        [
+            "?spec/literal-template [\"${x}\"] `${…}` and `%{…}` are not evaluated: Nomad sends them unchanged"
+        ]
+    );
+    let block = format!(
+        "volume \"a\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"$${{x}}\"\n{CAPABILITY}}}\n"
+    );
+    assert_eq!(volumes(&block)[0].request.name.as_deref(), Some("${x}"));
+    let flat_count = format!("count = 3\n{flat}");
+    assert!(
+        problems(&flat_count).iter().any(|one| one.contains("`count` has no effect here")),
+        "{:?}",
+        problems(&flat_count)
+    );
+}
+
+#[test]
+fn no_sensitive_value_is_shown() {
+    let text = format!(
+        "variable \"s\" {{\n type = string\n sensitive = true\n default = \"hunter2\"\n}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n secrets {{ a = \"x-${{var.s}}\", b = var.s }}\n{CAPABILITY}}}\n"
+    );
+    let files = [(text.as_str(), Syntax::Hcl)];
+    let variable_files = [("s = \"hunter3\"", Syntax::Hcl)];
+    let ran = run(&Given { files: &files, variable_files: &variable_files, ..Given::default() });
+    assert!(ran.diagnostics.is_empty(), "{:?}", ran.diagnostics);
+    let shown = format!("{:?}", ran.parsed);
+    assert!(!shown.contains("hunter"), "{shown}");
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let source = sources.add("a", text.as_str());
+    let file = sources.add("b", "s = \"hunter3\"");
+    let given = GivenVariables { files: vec![(file, Syntax::Hcl)], ..GivenVariables::default() };
+    read(&mut sources, &[(source, Syntax::Hcl)], &given, &Defaults::default(), &mut diagnostics);
+    for source in [source, file] {
+        assert!(
+            !sources.redacted_text(source).contains("hunter"),
+            "{}",
+            sources.redacted_text(source)
+        );
+    }
+}
