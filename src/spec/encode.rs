@@ -103,7 +103,7 @@ pub fn encode_all(volumes: &[WritableSpec], set: Option<&SetName>, syntax: Synta
 }
 
 /// Returns a value of a block of YAML or JSON, whose texts are templates, so that it is read as it is.
-fn literal(value: Value) -> Value {
+pub(super) fn literal(value: Value) -> Value {
     match value {
         Value::String(text) => literal_text(&text).into(),
         Value::Array(items) => items.into_iter().map(literal).collect(),

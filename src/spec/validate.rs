@@ -4,7 +4,7 @@
 //! `decode` checks single values, such as modes and sizes; this file checks the rules between them.
 //! All problems are reported together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::volume_spec::{Purpose, VolumeSpec};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
@@ -276,20 +276,31 @@ pub fn single_set<'s>(
 
 fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<NamespacedId, Span> = HashMap::with_capacity(specs.len());
+    // Volumes of one block, and of a YAML alias, have one position.
+    let mut of_one_place: BTreeMap<(Span, NamespacedId), usize> = BTreeMap::new();
     let named = specs.iter().filter(|spec| !spec.request.id.as_str().is_empty());
     for spec in named {
         let place = spec.field_span("id");
-        let first = *seen.entry(spec.key()).or_insert(place);
-        if first != place {
-            diagnostics.push(
-                Diagnostic::error(
-                    Code::SpecDuplicateVolume,
-                    format!("volume {} is declared twice", spec.key().quoted()),
-                )
+        let key = spec.key();
+        let Some(first) = seen.get(&key).copied() else {
+            seen.insert(key, place);
+            continue;
+        };
+        if first == place {
+            *of_one_place.entry((place, key)).or_insert(1) += 1;
+            continue;
+        }
+        let message = format!("volume {} is declared twice", key.quoted());
+        diagnostics.push(
+            Diagnostic::error(Code::SpecDuplicateVolume, message)
                 .label(place, "repeated here")
                 .label(first, "first here"),
-            );
-        }
+        );
+    }
+    for ((place, key), count) in of_one_place {
+        let message = format!("volume {} is declared {count} times by one block", key.quoted());
+        let problem = Diagnostic::error(Code::SpecDuplicateVolume, message).label(place, "");
+        diagnostics.push(problem.help("use `count.index` or `each.key` in it"));
     }
 }
 

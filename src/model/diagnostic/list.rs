@@ -116,6 +116,14 @@ impl Diagnostics {
         Self { list: self.list.into_iter().map(change).collect(), omitted: self.omitted }
     }
 
+    /// Removes the kept diagnostics for which `is_kept` does not hold.
+    #[must_use]
+    pub fn retain(self, is_kept: impl Fn(&Diagnostic) -> bool) -> Self {
+        let Self { mut list, omitted } = self;
+        list.retain(is_kept);
+        Self { list, omitted }
+    }
+
     /// Sorts the diagnostics by their first place. Those without a place come first.
     pub fn sort(&mut self) {
         self.list.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));

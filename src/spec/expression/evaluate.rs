@@ -469,9 +469,17 @@ fn found(value: Option<&Value>, expr: &Expr) -> Result<Value, Problem> {
     value.cloned().ok_or_else(|| without_value(expr))
 }
 
-/// Returns a problem that callers do not show: they check names before.
+/// Returns the problem of a name that the volume does not have, in a class that others take too. Callers check all
+/// other names before.
 fn without_value(expr: &Expr) -> Problem {
-    Problem::new(Code::SpecUnknownName, expr.at.clone(), "the name has no value")
+    let message = match expr.kind {
+        ExprKind::EachKey | ExprKind::EachValue => {
+            "`each` is not available here: the volume has no `for_each`"
+        }
+        ExprKind::CountIndex => "`count` is not available here: the volume has no `count`",
+        _ => "the name has no value",
+    };
+    Problem::new(Code::SpecUnknownName, expr.at.clone(), message)
 }
 
 fn item(of: &Value, index: &Value, index_expr: &Expr) -> Result<Value, Problem> {

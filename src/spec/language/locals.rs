@@ -114,6 +114,9 @@ fn report_cycle(
         path.push(*next);
     };
     let name = |slot: &u32| names.get(slot).copied().unwrap_or_default();
+    let mut cycle = cycle;
+    let first = cycle.iter().enumerate().min_by_key(|(_, slot)| name(slot)).map(|(at, _)| at);
+    cycle.rotate_left(first.unwrap_or_default());
     let members: Vec<String> =
         cycle.iter().chain(cycle.first()).map(|slot| format!("`{}`", name(slot))).collect();
     let own = cycle.first().map(name).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Everything is declared first; then every name is checked, variables get their values, local values are evaluated in the
 //! order of their uses, and at last the volumes are made, one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::declarations::Declarations;
 use super::expand::{Expansion, Globals, expand};
@@ -42,7 +42,8 @@ impl Run<'_> {
                 declarations.add(*index, object, document, labels, diagnostics);
             }
         }
-        let mut used = check_names(&declarations, names, diagnostics);
+        let mut misnamed = Diagnostics::default();
+        let mut used = check_names(&declarations, names, &mut misnamed);
         let mut budget = Budget::run();
         let sources = (self.given, self.files);
         let assigned = assign(&declarations.variables, sources, names, &mut budget, diagnostics);
@@ -62,7 +63,10 @@ impl Run<'_> {
             evaluate_locals(&declarations.locals, &variables, names, &mut budget, diagnostics);
         let globals = Globals { variables, locals };
         let room = (self.room, &mut budget);
-        let expansion = expand(&declarations, self.documents, &globals, room, diagnostics);
+        let mut of_volumes = Diagnostics::default();
+        let expansion = expand(&declarations, self.documents, &globals, room, &mut of_volumes);
+        diagnostics.extend(without_repetitions(of_volumes, &misnamed));
+        diagnostics.extend(misnamed);
         for (slot, place) in &expansion.used {
             used.entry(*slot).or_insert(*place);
         }
@@ -73,4 +77,27 @@ impl Run<'_> {
         }
         expansion
     }
+}
+
+/// Removes problems that are reported otherwise: those of names that are wrong for every volume, and those of a class that
+/// a volume has too, which then name the volume.
+fn without_repetitions(problems: Diagnostics, misnamed: &Diagnostics) -> Diagnostics {
+    let start = |problem: &Diagnostic| {
+        let first = problem.labels.first()?;
+        Some((first.span.source, first.span.start))
+    };
+    let places: BTreeSet<_> = misnamed.iter().filter_map(start).collect();
+    let identity = |problem: &Diagnostic| {
+        let places = problem.labels.iter().map(|label| label.span).collect::<Vec<_>>();
+        (problem.code, places, problem.message.clone())
+    };
+    let explained: BTreeSet<_> =
+        problems.iter().filter(|problem| !problem.trail.is_empty()).map(identity).collect();
+    let is_new = |problem: &Diagnostic| {
+        let is_misnamed = problem.code == Code::SpecUnknownName
+            && start(problem).is_some_and(|place| places.contains(&place));
+        let is_explained = problem.trail.is_empty() && explained.contains(&identity(problem));
+        !is_misnamed && !is_explained
+    };
+    problems.retain(is_new)
 }

@@ -396,8 +396,8 @@ fn what_is_wrong_with_declarations_is_reported_at_its_place() {
             "spec/unknown-field [nane] `nane` is not a field of a volume",
         ),
         (
-            "class \"a\" { capacity_min = \"1Gib\" }\n",
-            "spec/invalid-size [\"1Gib\"] invalid size in `capacity_min`: unknown unit `Gib`",
+            "class \"a\" { capacity_min = \"1Gigs\" }\n",
+            "spec/invalid-size [\"1Gigs\"] invalid size in `capacity_min`: unknown unit `Gigs`",
         ),
         ("variable \"a\" { type = strng }\n", "spec/variable-type [strng] unknown type `strng`"),
         (

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::harness::read_as;
-use crate::encode::{WritableSpec, encode, encode_all, encode_file, yaml};
+use crate::encode::{WritableSpec, encode, encode_all, encode_file, literal, yaml};
 use crate::hcl::parse as parse_hcl;
 use crate::json::parse as parse_json;
 use crate::syntax::Syntax;
@@ -341,14 +341,15 @@ proptest! {
     fn the_three_syntaxes_give_one_tree(requests in vec(request(), 1..4)) {
         let (mut sources, mut messages) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("test", "");
-        let [hcl, yaml, json] = volumes_file(&requests);
+        let [hcl, yaml_text, json] = volumes_file(&requests);
         let desired = parse_json(&json, source, &mut messages);
         let blocks = parse_hcl(&hcl, source, &mut messages).map(as_data);
-        let documents = parse_yaml(&yaml, source, &mut messages);
+        let documents = parse_yaml(&yaml_text, source, &mut messages);
         prop_assert_eq!(&blocks, &desired, "{}", hcl);
-        prop_assert_eq!(documents.as_deref(), desired.as_ref().map(std::slice::from_ref), "{}", yaml);
+        prop_assert_eq!(documents.as_deref(), desired.as_ref().map(std::slice::from_ref), "{}", yaml_text);
         prop_assert!(messages.is_empty(), "{}", json);
-        for (text, syntax) in [hcl, yaml, json].iter().zip(Syntax::ALL) {
+        let escaped = literal(serde_json::from_str(&json).unwrap());
+        for (text, syntax) in [hcl, yaml(&escaped), escaped.to_string()].iter().zip(Syntax::ALL) {
             let (specs, messages) = read_as(text, syntax);
             prop_assert!(messages.is_empty(), "{:?} of {}", messages, text);
             let read: Vec<_> = specs.into_iter().map(|spec| spec.request).collect();
