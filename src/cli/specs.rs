@@ -10,8 +10,8 @@ use nomad_csi_client::reconcile::workflow::Specifications;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
 use nomad_csi_model::{Namespace, SetName};
 use nomad_csi_spec::{
-    Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, parse_text, second_registrations,
-    single_set, too_many_volumes, validate,
+    Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, declares_host_volumes, parse_text,
+    second_registrations, single_set, too_many_volumes, validate,
 };
 
 impl From<SpecSyntax> for Syntax {
@@ -116,13 +116,26 @@ pub(super) fn read_specifications(
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
             pipe_limit: files::PIPE_LIMIT,
+            read_before: &arguments.read_before,
             shows_only_tree: arguments.are_of_saved_plan,
         };
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });
-    let (mut volumes, mut sets) = (vec![], vec![]);
+    let (mut volumes, mut sets, mut skipped_count) = (vec![], vec![], 0);
     for (source, syntax) in &texts {
-        let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
+        let mut problems = Diagnostics::default();
+        let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut problems);
+        let mut codes = problems.iter().map(|problem| problem.code);
+        let is_named = |name: &str| name == "<stdin>" || paths.iter().any(|path| path == name);
+        let is_left_alone = codes.any(|code| code == Code::SpecVolumeType)
+            && !is_named(sources.name(*source))
+            && declares_host_volumes(&sources, *source, *syntax);
+        if is_left_alone {
+            skipped_count += 1;
+            diagnostics.push(host_volumes_left_alone(sources.name(*source)));
+            continue;
+        }
+        diagnostics.extend(problems);
         // The first ones, mostly all, are not copied.
         match volumes.is_empty() {
             true => volumes = parsed.volumes,
@@ -161,11 +174,17 @@ pub(super) fn read_specifications(
             set,
             volumes,
             sources,
-            file_count: texts.len(),
+            file_count: texts.len() - skipped_count,
             base_directory: context.directory.clone(),
         },
         diagnostics,
     ))
+}
+
+/// The warning of a file that a directory or a pattern brought along, and that is none of this program.
+fn host_volumes_left_alone(name: &str) -> Diagnostic {
+    let message = format!("`{name}` declares a host volume: it is left alone");
+    Diagnostic::warning(Code::SpecHostVolume, message).help(Code::SpecHostVolume.advice())
 }
 
 fn has_too_many_volumes(diagnostics: &Diagnostics) -> bool {

@@ -125,7 +125,7 @@ pub(super) fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) ->
     mask_text::possible_secrets(text, syntax)
 }
 
-fn read<'a>(
+pub(super) fn read<'a>(
     text: &'a str,
     source: SourceId,
     syntax: Syntax,

@@ -1,6 +1,9 @@
 //! Arguments that name specifications.
 
+use std::path::Path;
+
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
+use nomad_csi_client::files::{StreamTexts, is_passing};
 
 /// Help of a path of a specification.
 const FILE_HELP: &str =
@@ -25,17 +28,27 @@ pub(crate) struct FileArgs {
     /// True if a saved plan names the paths, and not the person who runs the command.
     #[arg(skip)]
     pub are_of_saved_plan: bool,
+    /// The streams that have been read already.
+    #[arg(skip)]
+    pub read_before: StreamTexts,
 }
 
 impl FileArgs {
     /// Names these paths.
     pub(crate) fn of(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
-        Self { paths, files: vec![], syntax, are_of_saved_plan: false }
+        let read_before = StreamTexts::default();
+        Self { paths, files: vec![], syntax, are_of_saved_plan: false, read_before }
     }
 
     /// Names the paths of a saved plan.
     pub(crate) fn of_saved_plan(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
         Self { are_of_saved_plan: true, ..Self::of(paths, syntax) }
+    }
+
+    /// Returns the first path that names standard input or another stream, which cannot be read again.
+    pub(crate) fn first_passing(&self, directory: &Path) -> Option<String> {
+        let passing = |path: &String| path == "-" || is_passing(&directory.join(path));
+        self.all().into_iter().find(passing)
     }
 
     /// Returns the paths: those without an option first.
