@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::ui::Place;
 use nomad_csi_client::files::{self, SpecFilesRequest};
 use nomad_csi_client::reconcile::workflow::Specifications;
-use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap, Span};
 use nomad_csi_model::{Namespace, SetName};
 use nomad_csi_spec::{
     Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, declares_host_volumes, parse_text,
@@ -127,15 +127,18 @@ pub(super) fn read_specifications(
         let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut problems);
         let mut codes = problems.iter().map(|problem| problem.code);
         let is_named = |name: &str| name == "<stdin>" || paths.iter().any(|path| path == name);
-        let is_left_alone = codes.any(|code| code == Code::SpecVolumeType)
-            && !is_named(sources.name(*source))
+        let is_host = codes.any(|code| code == Code::SpecVolumeType)
             && declares_host_volumes(&sources, *source, *syntax);
-        if is_left_alone {
+        if is_host && !is_named(sources.name(*source)) {
             skipped_count += 1;
             diagnostics.push(host_volumes_left_alone(sources.name(*source)));
             continue;
         }
-        diagnostics.extend(problems);
+        // What is said of the values of CSI volumes is not true of host volumes.
+        match is_host {
+            true => diagnostics.extend(problems.into_iter().filter(is_error).collect()),
+            false => diagnostics.extend(problems),
+        }
         // The first ones, mostly all, are not copied.
         match volumes.is_empty() {
             true => volumes = parsed.volumes,
@@ -179,6 +182,10 @@ pub(super) fn read_specifications(
         },
         diagnostics,
     ))
+}
+
+fn is_error(problem: &Diagnostic) -> bool {
+    problem.severity == Severity::Error
 }
 
 /// The warning of a file that a directory or a pattern brought along, and that is none of this program.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::parse::hidden_ranges;
+use super::parse::{hidden_ranges, withheld};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::{Entry, Node, Object, Value};
@@ -17,6 +17,10 @@ pub fn format_hcl(
     source: SourceId,
     diagnostics: &mut Diagnostics,
 ) -> Option<String> {
+    if sources.is_withheld(source) {
+        diagnostics.push(withheld(sources.name(source), true));
+        return None;
+    }
     let text = Arc::clone(sources.text(source));
     match formatted(&text, source) {
         Ok(Some(formatted)) => Some(formatted),

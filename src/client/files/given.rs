@@ -28,7 +28,7 @@ pub(crate) enum GivenFile {
 }
 
 impl GivenFile {
-    /// Opens what a path names, whoever owns it.
+    /// Opens what a path names. It may belong to any user.
     ///
     /// # Errors
     /// If it cannot be opened.
