@@ -169,23 +169,3 @@ proptest! {
         prop_assert_eq!(formatted(&once), once);
     }
 }
-
-/// Prints the speed: `cargo test --release -p nomad-csi-spec --lib format_speed -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "a measurement")]
-fn format_speed() {
-    let volume = "volume \"a\" {\n  type = \"csi\"\n  plugin_id = \"hostpath\"\n  capability {\n    access_mode = \"single-node-writer\"\n    attachment_mode = \"file-system\"\n  }\n  mount_options {\n    mount_flags = [ \"noatime\",\"nodiratime\" ] # fast\n  }\n}\n\n";
-    let text = volume.repeat(10_000);
-    let speed = |work: &dyn Fn() -> usize| {
-        let start = std::time::Instant::now();
-        let length = (0..5).map(|_| work()).sum::<usize>();
-        length as f64 / start.elapsed().as_secs_f64() / 1e6
-    };
-    let tokens = speed(&|| format(&text).map(|_| text.len()).unwrap_or(0));
-    let whole = speed(&|| {
-        assert!(!formatted(&text).is_empty());
-        text.len()
-    });
-    println!("tokens {tokens:.0} MB/s, with both readings {whole:.0} MB/s");
-}
