@@ -285,11 +285,13 @@ fn once_or_repeated(block: &Value) -> Value {
 }
 
 fn value_or_template(value: Value) -> Value {
-    json!({"anyOf": [value, {"$ref": "#/$defs/template"}]})
+    let alternatives = vec![value, json!({"$ref": "#/$defs/template"})];
+    json!({"anyOf": alternatives})
 }
 
 fn nullable(value: Value) -> Value {
-    json!({"anyOf": [value, {"type": "null"}]})
+    let alternatives = vec![value, json!({"type": "null"})];
+    json!({"anyOf": alternatives})
 }
 
 fn text() -> Value {

@@ -28,6 +28,7 @@ enum PieceKind {
 }
 
 /// The pieces of one line.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a line")]
 struct Line {
     pieces: Range<usize>,
     level: usize,
