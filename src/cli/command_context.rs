@@ -124,9 +124,18 @@ impl CommandContext {
 
     /// Returns the source of referenced secrets.
     pub(super) fn secret_source(&self) -> Arc<dyn SecretSource> {
+        Arc::new(self.local_secrets())
+    }
+
+    /// Returns the source of secrets that arguments refer to. They are read once, so their files may be pipes.
+    pub(super) fn secret_source_of_arguments(&self) -> Arc<dyn SecretSource> {
+        Arc::new(self.local_secrets().reading_once())
+    }
+
+    fn local_secrets(&self) -> LocalSecrets {
         let environment = self.environment.clone();
         let variables = move |name: &str| environment.get(name).map(ToOwned::to_owned);
-        Arc::new(LocalSecrets::new(Arc::new(variables)))
+        LocalSecrets::new(Arc::new(variables))
     }
 
     /// Returns the selected cluster of the config file, if any.

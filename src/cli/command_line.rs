@@ -14,6 +14,7 @@ use super::commands::completion::CompletionArgs;
 use super::commands::context::ContextCommand;
 use super::commands::drift::DriftArgs;
 use super::commands::explain::ExplainArgs;
+use super::commands::fmt::FmtArgs;
 use super::commands::forget::ForgetArgs;
 use super::commands::import::ImportArgs;
 use super::commands::job::JobCommand;
@@ -24,6 +25,7 @@ use super::commands::orphans::OrphansArgs;
 use super::commands::plan::PlanArgs;
 use super::commands::plugin::PluginCommand;
 use super::commands::reconcile::ReconcileArgs;
+use super::commands::schema::SchemaArgs;
 use super::commands::set::SetCommand;
 use super::commands::snapshot::SnapshotCommand;
 use super::commands::validate::ValidateArgs;
@@ -70,6 +72,21 @@ pub(crate) enum Command {
     /// mark keys and values that Nomad accepts and ignores. They do not change the exit code.
     #[command(after_long_help = "Example:\n  nomad-csi validate volume.hcl")]
     Validate(ValidateArgs),
+    /// Put the white space of HCL files in order
+    ///
+    /// Indents by two spaces, aligns the `=` of items that follow each other, and leaves at most one empty
+    /// line. Texts, comments and here-documents stay as they are, and nothing is reordered. A file that
+    /// does not parse is not changed (exit code 1). `-` is written to standard output.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi fmt volumes/\n  nomad-csi fmt --check --diff volumes/"
+    )]
+    Fmt(FmtArgs),
+    /// Print the JSON Schema of specifications in YAML and JSON
+    ///
+    /// Editors complete keys and mark mistakes with it. Keys, values and descriptions are those of
+    /// `explain`; `validate` checks more.
+    #[command(after_long_help = "Example:\n  nomad-csi schema")]
+    Schema(SchemaArgs),
     /// Show the changes that `apply` would make
     ///
     /// Exits with 0 without changes, 2 with pending changes, 3 if a server would refuse a change,
@@ -212,7 +229,9 @@ impl Command {
             Self::Plan(arguments) => RunReports::of("plan", &arguments.reports),
             Self::Apply(arguments) => RunReports::of("apply", &arguments.reports),
             Self::Drift(arguments) => RunReports::of("drift", &arguments.reports),
-            Self::Reconcile(_)
+            Self::Fmt(_)
+            | Self::Schema(_)
+            | Self::Reconcile(_)
             | Self::Import(_)
             | Self::Forget(_)
             | Self::Set(_)

@@ -16,8 +16,9 @@ use super::commands::plugin::direct::{self, DirectCommand};
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, context as contexts, drift, explain, forget, import, job, man,
-    namespace, node, orphans, plan, plugin, reconcile, set, snapshot, validate, volume,
+    alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, import, job,
+    man, namespace, node, orphans, plan, plugin, reconcile, schema, set, snapshot, validate,
+    volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -41,6 +42,8 @@ pub(super) fn dispatch(
     let runtime = CommandRuntime { context, process };
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
+        Command::Schema(arguments) => Ok(schema::print_schema(context, *arguments)),
+        Command::Fmt(arguments) => fmt::format_files(context, arguments),
         Command::Explain(arguments) => match &arguments.command {
             None => explain::explain_word(context, arguments),
             Some(ExplainCommand::Placement(placement)) => {

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use nomad_csi_model::Secret;
+
 macro_rules! variables {
     ($($variant:ident = $name:literal: $doc:literal;)*) => {
         /// An environment variable that the program reads.
@@ -68,6 +70,9 @@ variables! {
     Complete = "COMPLETE": "Set by the shell completion script only.";
 }
 
+/// The beginning of the names of variables that give values to variables of specifications.
+const SPECIFICATION_VARIABLE: &str = "NOMAD_CSI_VAR_";
+
 /// The environment variables of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(BTreeMap<OsString, OsString>);
@@ -108,6 +113,16 @@ impl Environment {
     /// Returns the value of any variable, for references in specifications.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// Returns the values of variables of specifications: those of `NOMAD_CSI_VAR_NAME`, by name. One that is not UTF-8
+    /// is no value.
+    pub fn specification_variables(&self) -> BTreeMap<String, Secret> {
+        let named = self.0.iter().filter_map(|(name, value)| {
+            let name = name.to_str()?.strip_prefix(SPECIFICATION_VARIABLE)?;
+            Some((name.to_owned(), Secret::new(value.to_str()?.to_owned())))
+        });
+        named.collect()
     }
 
     fn raw(&self, variable: Variable) -> Option<&OsStr> {

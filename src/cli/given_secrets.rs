@@ -29,7 +29,7 @@ pub(super) async fn given_secrets(
     let typed = arguments.secret_from.iter().map(parse_reference);
     let typed: SecretRefs = typed.collect::<Result<Vec<_>, _>>()?.into_iter().collect();
     groups.push((typed, context.directory.clone()));
-    let source = context.secret_source();
+    let source = context.secret_source_of_arguments();
     let looking = tokio::task::spawn_blocking(move || look_up(&groups, &*source));
     let found = context.interrupts.unless_interrupted(looking).await?;
     let (secrets, warnings) = found.map_err(|error| {

@@ -39,6 +39,7 @@ pub(super) fn read_jobs(
             stdin,
             syntax: syntax.map(Syntax::from),
             pipe_limit: files::PIPE_LIMIT,
+            read_before: &files::StreamTexts::default(),
             shows_only_tree: false,
         };
         files::read_job_files(&mut request, &mut sources, &mut diagnostics)

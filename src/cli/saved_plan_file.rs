@@ -11,7 +11,9 @@ use super::args::{FileArgs, LedgerArgs, LedgerChoice, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
 use super::error::CliError;
 use super::ui::one_line;
-use nomad_csi_client::files::{read_beginning, read_trusted_text};
+use nomad_csi_client::files::{
+    MAX_BYTES, StreamTexts, is_stream, read_at_most, read_beginning, read_trusted_text,
+};
 use nomad_csi_model::Namespace;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_plan::{SavedPlan, SavedPlanProblem};
@@ -30,9 +32,72 @@ pub(super) struct SavedPlanFile {
     pub namespace: Option<Namespace>,
 }
 
-/// Returns whether a file begins as a saved plan does. A file that cannot be read does not.
-pub(super) fn is_saved_plan(context: &CommandContext, file: &Path) -> bool {
-    read_beginning(&context.directory.join(file)).is_some_and(|text| SavedPlan::begins(&text))
+/// Reads every stream of these paths, because what it holds is known only then. What cannot be read is reported by who reads
+/// it as a specification.
+///
+/// # Errors
+/// If a stream cannot be read in time.
+pub(super) fn read_streams(
+    context: &CommandContext,
+    paths: &[String],
+) -> Result<StreamTexts, CliError> {
+    let mut texts = StreamTexts::default();
+    for path in paths {
+        let read = if path == "-" {
+            let read = context.stdin.with_reader(|stdin| read_at_most(stdin, MAX_BYTES));
+            read.map(|bytes| texts.keep_standard_input(path, bytes))
+        } else if is_stream(&context.directory.join(path)) {
+            texts.keep(path, &context.directory.join(path), MAX_BYTES)
+        } else {
+            Ok(())
+        };
+        read.map_err(|error| unreadable(path, &error))?;
+    }
+    Ok(texts)
+}
+
+fn unreadable(path: &str, error: &std::io::Error) -> CliError {
+    let code = match error.kind() {
+        std::io::ErrorKind::TimedOut => Code::FilesTimedOut,
+        _ => Code::FilesUnreadable,
+    };
+    let message = format!("cannot read `{}`: {error}", one_line(path));
+    Diagnostic::error(code, message).help(code.advice()).into()
+}
+
+/// Returns whether a file or a stream begins as a saved plan does. A file that cannot be read does not.
+pub(super) fn is_saved_plan(
+    context: &CommandContext,
+    streams: &StreamTexts,
+    argument: &str,
+) -> bool {
+    match streams.bytes(argument) {
+        Some(bytes) => SavedPlan::begins(&String::from_utf8_lossy(&bytes[..bytes.len().min(64)])),
+        None => read_beginning(&context.directory.join(argument))
+            .is_some_and(|text| SavedPlan::begins(&text)),
+    }
+}
+
+/// Returns the text of a saved plan that no other user can have changed.
+fn trusted_text(
+    context: &CommandContext,
+    streams: &StreamTexts,
+    argument: &str,
+) -> Result<String, CliError> {
+    let Some(bytes) = streams.bytes(argument) else {
+        return Ok(read_trusted_text(&context.directory, Path::new(argument))?);
+    };
+    if let Some(suspicion) = streams.suspicion(argument) {
+        let message = format!("cannot read `{}`: {suspicion}", one_line(argument));
+        let code = Code::FileNotPrivate;
+        return Err(Diagnostic::error(code, message).help(code.advice()).into());
+    }
+    if bytes.len() as u64 > MAX_BYTES {
+        let message = format!("`{}` is larger than {MAX_BYTES} bytes", one_line(argument));
+        let code = Code::FilesTooLarge;
+        return Err(Diagnostic::error(code, message).help(code.advice()).into());
+    }
+    Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// Reads a saved plan.
@@ -41,9 +106,11 @@ pub(super) fn is_saved_plan(context: &CommandContext, file: &Path) -> bool {
 /// If the file holds no saved plan, or one that this version does not know.
 pub(super) fn read_saved_plan(
     context: &CommandContext,
-    file: &Path,
+    streams: &StreamTexts,
+    argument: &str,
 ) -> Result<SavedPlanFile, CliError> {
-    let text = read_trusted_text(&context.directory, file)?;
+    let text = trusted_text(context, streams, argument)?;
+    let file = Path::new(argument);
     let unusable = |problem: SavedPlanProblem| unusable(file, &problem.to_string());
     let plan = SavedPlan::read(&text).map_err(unusable)?;
     let origin = plan.origin();

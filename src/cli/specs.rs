@@ -1,5 +1,7 @@
 //! Reads and validates specification files, and collects their problems.
 
+use std::path::Path;
+
 use super::args::{FileArgs, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
 use super::error::CliError;
@@ -7,11 +9,13 @@ use super::exit::Exit;
 use super::ui::Place;
 use nomad_csi_client::files::{self, SpecFilesRequest};
 use nomad_csi_client::reconcile::workflow::Specifications;
-use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, Span};
+use nomad_csi_model::diagnostic::{
+    Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
+};
 use nomad_csi_model::{Namespace, SetName};
 use nomad_csi_spec::{
-    Defaults, MAX_VOLUMES, Purpose, Syntax, VolumeSpec, parse_text, second_registrations,
-    single_set, too_many_volumes, validate,
+    Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec, declares_host_volumes,
+    read, second_registrations, single_set, validate,
 };
 
 impl From<SpecSyntax> for Syntax {
@@ -116,27 +120,28 @@ pub(super) fn read_specifications(
             stdin,
             syntax: arguments.syntax.map(Syntax::from),
             pipe_limit: files::PIPE_LIMIT,
+            read_before: &arguments.read_before,
             shows_only_tree: arguments.are_of_saved_plan,
         };
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });
-    let (mut volumes, mut sets) = (vec![], vec![]);
-    for (source, syntax) in &texts {
-        let parsed = parse_text(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
-        // The first ones, mostly all, are not copied.
-        match volumes.is_empty() {
-            true => volumes = parsed.volumes,
-            false => volumes.extend(parsed.volumes),
-        }
-        sets.extend(parsed.sets);
-        let is_reported = has_too_many_volumes(&diagnostics);
-        if volumes.len() > MAX_VOLUMES && !is_reported {
-            diagnostics.push(too_many_volumes());
-        }
-        if volumes.len() > MAX_VOLUMES || is_reported {
-            break;
-        }
+    let given = given_variables(context, arguments, &mut sources, &mut diagnostics);
+    let is_named = |name: &str| name == "<stdin>" || paths.iter().any(|path| path == name);
+    let (host, texts): (Vec<(SourceId, Syntax)>, Vec<_>) = texts
+        .into_iter()
+        .partition(|(source, syntax)| declares_host_volumes(&sources, *source, *syntax));
+    let (named, skipped): (Vec<_>, Vec<_>) =
+        host.into_iter().partition(|(source, _)| is_named(sources.name(*source)));
+    for (source, _) in &skipped {
+        diagnostics.push(host_volumes_left_alone(sources.name(*source)));
     }
+    // What is said of the values of CSI volumes is not true of host volumes.
+    let mut of_host = Diagnostics::default();
+    read(&mut sources, &named, &GivenVariables::default(), &defaults, &mut of_host);
+    diagnostics.extend(of_host.into_iter().filter(is_error).collect());
+    let Parsed { volumes, sets, empty } =
+        read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
+    let file_count = texts.len() + named.len();
     validate(&volumes, options.purpose, &mut diagnostics);
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
@@ -148,7 +153,7 @@ pub(super) fn read_specifications(
         diagnostics = diagnostics.map(explain_emptying);
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
-        diagnostics.extend(no_volume(options.empty_files, sets.first()));
+        diagnostics.extend(no_volume(options.empty_files, sets.first(), &empty));
     }
     if let Some(first) = volumes.first() {
         let place = Place::of(first.span, &sources);
@@ -161,16 +166,43 @@ pub(super) fn read_specifications(
             set,
             volumes,
             sources,
-            file_count: texts.len(),
+            file_count,
             base_directory: context.directory.clone(),
         },
         diagnostics,
     ))
 }
 
-fn has_too_many_volumes(diagnostics: &Diagnostics) -> bool {
-    let mut all = diagnostics.iter();
-    all.any(|one| one.code == Code::SpecTooManyVolumes)
+fn is_error(problem: &Diagnostic) -> bool {
+    problem.severity == Severity::Error
+}
+
+/// The warning of a file that a directory or a pattern brought along, and that is none of this program.
+fn host_volumes_left_alone(name: &str) -> Diagnostic {
+    let message = format!("`{name}` declares a host volume: it is left alone");
+    Diagnostic::warning(Code::SpecHostVolume, message).help(Code::SpecHostVolume.advice())
+}
+
+/// Reads the values of variables: from the environment, files and arguments.
+fn given_variables(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    sources: &mut SourceMap,
+    diagnostics: &mut Diagnostics,
+) -> GivenVariables {
+    let mut files = vec![];
+    for path in &arguments.variable_files {
+        match files::read_text(&context.directory, Path::new(path)) {
+            Ok(text) => {
+                let syntax = Syntax::from_path(Path::new(path)).unwrap_or(Syntax::Hcl);
+                files.push((sources.add(path.as_str(), text), syntax));
+            }
+            Err(problems) => diagnostics.extend(problems),
+        }
+    }
+    let given = arguments.variables.iter();
+    let arguments = given.map(|given| (given.name.clone(), given.value.clone())).collect();
+    GivenVariables { environment: context.environment.specification_variables(), files, arguments }
 }
 
 /// Parses the value of `--set`.
@@ -198,7 +230,14 @@ fn explain_emptying(problem: Diagnostic) -> Diagnostic {
 }
 
 /// Reports files that declare no volume. `named` is the set that they name, and where.
-fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagnostics {
+fn no_volume(
+    empty_files: EmptyFiles,
+    named: Option<&(SetName, Span)>,
+    empty: &[EmptyBlock],
+) -> Diagnostics {
+    if !empty.is_empty() && empty_files != EmptyFiles::Pruned {
+        return all_blocks_are_empty(empty).into();
+    }
     let Some((set, place)) = named else {
         return Diagnostic::error(Code::SpecNoVolume, "no volume is declared").into();
     };
@@ -216,6 +255,15 @@ fn no_volume(empty_files: EmptyFiles, named: Option<&(SetName, Span)>) -> Diagno
             .help(help)
             .into(),
     }
+}
+
+/// The error of a run whose blocks declare no volume: a wrong value of a variable must not empty a set.
+fn all_blocks_are_empty(empty: &[EmptyBlock]) -> Diagnostic {
+    let reasons: Vec<&str> = empty.iter().map(|block| block.reason.as_str()).collect();
+    let message = format!("no volume is declared: {}", reasons.join(", "));
+    let problem = Diagnostic::error(Code::SpecNoVolume, message);
+    let problem = empty.iter().fold(problem, |problem, block| problem.label(block.place, ""));
+    problem.help("if the set is to be empty, use `apply --prune`; the data stays")
 }
 
 /// Returns the set: from the files or from `--set`, which must not differ.

@@ -360,3 +360,17 @@ pub(super) fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) ->
     }
     mask_text::possible_secrets(text, syntax)
 }
+
+/// Parses a text without expressions to its objects.
+pub(super) fn parse_objects<'a>(
+    text: &'a str,
+    source: SourceId,
+    syntax: Syntax,
+    diagnostics: &mut Diagnostics,
+) -> Result<Vec<Object<'a>>, ParseError> {
+    match syntax {
+        Syntax::Hcl => hcl::parse(text, source, diagnostics).map(|object| vec![object]),
+        Syntax::Json => json::parse(text, source, diagnostics).map(|object| vec![object]),
+        Syntax::Yaml => yaml::parse(text, source, diagnostics),
+    }
+}

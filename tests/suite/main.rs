@@ -79,6 +79,7 @@ mod hostpath_serve;
 mod imports;
 mod invisible_characters;
 mod job_files;
+mod json_schema;
 mod ledger;
 mod ledger_real;
 #[cfg(feature = "agent")]
@@ -111,5 +112,6 @@ mod voice;
 
 mod spec_files;
 mod spec_oracle;
+mod specification_schema;
 #[path = "../support/mod.rs"]
 mod support;

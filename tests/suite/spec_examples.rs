@@ -15,6 +15,7 @@ fn specifications(arguments: &[&str]) -> (Vec<VolumeSpec>, Vec<String>) {
         stdin: &mut std::io::empty(),
         syntax: None,
         pipe_limit: files::PIPE_LIMIT,
+        read_before: &files::StreamTexts::default(),
         shows_only_tree: false,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);

@@ -40,6 +40,7 @@ fn find_with(
         stdin,
         syntax,
         pipe_limit: PIPE_LIMIT,
+        read_before: &files::StreamTexts::default(),
         shows_only_tree: false,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
@@ -259,6 +260,7 @@ fn nothing_is_shown_of_a_file_that_someone_else_chose() {
             stdin: &mut io::empty(),
             syntax: None,
             pipe_limit: PIPE_LIMIT,
+            read_before: &files::StreamTexts::default(),
             shows_only_tree,
         };
         let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
@@ -293,6 +295,7 @@ fn nothing_is_shown_of_a_directory_that_a_link_in_the_tree_leads_to() {
             stdin: &mut io::empty(),
             syntax: None,
             pipe_limit: PIPE_LIMIT,
+            read_before: &files::StreamTexts::default(),
             shows_only_tree: false,
         };
         let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);
@@ -323,6 +326,7 @@ fn a_pipe_without_a_writer_ends_at_its_limit() {
         stdin: &mut io::empty(),
         syntax: None,
         pipe_limit: limit,
+        read_before: &files::StreamTexts::default(),
         shows_only_tree: false,
     };
     let texts = files::read_spec_files(&mut request, &mut sources, &mut diagnostics);

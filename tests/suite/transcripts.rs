@@ -93,6 +93,7 @@ transcripts! {
     nodes_are_shown_and_drained = "node/node.md";
     names_and_numbers_of_job_files_are_checked = "job/names.md";
     problems_of_job_files_are_reported_at_their_places = "job/invalid.md";
+    hcl_is_formatted = "fmt/fmt.md";
     unreadable_files_are_reported = "validate/files.md";
     differences_from_nomads_parser_are_reported = "validate/nomad-hcl.md";
     unsendable_values_are_refused = "errors/unsendable.md";

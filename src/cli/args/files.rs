@@ -1,6 +1,10 @@
 //! Arguments that name specifications.
 
+use std::path::Path;
+
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
+use nomad_csi_client::files::{StreamTexts, is_passing};
+use nomad_csi_model::Secret;
 
 /// Help of a path of a specification.
 const FILE_HELP: &str =
@@ -13,6 +17,43 @@ const FILE_OPTION_HELP: &str = "The same as PATH; repeatable";
 pub(crate) const SYNTAX_HELP: &str = "Syntax of standard input and of files without a known \
      extension [default: json if the text starts with `{`, else hcl]";
 
+/// Help of `--var`.
+const VARIABLE_HELP: &str =
+    "Value of a variable; repeatable, the last one of a name applies";
+
+/// Help of `--var-file`.
+const VARIABLE_FILE_HELP: &str =
+    "File with values of variables, in HCL, YAML or JSON; repeatable, later files win";
+
+/// A variable with its value on the command line.
+#[derive(Clone)]
+pub(crate) struct GivenVariable {
+    /// The name.
+    pub name: String,
+    /// The value, which may be sensitive.
+    pub value: Secret,
+}
+
+/// Omits the value.
+impl std::fmt::Debug for GivenVariable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl std::str::FromStr for GivenVariable {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => {
+                Ok(Self { name: name.to_owned(), value: Secret::new(value.to_owned()) })
+            }
+            Some(_) | None => Err("expected `NAME=VALUE`"),
+        }
+    }
+}
+
 /// The specifications of a command.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FileArgs {
@@ -22,20 +63,34 @@ pub(crate) struct FileArgs {
     pub files: Vec<String>,
     #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
     pub syntax: Option<SpecSyntax>,
+    #[arg(long = "var", value_name = "NAME=VALUE", help = VARIABLE_HELP)]
+    pub variables: Vec<GivenVariable>,
+    #[arg(long = "var-file", value_name = "FILE", value_hint = ValueHint::FilePath, help = VARIABLE_FILE_HELP)]
+    pub variable_files: Vec<String>,
     /// True if a saved plan names the paths, and not the person who runs the command.
     #[arg(skip)]
     pub are_of_saved_plan: bool,
+    /// The streams that have been read already.
+    #[arg(skip)]
+    pub read_before: StreamTexts,
 }
 
 impl FileArgs {
     /// Names these paths.
     pub(crate) fn of(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
-        Self { paths, files: vec![], syntax, are_of_saved_plan: false }
+        let read_before = StreamTexts::default();
+        Self { paths, syntax, read_before, ..Self::default() }
     }
 
     /// Names the paths of a saved plan.
     pub(crate) fn of_saved_plan(paths: Vec<String>, syntax: Option<SpecSyntax>) -> Self {
         Self { are_of_saved_plan: true, ..Self::of(paths, syntax) }
+    }
+
+    /// Returns the first path that names standard input or another stream, which cannot be read again.
+    pub(crate) fn first_passing(&self, directory: &Path) -> Option<String> {
+        let passing = |path: &String| path == "-" || is_passing(&directory.join(path));
+        self.all().into_iter().find(passing)
     }
 
     /// Returns the paths: those without an option first.

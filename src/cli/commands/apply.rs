@@ -1,7 +1,5 @@
 //! `apply`: from files, or from a saved plan.
 
-use std::path::Path;
-
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
@@ -15,9 +13,10 @@ use crate::cli::commands::submit::submit;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
-use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan};
+use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan, read_streams};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::one_line;
+use nomad_csi_client::files::StreamTexts;
 use nomad_csi_client::reconcile::workflow::{ApplyMode, ApplyRequest, SetSelection};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, shell_quoted};
@@ -136,7 +135,9 @@ pub(crate) async fn apply_specifications(
     context: &CommandContext,
     arguments: &ApplyArgs,
 ) -> Result<Exit, CliError> {
-    let saved = saved_plan(context, arguments)?;
+    let mut files = arguments.files.clone();
+    files.read_before = read_streams(context, &files.all())?;
+    let saved = saved_plan(context, arguments, &files.read_before)?;
     let saved = saved.as_ref();
     if let Some(saved) = saved {
         check_ledger(context, saved, &arguments.ledger)?;
@@ -157,7 +158,7 @@ pub(crate) async fn apply_specifications(
     };
     let (files, set, namespace) = match saved {
         Some(saved) => (&saved.files, &saved.set, saved.namespace.clone()),
-        None => (&arguments.files, &arguments.set, context.namespace()?),
+        None => (&files, &arguments.set, context.namespace()?),
     };
     let specifications =
         load_specifications_in(context, files, load_options, set, namespace.as_ref())?;
@@ -229,9 +230,10 @@ fn check_ledger(
 fn saved_plan(
     context: &CommandContext,
     arguments: &ApplyArgs,
+    streams: &StreamTexts,
 ) -> Result<Option<SavedPlanFile>, CliError> {
     let paths = arguments.files.all();
-    let is_one = |path: &&String| is_saved_plan(context, Path::new(path));
+    let is_one = |path: &&String| is_saved_plan(context, streams, path);
     let Some(plan) = paths.iter().find(is_one) else {
         return Ok(None);
     };
@@ -250,5 +252,5 @@ fn saved_plan(
             .help(format!("remove `--{option}`, or save another plan with it"))
             .into());
     }
-    read_saved_plan(context, Path::new(plan)).map(Some)
+    read_saved_plan(context, streams, plan).map(Some)
 }

@@ -281,7 +281,12 @@ fn import_terraform(
         Diagnostic::error(Code::ImportTerraformState, message)
             .help(Code::ImportTerraformState.advice())
     };
-    let text = files::read_text(&context.directory, file)?;
+    let text = match file.to_str() {
+        Some("-") => {
+            context.stdin.with_reader(|stdin| files::read_text_from(stdin, "standard input"))?
+        }
+        Some(_) | None => files::read_text(&context.directory, file)?,
+    };
     let found = read_terraform_state(&text).map_err(|why| refused(&why))?;
     write_specifications(context, arguments, &found.volumes)?;
     let blocks = removed_blocks(&found.addresses);

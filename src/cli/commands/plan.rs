@@ -75,9 +75,6 @@ pub(crate) struct PlanArgs {
     pub parallelism: ParallelismArgs,
 }
 
-/// Names standard input in place of a file.
-const STDIN: &str = "-";
-
 /// Prints the plan.
 ///
 /// # Errors
@@ -87,8 +84,12 @@ pub(crate) async fn show_plan(
     context: &CommandContext,
     arguments: &PlanArgs,
 ) -> Result<Exit, CliError> {
-    if arguments.out.is_some() && arguments.files.all().iter().any(|file| file == STDIN) {
-        let message = "cannot save a plan from standard input";
+    let passing = arguments.files.first_passing(&context.directory);
+    if let Some(passing) = passing.filter(|_| arguments.out.is_some()) {
+        let message = match passing.as_str() {
+            "-" => "cannot save a plan from standard input".to_owned(),
+            name => format!("cannot save a plan from `{}`: it is not a file", one_line(name)),
+        };
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .note("`apply` reads the specifications again")
             .help("write them to a file and name the file")

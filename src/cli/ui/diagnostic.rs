@@ -11,7 +11,7 @@ use annotate_snippets::{
 use serde_json::{Value, json};
 
 use super::printer::{escape_control_characters, in_one_line};
-use nomad_csi_model::diagnostic::{Diagnostic, Label, Severity, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Diagnostic, Label, Severity, SourceMap, Span, TrailStep};
 
 /// Returns the diagnostic with its source lines, with colours and without a final line end.
 pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usize) -> String {
@@ -19,6 +19,7 @@ pub(crate) fn render(diagnostic: &Diagnostic, sources: &SourceMap, columns: usiz
         .primary_title(shown_text(&diagnostic.message))
         .id(diagnostic.code.as_str())
         .elements(snippets(diagnostic, sources));
+    primary = primary.elements(trail(diagnostic, sources));
     primary = primary.elements(messages(diagnostic));
     let mut groups = vec![primary];
     groups.extend(replacement(diagnostic, sources));
@@ -102,6 +103,22 @@ fn snippet<'a>(
     let place = sources.location(first);
     let origin = Origin::path(name).line(place.line).char_column(place.column);
     vec![origin.into(), snippet.into()]
+}
+
+/// Returns the way from a block to the first place.
+fn trail<'a>(diagnostic: &'a Diagnostic, sources: &SourceMap) -> Vec<Element<'a>> {
+    let steps = diagnostic.trail.iter();
+    let steps = steps.map(|step| Level::NOTE.message(shown_text(&trail_text(step, sources))));
+    steps.map(Element::from).collect()
+}
+
+/// Returns a step of a trail with its place: `in volume "db[0]", from "count" at volumes.hcl:3:1`.
+pub(super) fn trail_text(step: &TrailStep, sources: &SourceMap) -> String {
+    let Some(span) = step.span else {
+        return step.text.clone();
+    };
+    let place = sources.location(span);
+    format!("{} {}:{}:{}", step.text, sources.name(span.source), place.line, place.column)
 }
 
 fn messages(diagnostic: &Diagnostic) -> impl Iterator<Item = Element<'_>> {
@@ -219,7 +236,15 @@ pub(crate) fn diagnostic_json(diagnostic: &Diagnostic, sources: &SourceMap) -> V
         let with_text = with(place(replacement.span), "text", replacement.text.clone());
         with(with_text, "title", replacement.title.clone())
     });
-    json!({
+    let trail: Vec<Value> = diagnostic
+        .trail
+        .iter()
+        .map(|step| {
+            let place = step.span.map_or_else(|| json!({}), place);
+            with(place, "text", step.text.clone())
+        })
+        .collect();
+    let mut shown = json!({
         "code": diagnostic.code.as_str(),
         "severity": severity,
         "message": diagnostic.message,
@@ -227,7 +252,11 @@ pub(crate) fn diagnostic_json(diagnostic: &Diagnostic, sources: &SourceMap) -> V
         "notes": diagnostic.notes,
         "help": diagnostic.help.iter().chain(&diagnostic.block).collect::<Vec<_>>(),
         "replacement": replacement,
-    })
+    });
+    if !trail.is_empty() {
+        shown["trail"] = trail.into();
+    }
+    shown
 }
 
 fn with(mut object: Value, key: &str, value: String) -> Value {

@@ -290,7 +290,7 @@ fn shown_char(c: char) -> char {
 }
 
 /// Replaces invisible characters except line ends, tabs and colours with visible symbols.
-fn shown_text(text: &str) -> Cow<'_, str> {
+pub(crate) fn shown_text(text: &str) -> Cow<'_, str> {
     let passes = |c: char| matches!(c, '\n' | '\t') || !is_invisible(c);
     if text.chars().all(passes) {
         return Cow::Borrowed(text);

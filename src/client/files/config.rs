@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::given::{GivenFile, PIPE_LIMIT};
 use super::specs::{MAX_BYTES, reason};
 use nomad_csi_model::SecretRef;
 use nomad_csi_model::diagnostic::{
@@ -112,7 +113,7 @@ pub fn read_config(
 
 fn read_limited(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    let opened = open_given_choice(path)?;
+    let opened = GivenFile::of(open_given_choice(path)?, PIPE_LIMIT)?;
     opened.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::other("the file is larger than 16 MiB"));

@@ -2,6 +2,7 @@
 //! ledgers.
 
 mod config;
+mod given;
 mod ledger;
 mod output_place;
 mod pairs;
@@ -14,10 +15,10 @@ pub use config::{
     CONTEXT_KEYS, ClusterContext, ClusterContexts, current_context, read_config,
     set_current_context,
 };
+pub(crate) use given::GivenFile;
+pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, read_bytes};
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
-pub use specs::{
-    MAX_BYTES, MAX_TOTAL_BYTES, PIPE_LIMIT, SpecFilesRequest, read_job_files, read_spec_files,
-};
-pub use text::{read_at_most, read_beginning, read_bytes, read_text, read_trusted_text};
+pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
+pub use text::{read_beginning, read_text, read_text_from, read_trusted_text};
 pub use write::{write_many, write_new, write_over, write_private};

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::given::{GivenFile, PIPE_LIMIT};
 use nomad_csi_model::{Secret, SecretRef, SecretRefs};
 
 /// Limit of the file: more than any map in CSI (4 KiB).
@@ -62,7 +63,7 @@ impl SecretValue {
 }
 
 fn read<T: DeserializeOwned + Default>(file: &Path, expected: &str) -> Result<T, String> {
-    let opened = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    let opened = GivenFile::open(file, PIPE_LIMIT).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let read = opened.take(MAX_SIZE + 1).read_to_string(&mut text);
     read.map_err(|error| error.to_string())?;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use globset::GlobBuilder;
 
+use super::given::{GivenFile, StreamTexts};
 use super::output_place::lexically;
-use super::timed::{TimedReader, open};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap};
 use nomad_csi_spec::Syntax;
 
@@ -42,13 +42,12 @@ pub struct SpecFilesRequest<'r> {
     pub syntax: Option<Syntax>,
     /// How long a pipe or a device may take to deliver its content.
     pub pipe_limit: Duration,
+    /// The content of streams that have been read already.
+    pub read_before: &'r StreamTexts,
     /// True if someone else chose the arguments, so that nothing is shown of a file outside the base directory,
     /// even if an argument names it.
     pub shows_only_tree: bool,
 }
-
-/// How long a pipe or a device may take to deliver a specification.
-pub const PIPE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Reads the files into `sources`, and returns the syntax of each text.
 ///
@@ -101,6 +100,7 @@ fn read_files(
         kind,
         syntax: request.syntax,
         pipe_limit: request.pipe_limit,
+        read_before: request.read_before,
         shows_only_tree: request.shows_only_tree,
         seen: BTreeSet::new(),
         stdin_was_read: false,
@@ -125,6 +125,7 @@ struct SpecFilesReader<'r> {
     kind: FileKind,
     syntax: Option<Syntax>,
     pipe_limit: Duration,
+    read_before: &'r StreamTexts,
     shows_only_tree: bool,
     /// Files that have been read, by their real paths.
     seen: BTreeSet<PathBuf>,
@@ -140,11 +141,21 @@ struct SpecFilesReader<'r> {
 impl SpecFilesReader<'_> {
     fn stdin(&mut self, stdin: &mut dyn Read) {
         if !std::mem::replace(&mut self.stdin_was_read, true) {
-            self.text("<stdin>", None, 0, stdin);
+            match self.read_before.bytes("-") {
+                Some(mut bytes) => self.text("<stdin>", None, bytes.len() as u64, &mut bytes),
+                None => self.text("<stdin>", None, 0, stdin),
+            };
         }
     }
 
     fn argument(&mut self, argument: &str) {
+        if let Some(mut bytes) = self.read_before.bytes(argument) {
+            if self.seen.insert(PathBuf::from(argument)) {
+                let syntax = Syntax::from_path(Path::new(argument));
+                self.text(argument, syntax, bytes.len() as u64, &mut bytes);
+            }
+            return;
+        }
         let path = self.base_directory.join(argument);
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => match self.kind {
@@ -276,8 +287,9 @@ impl SpecFilesReader<'_> {
         if self.is_done {
             return;
         }
-        let opened = real_path(path).and_then(|real| Ok((real, open(path)?)));
-        let (real, file) = match opened {
+        let opened =
+            real_path(path).and_then(|real| Ok((real, GivenFile::open(path, self.pipe_limit)?)));
+        let (real, mut file) = match opened {
             Ok(opened) => opened,
             Err(error) => return self.refuse_path(name, &error),
         };
@@ -291,13 +303,7 @@ impl SpecFilesReader<'_> {
             return self.too_large(name);
         }
         let syntax = Syntax::from_path(Path::new(name));
-        let read = match metadata {
-            Ok(metadata) if !metadata.is_file() => {
-                let mut reader = TimedReader::new(file, self.pipe_limit);
-                self.text(name, syntax, length, &mut reader)
-            }
-            Ok(_) | Err(_) => self.text(name, syntax, length, &mut { file }),
-        };
+        let read = self.text(name, syntax, length, &mut file);
         if let Some(source) = read.filter(|_| is_foreign) {
             self.sources.withhold(source);
         }

@@ -1,19 +1,19 @@
 //! Reads one named file as a whole.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use super::given::{GivenFile, PIPE_LIMIT};
 use super::specs::{MAX_BYTES, reason};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
-use nomad_csi_model::private::{NotPrivate, open_given};
+use nomad_csi_model::private::NotPrivate;
 
 /// Reads the text of a file, relative to `base_directory`.
 ///
 /// # Errors
 /// If the file is unreadable, larger than [`MAX_BYTES`], or not UTF-8.
 pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
-    read_opened(file, File::open(base_directory.join(file)))
+    read_opened(file, GivenFile::open(&base_directory.join(file), PIPE_LIMIT))
 }
 
 /// The length of what [`read_beginning`] reads, in bytes.
@@ -23,7 +23,7 @@ const BEGINNING: u64 = 64;
 /// once.
 pub fn read_beginning(file: &Path) -> Option<String> {
     let is_regular = std::fs::metadata(file).is_ok_and(|found| found.is_file());
-    let opened = is_regular.then(|| File::open(file))?;
+    let opened = is_regular.then(|| GivenFile::open(file, PIPE_LIMIT))?;
     let mut bytes = vec![];
     let read = opened.ok()?.take(BEGINNING).read_to_end(&mut bytes);
     read.ok()?;
@@ -35,11 +35,22 @@ pub fn read_beginning(file: &Path) -> Option<String> {
 /// # Errors
 /// See [`read_text`]; also if another user owns the file or can write to it.
 pub fn read_trusted_text(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
-    read_opened(file, open_given(&base_directory.join(file)))
+    read_opened(file, GivenFile::open_trusted(&base_directory.join(file)))
 }
 
-fn read_opened(file: &Path, opened: io::Result<File>) -> Result<String, Diagnostics> {
-    let name = file.display();
+/// Reads the text of a reader with this name.
+///
+/// # Errors
+/// See [`read_text`].
+pub fn read_text_from(reader: &mut dyn Read, name: &str) -> Result<String, Diagnostics> {
+    read_named(name, Ok(reader))
+}
+
+fn read_opened(file: &Path, opened: io::Result<GivenFile>) -> Result<String, Diagnostics> {
+    read_named(&file.display().to_string(), opened)
+}
+
+fn read_named(name: &str, opened: io::Result<impl Read>) -> Result<String, Diagnostics> {
     let refused = |code: Code, why: String| {
         let message = format!("cannot read `{name}`: {why}");
         Diagnostics::from(Diagnostic::error(code, message).help(code.advice()))
@@ -51,6 +62,7 @@ fn read_opened(file: &Path, opened: io::Result<File>) -> Result<String, Diagnost
         let code = match error.kind() {
             ErrorKind::NotFound => Code::FilesNotFound,
             ErrorKind::InvalidData => Code::FilesNotUtf8,
+            ErrorKind::TimedOut => Code::FilesTimedOut,
             _ => Code::FilesUnreadable,
         };
         refused(code, reason(&error))
@@ -64,25 +76,6 @@ fn read_opened(file: &Path, opened: io::Result<File>) -> Result<String, Diagnost
         return Err(refused(Code::FilesTooLarge, why));
     }
     Ok(text)
-}
-
-/// Returns the bytes of a file. Of a longer one, only one byte more than `limit` is read.
-///
-/// # Errors
-/// If the file cannot be opened or read.
-pub fn read_bytes(file: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    read_at_most(&mut File::open(file)?, limit)
-}
-
-/// Returns the bytes of a reader. Of a longer one, only one byte more than `limit` is read.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn read_at_most(reader: &mut dyn Read, limit: usize) -> io::Result<Vec<u8>> {
-    let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let mut bytes = vec![];
-    reader.take(max_bytes).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(unix)]

@@ -27,7 +27,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The content of a pipe or a device that [`open`] opened.
-pub(super) struct TimedReader {
+pub(crate) struct TimedReader {
     file: File,
     until: Instant,
     limit: Duration,
@@ -37,6 +37,10 @@ impl TimedReader {
     pub(super) fn new(file: File, limit: Duration) -> Self {
         let until = Instant::now() + limit;
         Self { file, until, limit }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Waits until there is something to read, or the end.

@@ -23,9 +23,10 @@ use rustls::{
 };
 
 use super::settings::TlsSettings;
+use crate::files::GivenFile;
 use crate::ports::ApiError;
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::private::{NotPrivate, open_given};
+use nomad_csi_model::private::NotPrivate;
 
 #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc")))]
 compile_error!("enable a cryptography provider: feature `tls-ring` or `tls-aws-lc`");
@@ -188,7 +189,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Reads a file that no other user can have changed.
 fn read(file: &Path) -> Result<Vec<u8>, ApiError> {
     let mut pem = vec![];
-    let read = open_given(file).and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut pem));
+    let opened = GivenFile::open_trusted(file);
+    let read = opened.and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut pem));
     read.map_err(|error| unusable(&quoted(file), &NotPrivate::explain(&error)))?;
     if pem.len() as u64 > MAX_BYTES {
         let why = format!("the file is larger than {MAX_BYTES} bytes");

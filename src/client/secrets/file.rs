@@ -1,27 +1,41 @@
 //! Secrets in files.
 //!
 //! A file is read as a whole, up to [`MAX_BYTES`]. One line break at its end is not part of the
-//! value, because editors and `echo` add it. The file must be a regular file: a pipe can be read
-//! only once, and each volume that refers to the secret reads it. A file that another user owns or can write is
+//! value, because editors and `echo` add it. A reference of a specification must name a regular file: a pipe can be read
+//! only once, and each volume that refers to the secret reads it. A reference of the command line is read once. A file that another user owns or can write is
 //! refused (`private`). A file that they can read gives a warning, because users cannot change the permissions of
 //! secrets that containers mount.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::files::GivenFile;
 use crate::ports::{ResolvedSecret, SecretProblem};
 use nomad_csi_model::Secret;
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::private::{NotPrivate, open_given};
+use nomad_csi_model::private::NotPrivate;
 
 /// Limit of a secret's file: sixteen times CSI's limit of a map.
 pub const MAX_BYTES: u64 = 64 << 10;
 
+/// How often a reference is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readings {
+    /// Once, so that the file may be a pipe.
+    One,
+    /// Once for each volume.
+    Many,
+}
+
 /// Returns the secret in a file; `shown` is the path as given.
-pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretProblem> {
+pub(super) fn find(
+    path: &Path,
+    shown: &str,
+    readings: Readings,
+) -> Result<ResolvedSecret, SecretProblem> {
     let unreadable = |error: &io::Error| SecretProblem {
         code: match NotPrivate::find(error) {
             Some(_) => Code::SecretExposed,
@@ -36,12 +50,16 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
     let refused =
         |code, what: &str| SecretProblem { code, message: format!("the file `{shown}` {what}") };
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
-    if !metadata.is_file() {
-        let what =
-            "is not a regular file: each volume reads its secrets, and a pipe can be read once";
+    if !metadata.is_file() && (readings == Readings::Many || metadata.is_dir()) {
+        let what = match readings {
+            Readings::Many => {
+                "is not a regular file: each volume reads its secrets, and a pipe can be read once"
+            }
+            Readings::One => "is a directory",
+        };
         return Err(refused(Code::SecretFile, what));
     }
-    let mut file = open_given(path).map_err(|error| unreadable(&error))?;
+    let mut file = GivenFile::open_trusted(path).map_err(|error| unreadable(&error))?;
     let metadata = file.metadata().map_err(|error| unreadable(&error))?;
     let bytes = read(&mut file).map_err(|error| unreadable(&error))?;
     if bytes.len() as u64 > MAX_BYTES {
@@ -53,7 +71,8 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
     if value.is_empty() {
         return Err(refused(Code::SecretEmpty, "is empty"));
     }
-    let warning = others_can_read(&metadata).then(|| SecretProblem {
+    let is_exposed = metadata.is_file() && others_can_read(&metadata);
+    let warning = is_exposed.then(|| SecretProblem {
         code: Code::SecretExposed,
         message: format!("the file `{shown}` is readable by other users of this machine"),
     });
@@ -62,7 +81,7 @@ pub(super) fn find(path: &Path, shown: &str) -> Result<ResolvedSecret, SecretPro
 
 /// Reads at most one byte more than the limit. The buffer never grows, so no copy remains in
 /// memory.
-fn read(file: &mut File) -> io::Result<Zeroizing<Vec<u8>>> {
+fn read(file: &mut GivenFile) -> io::Result<Zeroizing<Vec<u8>>> {
     let limit = MAX_BYTES + 1;
     let capacity = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));

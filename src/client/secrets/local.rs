@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::env::{self, EnvLookup};
-use super::file;
+use super::file::{self, Readings};
 use crate::ports::{ResolvedSecret, SecretProblem, SecretSource};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{Secret, SecretRef};
@@ -12,12 +12,19 @@ use nomad_csi_model::{Secret, SecretRef};
 #[derive(Clone)]
 pub struct LocalSecrets {
     variables: EnvLookup,
+    readings: Readings,
 }
 
 impl LocalSecrets {
     /// Returns a source with this lookup of environment variables.
     pub fn new(variables: EnvLookup) -> Self {
-        Self { variables }
+        Self { variables, readings: Readings::Many }
+    }
+
+    /// Returns the source for references that are read once, so that their files may be pipes.
+    #[must_use]
+    pub fn reading_once(self) -> Self {
+        Self { readings: Readings::One, ..self }
     }
 }
 
@@ -32,7 +39,7 @@ impl SecretSource for LocalSecrets {
                 Ok(ResolvedSecret { value: Secret::clone(value), warning: None })
             }
             SecretRef::Env(name) => env::find(&self.variables, name),
-            SecretRef::File(path) => file::find(&directory.join(path), path),
+            SecretRef::File(path) => file::find(&directory.join(path), path, self.readings),
             SecretRef::NomadVar { path, .. } => Err(SecretProblem {
                 code: Code::SecretUnset,
                 message: format!(

@@ -177,6 +177,8 @@ codes! {
         "Give `count` a whole number, `for_each` a map or a list of distinct texts, and `enabled` a boolean.";
     SpecVolumeType = "spec/volume-type": "The volume does not have the type `csi`. Only CSI volumes have a plugin.",
         "Write `type = \"csi\"`, or manage the volume with the `nomad` command.";
+    SpecHostVolume = "spec/host-volume": "A directory or a pattern has the file of a host volume. This program manages CSI volumes, and leaves the file alone.",
+        "Use `nomad volume` for host volumes; to avoid the warning, name the other files or keep them in another directory.";
     SpecUnexpectedLabel = "spec/unexpected-label": "A block has a label that it does not accept. Nomad would ignore the whole block without a message.",
         "Remove the label.";
     SpecServerField = "spec/server-field": "Only a server sets this field. Nomad would store the value from the file instead.",

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens a file for reading. It may be a pipe, as a shell makes for `<(…)`.
+/// Opens a file for reading. It may be a pipe, as a shell makes for `<(…)`: it is opened without waiting for its writer, and
+/// a read of it does not wait either.
 ///
 /// # Errors
 /// If it cannot be opened, belongs to a stranger, is reached by a link of a stranger, or other users
@@ -16,7 +17,7 @@ use std::path::Path;
 pub fn open_given(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
-    use super::directory::{is_trusted, own_user};
+    use super::directory::is_trusted;
     use super::problem::{NotPrivate, Problem};
     use rustix::fs::OFlags;
 
@@ -24,12 +25,27 @@ pub fn open_given(path: &Path) -> io::Result<File> {
     if named.is_symlink() && !is_trusted(named.uid()) {
         return Err(NotPrivate::at(path, Problem::Link { owner: named.uid() }));
     }
-    let mut flags = OFlags::NOCTTY;
+    let mut flags = OFlags::NOCTTY | OFlags::NONBLOCK;
     if !named.is_symlink() {
         flags |= OFlags::NOFOLLOW;
     }
     let mut options = File::options();
     let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    check_given(path, &file)?;
+    Ok(file)
+}
+
+/// Checks what has been opened by a path: see [`open_given`].
+///
+/// # Errors
+/// If it belongs to a stranger, or other users can write to it.
+#[cfg(unix)]
+pub fn check_given(path: &Path, file: &File) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::directory::{is_trusted, own_user};
+    use super::problem::{NotPrivate, Problem};
+
     let found = file.metadata()?;
     let (owner, mode, own) = (found.uid(), found.mode() & 0o7777, own_user());
     if !is_trusted(owner) {
@@ -38,7 +54,16 @@ pub fn open_given(path: &Path) -> io::Result<File> {
     if found.is_file() && mode & 0o022 != 0 {
         return Err(NotPrivate::at(path, Problem::Writable { owner, mode }));
     }
-    Ok(file)
+    Ok(())
+}
+
+/// Checks nothing: this system has no owners and modes.
+///
+/// # Errors
+/// Never.
+#[cfg(not(unix))]
+pub fn check_given(_: &Path, _: &File) -> io::Result<()> {
+    Ok(())
 }
 
 /// Opens a file that chooses other files and servers. What is beside it must not be replaced by others either.

@@ -36,7 +36,7 @@ pub use file::{
 };
 #[cfg(unix)]
 pub use given::open_secret;
-pub use given::{open_given, open_given_choice, own_network};
+pub use given::{check_given, open_given, open_given_choice, own_network};
 pub use lock_holder::{LockProcess, lock_owner};
 pub use problem::{NotPrivate, Problem};
 #[cfg(target_os = "linux")]

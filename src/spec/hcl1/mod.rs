@@ -7,10 +7,14 @@
 //! Nomad would drop.
 
 mod expression_end;
+mod format;
 mod parse;
 mod text;
 mod token;
 
+pub(super) use format::format;
+#[cfg(test)]
+pub(super) use format::{TokenKind, tokens};
 pub(super) use parse::{Expression, HclVersion, ParsedHcl, parse};
 pub(super) use text::unquote;
 pub(super) use token::evaluate;

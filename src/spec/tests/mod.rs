@@ -1,6 +1,7 @@
 //! Reads whole texts: their meaning and their diagnostics.
 
 mod decoding;
+mod formatting;
 pub(crate) mod harness;
 mod language;
 mod limits;

@@ -75,9 +75,10 @@ fn meta(pairs: &[String]) -> Result<TaskEnvironment, CliError> {
 
 fn read_payload(context: &CommandContext, file: &str) -> Result<Payload, CliError> {
     const LIMIT: usize = Payload::MAX_BYTES;
+    let limit = LIMIT as u64;
     let read = match file {
-        "-" => context.stdin.with_reader(|stdin| read_at_most(stdin, LIMIT)),
-        file => read_bytes(&context.directory.join(Path::new(file)), LIMIT),
+        "-" => context.stdin.with_reader(|stdin| read_at_most(stdin, limit)),
+        file => read_bytes(&context.directory.join(Path::new(file)), limit),
     };
     let name = one_line(file);
     let bytes = read.map_err(|error| {

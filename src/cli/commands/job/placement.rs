@@ -1,5 +1,7 @@
 //! `explain placement`.
 
+use std::path::Path;
+
 use super::args::{JobFileArgs, PlacementArgs};
 use super::submitted::read_submitted;
 use crate::cli::args::ReportFormat;
@@ -7,6 +9,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{json_text, placement_text};
+use nomad_csi_client::files::is_passing;
 use nomad_csi_client::ports::{ClusterApi, ServerKind, WithDocument};
 use nomad_csi_client::reconcile::workflow::find_job;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -23,7 +26,10 @@ pub(crate) async fn explain_placement(
     context: &CommandContext,
     arguments: &PlacementArgs,
 ) -> Result<Exit, CliError> {
-    let is_file = |name: &str| name == "-" || FILE_ENDS.iter().any(|end| name.ends_with(end));
+    let is_file = |name: &str| {
+        let has_end = FILE_ENDS.iter().any(|end| name.ends_with(end));
+        name == "-" || has_end || name.contains('/') && is_passing(Path::new(name))
+    };
     let submitted = match is_file(&arguments.job) {
         true => {
             let file = JobFileArgs { file: arguments.job.clone(), syntax: arguments.syntax };

@@ -17,6 +17,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::server_outage::OutageLog;
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
+use crate::cli::ui::one_line;
 use crate::telemetry::{ReconcileMetrics, serve_metrics};
 use nomad_csi_client::ports::{ClusterApi, ServerWait};
 use nomad_csi_client::reconcile::workflow::{
@@ -36,8 +37,12 @@ pub(crate) async fn reconcile_until_stopped(
     context: &CommandContext,
     arguments: &ReconcileArgs,
 ) -> Result<Exit, CliError> {
-    if arguments.files.files.iter().any(|file| file == "-") {
-        let message = "cannot use standard input: every round reads the files again";
+    if let Some(passing) = arguments.files.first_passing(&context.directory) {
+        let passing = match passing.as_str() {
+            "-" => "standard input".to_owned(),
+            name => format!("`{}`", one_line(name)),
+        };
+        let message = format!("cannot use {passing}: every round reads the files again");
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .help("name files or directories with `-f`")
             .into());

@@ -1,0 +1,71 @@
+//! Recognizes a file of Nomad's dynamic host volumes, which stands beside CSI volumes in many directories.
+
+use std::sync::Arc;
+
+use super::parse::parse_objects;
+use super::syntax::Syntax;
+use super::tree::{Object, Value};
+use nomad_csi_model::diagnostic::{Diagnostics, SourceId, SourceMap};
+
+/// Returns whether a text declares host volumes and nothing else: each of its documents is a host volume in Nomad's flat
+/// form. A withheld text is none, because nothing may be learned of it.
+pub fn declares_host_volumes(sources: &SourceMap, source: SourceId, syntax: Syntax) -> bool {
+    let text = Arc::clone(sources.text(source));
+    let syntax = match syntax {
+        Syntax::Hcl if Syntax::looks_like_json(&text) => Syntax::Json,
+        syntax => syntax,
+    };
+    let may_be = text.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"host"));
+    if sources.is_withheld(source) || !may_be {
+        return false;
+    }
+    let documents = parse_objects(&text, source, syntax, &mut Diagnostics::default());
+    documents.is_ok_and(|documents| !documents.is_empty() && documents.iter().all(is_host_volume))
+}
+
+fn is_host_volume(document: &Object<'_>) -> bool {
+    let is_host = |value: &Value<'_>| match value {
+        Value::Scalar(scalar) => scalar.text.eq_ignore_ascii_case("host"),
+        Value::Null
+        | Value::Invalid
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_)
+        | Value::List(_)
+        | Value::Object(_) => false,
+    };
+    let mut types =
+        document.entries.iter().filter(|entry| entry.key.text.eq_ignore_ascii_case("type"));
+    let first = types.next();
+    first.is_some_and(|entry| is_host(&entry.value.value)) && types.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declares(text: &str, syntax: Syntax) -> bool {
+        let mut sources = SourceMap::default();
+        let source = sources.add("file", text);
+        declares_host_volumes(&sources, source, syntax)
+    }
+
+    #[test]
+    fn only_a_text_of_host_volumes_alone_is_one() {
+        for (text, syntax, expected) in [
+            ("name = \"a\"\ntype = \"host\"\n", Syntax::Hcl, true),
+            ("Type = \"HOST\"\n", Syntax::Hcl, true),
+            ("{\"type\": \"host\"}", Syntax::Hcl, true),
+            ("type: host\n---\ntype: host\n", Syntax::Yaml, true),
+            ("type: host\n---\ntype: csi\n", Syntax::Yaml, false),
+            ("type = \"csi\"\n", Syntax::Hcl, false),
+            ("type = \"host\"\ntype = \"csi\"\n", Syntax::Hcl, false),
+            ("volume \"a\" {\n  type = \"host\"\n}\n", Syntax::Hcl, false),
+            ("type = [\"host\"]\n", Syntax::Hcl, false),
+            ("type = \"host\n", Syntax::Hcl, false),
+            ("", Syntax::Hcl, false),
+        ] {
+            assert_eq!(declares(text, syntax), expected, "{text}");
+        }
+    }
+}
