@@ -17,7 +17,10 @@
 //!    one has overtaken, or that is meant for another run of it.
 //! 3. No call outlives its host unseen: a host that starts makes sure that the calls of the one before it
 //!    have ended.
-//! 4. While a step is *Maybe*, no other instance of the plugin is called, unless the first one is gone.
+//! 4. While a step is *Maybe*, no other instance of the plugin is called, unless the first one is gone. With
+//!    several controllers that holds for all of a volume's controller calls together: attachments, expansion
+//!    and deletion; and for a creation, by the name it is made under. A call moves to another instance if the
+//!    leader that recorded it knows that none of its attempts was sent. What an earlier leader sent is not known.
 //! 5. Given rules 1 to 4, the server may stop waiting, start again, repeat or undo a step at any moment.
 //! 6. A lost node is not listened to: its answers are not recorded. Silence is not loss.
 //! 7. A node that returns is swept before it is used again.
@@ -26,8 +29,13 @@
 //!    claims on one node.
 //! 10. After a reboot, what was published and staged on the node is *Maybe*. Attachments stay.
 //!
-//! 11 and 12 belong to several machines.
-//!
+//! 11. A host serves one leader. It refuses a request of a lower term than the highest it knows of, for every
+//!     volume and every call lock, also a request without order, such as the list of what a node has left. It
+//!     knows of the term of a request that it refuses, and of the leader that it reports to. Requests are
+//!     ordered by term, then by number. A host may forget the term when its agent starts again.
+//! 12. A session is addressed only after it is committed: a request names the session of the host that is on
+//!     record, and a reboot is on record with the session that follows it. A leader that was deposed commits
+//!     nothing, so a host that started again since is out of its reach.
 //! 13. What a started step sends is on record while its effect is possible, and is repeated unchanged; only
 //!     secrets are those of the registration now. An attachment is read-only if the access mode in force
 //!     has only readers, and never because the first claim only reads.

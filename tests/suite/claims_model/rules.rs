@@ -6,14 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nomad_csi_claims::claim::{
-    Admission, AdmissionFacts, CallLock, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent,
-    Known, NodeVolumes, Step, admit, next_steps,
+    Admission, AdmissionFacts, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent, Known,
+    NodeVolumes, Step, admit, next_steps,
 };
 use nomad_csi_model::{Capability, NodeId};
 use nomad_csi_node::VolumeCallLock;
 use nomad_csi_ports::HostOperation;
 
-use super::world::{Call, Phase, World, done};
+use super::inputs::{Inputs, ONE_MACHINE};
+use super::volume::VolumePhase;
+use super::world::{Call, Lock, Phase, World, done};
 
 macro_rules! mutations {
     ($($name:ident = $what:literal)*) => {
@@ -76,6 +78,23 @@ mutations! {
     ObeyOldAttach        = "host: an attach that was decided before the plugin lost attach is carried out"
     ObeyUnattached       = "host: what was decided before the plugin gained attach is carried out without an attachment"
     ObeyOldStage         = "host: what was decided before the plugin gained or lost stage is carried out"
+    ObeyOldTerm          = "leaders: without rule 11, a host takes requests of every term"
+    TermPerEffect        = "leaders: a host knows a term only for the effect that a request was about"
+    ListWithoutTerm          = "leaders: a list of what a node has left carries no term"
+    ReportWithoutTerm        = "leaders: a node reports to a leader and does not take its term"
+    NumberAlone          = "leaders: requests are compared by their number, and each leader counts from 1"
+    UncommittedSession   = "leaders: without rule 12, a session is addressed before it is committed"
+    DeposedCommits       = "leaders: a deposed leader still records what it hears"
+    UnnamedVolumeCall    = "volume: without the instance in the intent, the next leader takes another controller"
+    CountOwnAttempts     = "volume: the next leader takes its own attempts for all"
+    IgnoreInstance       = "volume: another controller gets the next call, whatever the first may still do"
+    BoundPerEffect       = "volume: while one attachment is Maybe, another controller gets calls for other nodes"
+    DeleteClaimed        = "volume: it is deleted while claims are left"
+    ClaimDeleting        = "volume: it is claimed while it is created or deleted"
+    SweepRunning         = "return: a node is swept while tasks run there"
+    ChangePublished      = "admission: a claim moves between reading and writing while it is published"
+    GrantExhausted       = "admission: a node without room gets another claim"
+    ReleaseUnkilled      = "cut-off: the claim is released before its tasks are killed"
     SendRefused          = "journal: a call whose start was refused is sent all the same"
 }
 
@@ -91,16 +110,15 @@ pub(super) enum Busy {
 
 /// What the world may do, and how late calls are dealt with.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "one flag per freedom of the world")]
 pub(super) struct Rules {
     pub(super) broken: Mutation,
     pub(super) busy: Busy,
     /// The server waits for the end of a call, and forgets it only when it restarts.
     pub(super) is_patient: bool,
     pub(super) restarts: bool,
-    pub(super) loses_nodes: bool,
-    pub(super) delays: bool,
     pub(super) at_once: usize,
+    /// What else may happen.
+    pub(super) inputs: Inputs,
 }
 
 /// The rules of the program.
@@ -109,9 +127,8 @@ pub(super) const THE_RULES: Rules = Rules {
     busy: Busy::Host,
     is_patient: false,
     restarts: true,
-    loses_nodes: true,
-    delays: true,
     at_once: 1,
+    inputs: ONE_MACHINE,
 };
 
 impl Rules {
@@ -188,6 +205,13 @@ impl Rules {
         if is_restarted {
             record.claims.remove(&request.key);
         }
+        let is_usable = world.volume.phase == VolumePhase::Registered;
+        if !is_usable && self.broken != Mutation::ClaimDeleting {
+            return None;
+        }
+        if self.broken == Mutation::GrantExhausted {
+            record.claims.values_mut().for_each(|claim| claim.problem = None);
+        }
         let mut others = record.claims.values();
         match self.broken {
             Mutation::UsagePerVolume if others.any(|c| c.usage.fs_type != usage.fs_type) => {
@@ -240,32 +264,34 @@ impl Rules {
         if self.busy == Busy::Host {
             return;
         }
-        let call_lock = Some(CallLock::Node(node.clone()));
+        let lock = Some(Lock::Node(node.clone()));
         for call in &mut world.calls {
-            if call.call_lock() == call_lock && call.phase == Phase::Awaited {
+            if call.lock() == lock && call.phase == Phase::Awaited {
                 call.phase = Phase::Abandoned;
             }
         }
     }
 
     /// Returns whether the host of the call lock runs this request beside the calls that run there.
-    pub(super) fn host_accepts(&self, world: &World, call: &Call, call_lock: &CallLock) -> bool {
+    pub(super) fn host_accepts(&self, world: &World, call: &Call, lock: &Lock) -> bool {
         let mut calls = world.calls.iter();
         let is_running = calls.any(|other| {
-            other.call_lock().as_ref() == Some(call_lock)
+            other.lock().as_ref() == Some(lock)
                 && matches!(other.phase, Phase::Awaited | Phase::Abandoned)
         });
-        let is_sweep = matches!(call.step, Step::Sweep(_));
-        let is_controller = *call_lock == CallLock::Controller;
+        let is_sweep = matches!(call.step(), Some(Step::Sweep(_)));
+        let is_controller = matches!(lock, Lock::Controller(_));
         let runs = world.facts.steps_on(&call.node).unwrap_or_default();
         let checks = |broken| self.broken != broken;
         let decided = call.decided_for;
         let lacks_attachment = checks(Mutation::ObeyUnattached) && runs.attach && !decided.attach;
         let checks_stage = checks(Mutation::ObeyOldStage);
-        let is_out_of_date = match call.step {
-            Step::ControllerPublish(_) => checks(Mutation::ObeyOldAttach) && !runs.attach,
-            Step::NodeStage(_) => lacks_attachment || checks_stage && !runs.stage,
-            Step::NodePublish(_) => lacks_attachment || checks_stage && decided.stage != runs.stage,
+        let is_out_of_date = match call.step() {
+            Some(Step::ControllerPublish(_)) => checks(Mutation::ObeyOldAttach) && !runs.attach,
+            Some(Step::NodeStage(_)) => lacks_attachment || checks_stage && !runs.stage,
+            Some(Step::NodePublish(_)) => {
+                lacks_attachment || checks_stage && decided.stage != runs.stage
+            }
             _ => false,
         };
         if is_out_of_date {
@@ -277,7 +303,7 @@ impl Rules {
                 Mutation::NobodyBusy => true,
                 Mutation::OtherInstance if is_controller => true,
                 Mutation::SweepUnderway if is_sweep => true,
-                _ => self.call_lock_accepts(world, call, call_lock, is_running),
+                _ => self.call_lock_accepts(world, call, lock, is_running),
             },
             Busy::OneInstance if is_controller => true,
             Busy::Plugin | Busy::OneInstance => {
@@ -288,13 +314,7 @@ impl Rules {
     }
 
     /// The host's real rule for one call lock, in the state that the world has of it.
-    fn call_lock_accepts(
-        &self,
-        world: &World,
-        call: &Call,
-        key: &CallLock,
-        is_running: bool,
-    ) -> bool {
+    fn call_lock_accepts(&self, world: &World, call: &Call, key: &Lock, is_running: bool) -> bool {
         let any = HostOperation::Stage;
         let mut call_lock = VolumeCallLock::default();
         if let Some(seen) = world.seen.get(key)

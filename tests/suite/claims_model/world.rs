@@ -9,7 +9,10 @@ use nomad_csi_claims::claim::{
 use nomad_csi_model::{AccessMode, AllocId, ExternalNodeId, NamespacedId, NodeId};
 
 use super::Instances;
+use super::inputs::Input;
+use super::leaders::{Host, Instance, Leaders};
 use super::rules::{Mutation, Rules};
+use super::volume::{Volume, VolumeStep, instance_name};
 
 /// The requests of a layout: which allocation claims the volume where.
 pub(super) type Requests = BTreeMap<ClaimKey, ClaimRequest>;
@@ -24,10 +27,49 @@ pub(super) enum Phase {
     HeldUp,
 }
 
+/// What a leader has to do.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Action {
+    /// A step of a claim.
+    Step(Step),
+    /// A call for the volume itself.
+    Volume(VolumeStep),
+}
+
+impl std::fmt::Debug for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Step(step) => step.fmt(f),
+            Self::Volume(step) => write!(f, "{step:?}Volume"),
+        }
+    }
+}
+
+/// A call lock of one host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Lock {
+    Node(NodeId),
+    /// That of the external volume beside one controller.
+    Controller(Instance),
+    /// That of the name under which it is created, beside one controller.
+    Create(Instance),
+}
+
+impl Lock {
+    /// Returns whether it is the call lock of the same object beside another controller.
+    pub(super) fn is_rival(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Controller(one), Self::Controller(other))
+            | (Self::Create(one), Self::Create(other)) => one != other,
+            (Self::Node(_) | Self::Controller(_) | Self::Create(_), _) => false,
+        }
+    }
+}
+
 /// One request to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Call {
-    pub(super) step: Step,
+    pub(super) action: Action,
     pub(super) node: NodeId,
     /// The file system type stands for the usage.
     pub(super) usage: String,
@@ -41,11 +83,62 @@ pub(super) struct Call {
     pub(super) decided_for: PluginSteps,
     pub(super) phase: Phase,
     pub(super) is_effective: bool,
+    /// The controller that is called, for what a controller does.
+    pub(super) instance: Instance,
+    /// The term of its leader.
+    pub(super) term: u8,
 }
 
 impl Call {
-    pub(super) fn call_lock(&self) -> Option<CallLock> {
-        self.step.call_lock(|_| Some(self.node.clone()))
+    pub(super) fn step(&self) -> Option<&Step> {
+        match &self.action {
+            Action::Step(step) => Some(step),
+            Action::Volume(_) => None,
+        }
+    }
+
+    pub(super) fn lock(&self) -> Option<Lock> {
+        match &self.action {
+            Action::Step(step) => Some(match step.call_lock(|_| Some(self.node.clone()))? {
+                CallLock::Node(node) => Lock::Node(node),
+                CallLock::Controller => Lock::Controller(self.instance),
+            }),
+            Action::Volume(VolumeStep::Create) => Some(Lock::Create(self.instance)),
+            Action::Volume(VolumeStep::Expand | VolumeStep::Delete) => {
+                Some(Lock::Controller(self.instance))
+            }
+        }
+    }
+
+    /// Returns the allocation of the plugin that is called.
+    pub(super) fn instance_name(&self) -> &'static str {
+        match self.lock() {
+            Some(Lock::Controller(instance) | Lock::Create(instance)) => instance_name(instance),
+            Some(Lock::Node(_)) | None => "p",
+        }
+    }
+
+    /// Returns the agent that makes the call.
+    pub(super) fn host(&self) -> Host {
+        let node = || Host::Node(self.node.clone());
+        self.lock().map_or_else(node, |lock| lock.host())
+    }
+
+    /// Returns whether this controller makes the call.
+    pub(super) fn is_of(&self, instance: Instance) -> bool {
+        self.lock().is_some() && self.host() == Host::Controller(instance)
+    }
+
+    /// Returns whether the host has it.
+    pub(super) fn runs(&self) -> bool {
+        match self.phase {
+            Phase::Awaited | Phase::Abandoned | Phase::Unknown => true,
+            Phase::HeldUp => false,
+        }
+    }
+
+    fn effect(&self) -> Option<Effect> {
+        self.step().and_then(Step::effect)
     }
 }
 
@@ -68,12 +161,23 @@ pub(super) struct World {
     pub(super) mode: AccessMode,
     /// How the instances of the plugin differ.
     pub(super) instances: Instances,
-    /// The highest order that the host of each call lock has seen.
-    pub(super) seen: BTreeMap<CallLock, u64>,
+    /// The highest order that the host of each call lock has seen in the highest term it knows.
+    pub(super) seen: BTreeMap<Lock, u64>,
+    pub(super) leaders: Leaders,
+    pub(super) volume: Volume,
+    /// The controller that comes first.
+    pub(super) preferred: Instance,
+    pub(super) has_two_controllers: bool,
+    /// True if tasks outlast the loss of their node.
+    pub(super) outlast: bool,
+    /// The claims whose tasks an operator cuts off.
+    pub(super) cut: BTreeSet<ClaimKey>,
+    /// The tasks that run on a lost node, although their claims are gone.
+    pub(super) tasks_left: BTreeSet<(NodeId, ClaimKey)>,
 }
 
 impl World {
-    pub(super) fn new(mode: AccessMode, instances: Instances) -> Self {
+    pub(super) fn new(mode: AccessMode, instances: Instances, rules: &Rules) -> Self {
         Self {
             record: Claims::default(),
             facts: Facts::default(),
@@ -84,7 +188,50 @@ impl World {
             mode,
             instances,
             seen: BTreeMap::new(),
+            leaders: Leaders::default(),
+            volume: match rules.inputs.has(Input::VolumeCalls) {
+                true => Volume::NEW,
+                false => Volume::REGISTERED,
+            },
+            preferred: Instance::default(),
+            outlast: rules.inputs.has(Input::Outlasting),
+            has_two_controllers: rules.inputs.has_two_controllers(),
+            cut: BTreeSet::new(),
+            tasks_left: BTreeSet::new(),
         }
+    }
+
+    /// Returns how many controllers the plugin has.
+    pub(super) fn controllers(&self) -> usize {
+        if self.has_two_controllers { 2 } else { 1 }
+    }
+
+    /// Returns whether tasks of the volume run on the node, which has no other claims than these.
+    pub(super) fn has_tasks_on(&self, node: &NodeId) -> bool {
+        let is_on = |key: &ClaimKey| {
+            let claim = self.record.claims.get(key);
+            claim.is_some_and(|claim| claim.node == *node)
+        };
+        self.running.iter().any(is_on) || self.tasks_left.iter().any(|(place, _)| place == node)
+    }
+
+    /// Returns what the leader has to do now. A node is swept when its tasks have ended (rule 19).
+    pub(super) fn due(&self, rules: &Rules) -> Vec<Action> {
+        let steps = rules.next_steps(&self.record, &self.facts).into_iter();
+        let waits = |step: &Step| match step {
+            Step::Sweep(node) if rules.inputs.has(Input::Outlasting) => {
+                rules.broken != Mutation::SweepRunning && self.has_tasks_on(node)
+            }
+            _ => false,
+        };
+        let steps = steps.filter(|step| !waits(step)).map(Action::Step);
+        steps.chain(self.volume.due().map(Action::Volume)).collect()
+    }
+
+    /// Returns the order of the next request.
+    pub(super) fn next_order(&self) -> u64 {
+        let sent = self.calls.iter().map(|call| call.order);
+        sent.chain(self.seen.values().copied()).max().unwrap_or(0) + 1
     }
 
     /// Returns whether the volume is for one node.
@@ -120,7 +267,7 @@ impl World {
 
     /// Where a step is done, and what it sends if it starts now: what is on record, or follows from the
     /// claim it is for.
-    pub(super) fn call(&self, step: Step) -> Call {
+    pub(super) fn call(&self, step: Step, rules: &Rules) -> Call {
         let of = |usage: &ClaimUsage| usage.fs_type.clone();
         let claim_for = |node: &NodeId| self.record.claim_for(node).map(|(_, claim)| claim);
         let (node, usage, read_only) = match &step {
@@ -148,8 +295,14 @@ impl World {
             }
         };
         let decided_for = self.facts.steps_on(&node).unwrap_or_default();
+        let instance = match &step {
+            Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
+                self.controller(Some(node), rules)
+            }
+            _ => Instance::default(),
+        };
         Call {
-            step,
+            action: Action::Step(step),
             node,
             usage,
             read_only,
@@ -158,19 +311,22 @@ impl World {
             decided_for,
             phase: Phase::Awaited,
             is_effective: false,
+            instance,
+            term: self.leaders.term,
         }
     }
 
     /// Records that the step starts, unless it is on record, and gives its request the next place. Returns
     /// whether it can start.
     pub(super) fn begin(&mut self, call: &mut Call, rules: &Rules) -> bool {
-        let step = call.step.clone();
-        let sent = self.calls.iter().map(|call| call.order);
-        call.order = sent.chain(self.seen.values().copied()).max().unwrap_or(0) + 1;
-        let is_open =
-            step.effect().is_some_and(|effect| self.record.known(&effect) == Known::Maybe);
+        call.order = self.next_order();
+        let Action::Step(step) = call.action.clone() else { return true };
+        let instance = call.instance_name();
+        let is_open = step.effect().is_none_or(|effect| self.record.known(&effect) == Known::Maybe);
         let recorded = self.record.call(&step);
-        let recorded = recorded.filter(|recorded| recorded.is_setup == step.is_setup());
+        let recorded = recorded.filter(|recorded| {
+            recorded.is_setup == step.is_setup() && recorded.instance.as_str() == instance
+        });
         if is_open && let Some(recorded) = recorded {
             call.started = recorded.index;
         } else {
@@ -180,7 +336,7 @@ impl World {
                 let event = ClaimEvent::StepStarted {
                     inputs: step.is_setup().then(|| Box::new(inputs(&step, rules))),
                     step: step.clone(),
-                    instance: AllocId::new("p"),
+                    instance: AllocId::new(instance),
                 };
                 if !is_valid(&self.record, &event) {
                     return false;
@@ -198,7 +354,7 @@ impl World {
             {
                 made_for.read_only = only_reads;
             }
-            call.read_only = self.call(step).read_only;
+            call.read_only = self.call(step, rules).read_only;
             if rules.broken == Mutation::RepeatAsNow {
                 call.read_only = only_reads;
             }
@@ -208,11 +364,12 @@ impl World {
 
     /// Returns whether a request was sent on the call lock after this call was, and is held up.
     pub(super) fn has_later_request(&self, call: &Call) -> bool {
-        let call_lock = call.call_lock();
-        let seen = call_lock.as_ref().and_then(|call_lock| self.seen.get(call_lock)).copied();
+        let lock = call.lock();
+        let seen = lock.as_ref().and_then(|lock| self.seen.get(lock)).copied();
         let is_later = |other: &Call| {
             other.phase == Phase::HeldUp
-                && other.call_lock() == call_lock
+                && other.term == call.term
+                && other.lock() == lock
                 && Some(other.order) > seen
         };
         self.calls.iter().any(is_later)
@@ -227,7 +384,7 @@ impl World {
     pub(super) fn forget_numbers(&mut self) {
         let is_held_up = |call: &Call| call.phase == Phase::HeldUp;
         self.calls.sort_by(|one, other| {
-            let key = |call: &Call| (is_held_up(call), call.call_lock());
+            let key = |call: &Call| (is_held_up(call), call.lock());
             let order = key(one).cmp(&key(other));
             // Requests of one call lock that are held up stay in the order in which they were sent.
             order.then_with(|| {
@@ -235,10 +392,13 @@ impl World {
             })
         });
         for call in &mut self.calls {
-            let is_last = call.step.effect().is_some_and(|effect| {
-                let recorded = self.record.call(&call.step);
-                self.record.known(&effect) == Known::Maybe
-                    && recorded.is_some_and(|recorded| recorded.index == call.started)
+            let is_last = call.step().is_some_and(|step| {
+                let recorded = self.record.call(step);
+                let is_open = match step.effect() {
+                    Some(effect) => self.record.known(&effect) == Known::Maybe,
+                    None => true,
+                };
+                is_open && recorded.is_some_and(|recorded| recorded.index == call.started)
             });
             call.started = if is_last { LAST_START } else { 0 };
         }
@@ -261,29 +421,29 @@ impl World {
             self.seen.clear();
             return;
         }
-        let mut orders: BTreeMap<CallLock, BTreeSet<u64>> = BTreeMap::new();
+        let mut orders: BTreeMap<Lock, BTreeSet<u64>> = BTreeMap::new();
         for call in &mut self.calls {
-            match (call.phase, call.call_lock()) {
-                (Phase::HeldUp, Some(call_lock)) => {
-                    orders.entry(call_lock).or_default().insert(call.order);
+            match (call.phase, call.lock()) {
+                (Phase::HeldUp, Some(lock)) => {
+                    orders.entry(lock).or_default().insert(call.order);
                 }
                 _ => call.order = 0,
             }
         }
-        self.seen.retain(|call_lock, _| orders.contains_key(call_lock));
-        for (call_lock, seen) in &self.seen {
-            orders.entry(call_lock.clone()).or_default().insert(*seen);
+        self.seen.retain(|lock, _| orders.contains_key(lock));
+        for (lock, seen) in &self.seen {
+            orders.entry(lock.clone()).or_default().insert(*seen);
         }
-        let rank = |call_lock: &CallLock, order: &mut u64| {
-            let lower = orders[call_lock].range(..*order).count();
+        let rank = |lock: &Lock, order: &mut u64| {
+            let lower = orders[lock].range(..*order).count();
             *order = u64::try_from(lower).unwrap_or(u64::MAX) + 1;
         };
         for call in &mut self.calls {
-            if let (Phase::HeldUp, Some(call_lock)) = (call.phase, call.call_lock()) {
-                rank(&call_lock, &mut call.order);
+            if let (Phase::HeldUp, Some(lock)) = (call.phase, call.lock()) {
+                rank(&lock, &mut call.order);
             }
         }
-        self.seen.iter_mut().for_each(|(call_lock, seen)| rank(call_lock, seen));
+        self.seen.iter_mut().for_each(|(lock, seen)| rank(lock, seen));
     }
 }
 
@@ -318,11 +478,22 @@ fn each_call(record: &mut Claims, mut visit: impl FnMut(Known, &mut StartedCall)
     for attachment in record.attachments.values_mut() {
         visit(attachment.state, &mut attachment.call);
     }
+    if let Some(expansion) = &mut record.expansion {
+        for (node, call) in &mut expansion.calls {
+            let is_done = expansion.done.contains(node);
+            visit(if is_done { Known::Yes } else { Known::Maybe }, call);
+        }
+    }
 }
 
 /// Returns what CSI, or the user of a claim, has against this call when it starts or when it takes effect.
 pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static str {
-    let Call { step, node, usage, .. } = call;
+    let problem = world.volume_forbids(call);
+    let Call { node, usage, .. } = call;
+    let Action::Step(step) = &call.action else { return problem };
+    if !problem.is_empty() {
+        return problem;
+    }
     let attached = world.usage(&Effect::Attached(node.clone()));
     let staged = world.usage(&Effect::Staged(node.clone()));
     let PluginSteps { attach, stage } = world.facts.steps_on(node).unwrap_or_default();
@@ -338,6 +509,7 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
     match step {
         Step::NodeStage(_)
         | Step::NodePublish(_)
+        | Step::NodeExpand(_)
         | Step::NodeUnpublish(_)
         | Step::NodeUnstage(_)
             if is_lost =>
@@ -349,6 +521,8 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
             }
         }
         Step::Sweep(_) if starts && is_lost && !has_returned => "calls a lost node",
+        Step::Sweep(_) if world.outlast && world.has_tasks_on(node) => "under running tasks",
+        Step::NodeExpand(_) if !world.is_mounted(node) => "of what is not mounted",
         Step::ControllerPublish(_) if !attach => "is not a call of this plugin",
         Step::NodeStage(_) if !stage => "is not a call of this plugin",
         // What a plugin has made it can undo, whatever it reports now.
@@ -366,6 +540,14 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
             "not attached for its usage"
         }
         Step::NodePublish(_) if stage && staged != Some(usage) => "not staged for its usage",
+        Step::NodePublish(key)
+            if world
+                .plugin
+                .get(&Effect::Published(key.clone()))
+                .is_some_and(|place| place.2 != call.read_only) =>
+        {
+            "while published with another `readonly`"
+        }
         Step::NodePublish(_) if !call.read_only && attached_read_only == Some(true) => {
             "writes through a read-only attachment"
         }
@@ -397,14 +579,21 @@ pub(super) fn forbidden(world: &World, call: &Call, starts: bool) -> &'static st
 pub(super) fn take_effect(world: &mut World, call: &Call) -> Result<(), String> {
     let problem = forbidden(world, call, false);
     if !problem.is_empty() {
-        return Err(format!("{:?} takes effect {problem}", call.step));
+        return Err(format!("{:?} takes effect {problem}", call.action));
     }
-    if let Step::Sweep(node) = &call.step {
+    let step = match &call.action {
+        Action::Step(step) => step,
+        Action::Volume(step) => {
+            world.volume_takes_effect(*step);
+            return Ok(());
+        }
+    };
+    if let Step::Sweep(node) = step {
         if let Some(effect) = world.left_behind(node) {
             world.plugin.remove(&effect);
         }
-    } else if let Some(effect) = call.step.effect() {
-        if call.step.is_setup() {
+    } else if let Some(effect) = step.effect() {
+        if step.is_setup() {
             let place = (call.node.clone(), call.usage.clone(), call.read_only);
             world.plugin.insert(effect, place);
         } else {
@@ -417,7 +606,11 @@ pub(super) fn take_effect(world: &mut World, call: &Call) -> Result<(), String> 
 /// The server hears that a call has succeeded. A sweep has if nothing is left behind; it ends the loss
 /// of the node. Answers from a node that was assumed gone are not recorded: their step is not open.
 pub(super) fn hear(world: &mut World, call: &Call, rules: &Rules) {
-    match &call.step {
+    let step = match &call.action {
+        Action::Step(step) => step,
+        Action::Volume(step) => return world.volume_done(*step),
+    };
+    match step {
         Step::Sweep(node) => {
             let is_clean = world.left_behind(node).is_none();
             if is_clean || rules.broken == Mutation::ReturnHalfSwept {
@@ -430,7 +623,16 @@ pub(super) fn hear(world: &mut World, call: &Call, rules: &Rules) {
             rules.abandon(world, node);
         }
         Step::Release(key) => {
-            world.running.remove(key);
+            let claim = world.record.claims.get(key);
+            let lost = claim.filter(|claim| world.facts.is_lost(&claim.node));
+            let lost = lost.map(|claim| claim.node.clone());
+            if world.running.remove(key)
+                && let Some(node) = lost
+                && world.outlast
+            {
+                world.tasks_left.insert((node, key.clone()));
+            }
+            world.cut.remove(key);
             world.commit(&ClaimEvent::Released { key: key.clone() }, 0);
         }
         step @ (Step::ControllerPublish(_)
@@ -455,6 +657,7 @@ pub(super) fn check(world: &World, requests: &Requests, rules: &Rules) -> Result
     if let Some(problem) = problems.first() {
         return Err(format!("the record {problem}"));
     }
+    world.check_volume()?;
     for (key, request) in requests {
         let node = &request.node;
         for effect in [
@@ -471,21 +674,27 @@ pub(super) fn check(world: &World, requests: &Requests, rules: &Rules) -> Result
 fn check_effect(world: &World, node: &NodeId, effect: &Effect) -> Result<(), String> {
     let known = world.record.known(effect);
     let is_attachment = matches!(effect, Effect::Attached(_));
-    let is_out_of_sight = world.facts.lost.contains(node) && !is_attachment;
+    let is_out_of_sight =
+        (world.facts.lost.contains(node) || world.leaders.is_rebooted(node)) && !is_attachment;
     if known == Known::Maybe || is_out_of_sight {
         return Ok(());
     }
     if (known == Known::Yes) != world.plugin.contains_key(effect) {
         return Err(format!("{effect:?} is recorded as {known:?}, wrongly"));
     }
+    if let (Effect::Published(key), Some(place)) = (effect, world.plugin.get(effect))
+        && world.record.claims.get(key).is_some_and(|claim| claim.read_only != place.2)
+    {
+        return Err(format!("{effect:?} is recorded with another `readonly`"));
+    }
     let contradicts = |call: &&Call| {
-        call.step.effect().as_ref() == Some(effect)
-            && call.step.is_setup() != (known == Known::Yes)
-            && call.phase != Phase::HeldUp
+        call.effect().as_ref() == Some(effect)
+            && call.step().is_some_and(|step| step.is_setup() != (known == Known::Yes))
+            && call.runs()
     };
     match world.calls.iter().find(contradicts) {
         Some(call) => {
-            Err(format!("{effect:?} is recorded as {known:?}, but {:?} is under way", call.step))
+            Err(format!("{effect:?} is recorded as {known:?}, but {:?} is under way", call.action))
         }
         None => Ok(()),
     }
