@@ -14,8 +14,8 @@ use nomad_csi_model::diagnostic::{
 };
 use nomad_csi_model::{Namespace, SetName};
 use nomad_csi_spec::{
-    Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec, declares_host_volumes,
-    read, second_registrations, single_set, validate,
+    Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec,
+    declares_host_volumes, read, second_registrations, single_set, validate,
 };
 
 impl From<SpecSyntax> for Syntax {

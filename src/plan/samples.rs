@@ -84,6 +84,7 @@ pub(super) fn spec(request: UnresolvedRequest) -> VolumeSpec {
         fields: fields.into(),
         capability_spans: vec![],
         secret_spans: [].into(),
+        origin: None,
     }
 }
 

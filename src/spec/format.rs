@@ -98,6 +98,7 @@ fn nodes_are_equal(one: &Node<'_>, other: &Node<'_>) -> bool {
             | Value::Unknown
             | Value::Scalar(_)
             | Value::Reference(_)
+            | Value::Expression(_)
             | Value::List(_)
             | Value::Object(_),
             _,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::repeated::RepeatedProblems;
 use super::volume_spec::{Purpose, VolumeSpec};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
 use nomad_csi_model::{
@@ -18,8 +19,16 @@ const MAX_TEXT: usize = 128;
 /// Checks every specification by the rules of its purpose, and all of them together. [`single_set`]
 /// checks their set.
 pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
+    let mut repeated: Option<(Span, RepeatedProblems)> = None;
     for spec in specs {
-        let mut rules = Rules { spec, diagnostics };
+        let generated = spec.origin.as_ref().filter(|origin| origin.instance.is_some());
+        let is_next =
+            repeated.as_ref().is_some_and(|(block, _)| generated.is_some() && *block == spec.span);
+        if !is_next && let Some((_, problems)) = repeated.take() {
+            diagnostics.extend(problems.into_diagnostics());
+        }
+        let mut found = Diagnostics::default();
+        let mut rules = Rules { spec, diagnostics: &mut found };
         rules.names();
         rules.capabilities();
         rules.capacity();
@@ -30,6 +39,23 @@ pub fn validate(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
         } else {
             rules.registration();
         }
+        if found.is_empty() {
+            continue;
+        }
+        match (generated, &spec.origin) {
+            (Some(origin), _) => {
+                let (_, problems) =
+                    repeated.get_or_insert_with(|| (spec.span, RepeatedProblems::default()));
+                problems.add(spec.request.id.as_str(), origin, found);
+            }
+            (None, Some(_)) => {
+                diagnostics.extend(found.map(|problem| spec.explain(problem)));
+            }
+            (None, None) => diagnostics.extend(found),
+        }
+    }
+    if let Some((_, problems)) = repeated {
+        diagnostics.extend(problems.into_diagnostics());
     }
     unique_volumes(specs, diagnostics);
     unique_names(specs, purpose, diagnostics);

@@ -18,8 +18,7 @@ pub(crate) const SYNTAX_HELP: &str = "Syntax of standard input and of files with
      extension [default: json if the text starts with `{`, else hcl]";
 
 /// Help of `--var`.
-const VARIABLE_HELP: &str =
-    "Value of a variable; repeatable, the last one of a name applies";
+const VARIABLE_HELP: &str = "Value of a variable; repeatable, the last one of a name applies";
 
 /// Help of `--var-file`.
 const VARIABLE_FILE_HELP: &str =

@@ -252,5 +252,9 @@ fn saved_plan(
             .help(format!("remove `--{option}`, or save another plan with it"))
             .into());
     }
-    read_saved_plan(context, streams, plan).map(Some)
+    let mut saved = read_saved_plan(context, streams, plan)?;
+    // The plan holds what the volumes were with their values: other ones are another plan.
+    saved.files.variables.clone_from(&arguments.files.variables);
+    saved.files.variable_files.clone_from(&arguments.files.variable_files);
+    Ok(Some(saved))
 }

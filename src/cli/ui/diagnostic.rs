@@ -113,7 +113,7 @@ fn trail<'a>(diagnostic: &'a Diagnostic, sources: &SourceMap) -> Vec<Element<'a>
 }
 
 /// Returns a step of a trail with its place: `in volume "db[0]", from "count" at volumes.hcl:3:1`.
-pub(super) fn trail_text(step: &TrailStep, sources: &SourceMap) -> String {
+pub(crate) fn trail_text(step: &TrailStep, sources: &SourceMap) -> String {
     let Some(span) = step.span else {
         return step.text.clone();
     };

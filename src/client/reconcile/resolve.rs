@@ -6,7 +6,7 @@
 //! as [`Resolved`].
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::secret_variables::SecretVariables;
@@ -22,17 +22,32 @@ use nomad_csi_spec::VolumeSpec;
 pub(super) struct Unresolved {
     /// The request.
     pub request: UnresolvedRequest,
-    /// The directory of its specification, where relative paths start.
-    pub directory: PathBuf,
-    places: BTreeMap<String, Span>,
+    secrets: BTreeMap<String, SecretPlace>,
+}
+
+/// Where a secret is written.
+#[derive(Clone, Debug)]
+struct SecretPlace {
+    span: Span,
+    /// The directory of its file, where a relative path starts: a class may stand elsewhere than its volume.
+    directory: PathBuf,
 }
 
 impl Unresolved {
     /// A request of a specification.
-    pub(super) fn new(spec: &VolumeSpec, request: UnresolvedRequest, directory: PathBuf) -> Self {
+    ///
+    /// `directory_at` returns the directory of the file in which a span is.
+    pub(super) fn new(
+        spec: &VolumeSpec,
+        request: UnresolvedRequest,
+        directory_at: impl Fn(Span) -> PathBuf,
+    ) -> Self {
         let keys = request.secrets.iter().flat_map(SecretRefs::iter);
-        let places = keys.map(|(key, _)| (key.to_owned(), spec.secret_span(key)));
-        Self { places: places.collect(), request, directory }
+        let secrets = keys.map(|(key, _)| {
+            let span = spec.secret_span(key);
+            (key.to_owned(), SecretPlace { span, directory: directory_at(span) })
+        });
+        Self { secrets: secrets.collect(), request }
     }
 }
 
@@ -189,10 +204,11 @@ impl<'s> Lookup<'s> {
     fn find(
         &self,
         desired: &Unresolved,
+        directory: &Path,
         reference: &SecretRef,
     ) -> Result<ResolvedSecret, SecretProblem> {
         let SecretRef::NomadVar { path, key } = reference else {
-            return self.source.resolve(reference, &desired.directory);
+            return self.source.resolve(reference, directory);
         };
         let value = self.variables.find(&desired.request.namespace, path, key)?;
         Ok(ResolvedSecret { value, warning: None })
@@ -205,10 +221,12 @@ impl<'s> Lookup<'s> {
         key: &str,
         reference: &SecretRef,
     ) -> Result<Secret, ()> {
+        let place = desired.secrets.get(key);
+        let directory = place.map(|place| place.directory.clone()).unwrap_or_default();
         let address = match reference {
-            SecretRef::Literal(value) => return Ok(value.clone()),
+            SecretRef::Literal(value) | SecretRef::Evaluated(value) => return Ok(value.clone()),
             SecretRef::Env(name) => ("env", name.clone(), PathBuf::new()),
-            SecretRef::File(path) => ("file", path.clone(), desired.directory.clone()),
+            SecretRef::File(path) => ("file", path.clone(), directory.clone()),
             SecretRef::NomadVar { path, key } => {
                 let namespace = desired.request.namespace.as_str();
                 ("nomad_var", format!("{path}\0{key}"), namespace.into())
@@ -220,7 +238,7 @@ impl<'s> Lookup<'s> {
             }
             return found.value.ok_or(());
         }
-        let (value, issue) = match self.find(desired, reference) {
+        let (value, issue) = match self.find(desired, &directory, reference) {
             Ok(found) => (Some(found.value), found.warning),
             Err(issue) => (None, Some(issue)),
         };
@@ -230,7 +248,7 @@ impl<'s> Lookup<'s> {
                 is_error: value.is_none(),
                 secret: key.to_owned(),
                 volume: volume.clone(),
-                place: desired.places.get(key).copied(),
+                place: place.map(|place| place.span),
                 others: 0,
             });
             self.problems.len() - 1
@@ -248,7 +266,6 @@ mod tests {
     use nomad_csi_model::Namespace;
     use nomad_csi_model::diagnostic::{Severity, SourceMap};
     use nomad_csi_spec::{Defaults, Syntax, parse};
-    use std::path::Path;
 
     use parking_lot::Mutex;
 
@@ -286,7 +303,8 @@ mod tests {
         let specs = parse(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
         let error = diagnostics.iter().find(|one| one.severity == Severity::Error);
         assert_eq!(error, None, "{volumes}");
-        let of = |spec: &VolumeSpec| Unresolved::new(spec, spec.request.clone(), directory.into());
+        let of =
+            |spec: &VolumeSpec| Unresolved::new(spec, spec.request.clone(), |_| directory.into());
         specs.iter().map(of).collect()
     }
 

@@ -75,7 +75,10 @@ fn variable_paths(request: &UnresolvedRequest) -> impl Iterator<Item = &str> {
     let secrets = request.secrets.iter().flat_map(SecretRefs::iter);
     secrets.filter_map(|(_, reference)| match reference {
         SecretRef::NomadVar { path, .. } => Some(path.as_str()),
-        SecretRef::Literal(_) | SecretRef::Env(_) | SecretRef::File(_) => None,
+        SecretRef::Literal(_)
+        | SecretRef::Evaluated(_)
+        | SecretRef::Env(_)
+        | SecretRef::File(_) => None,
     })
 }
 

@@ -35,7 +35,7 @@ impl SecretSource for LocalSecrets {
         directory: &Path,
     ) -> Result<ResolvedSecret, SecretProblem> {
         match reference {
-            SecretRef::Literal(value) => {
+            SecretRef::Literal(value) | SecretRef::Evaluated(value) => {
                 Ok(ResolvedSecret { value: Secret::clone(value), warning: None })
             }
             SecretRef::Env(name) => env::find(&self.variables, name),

@@ -97,6 +97,8 @@ codes! {
     // --- the command line
     CliApprovalNeeded = "cli/approval-needed": "The change requires approval. Either there is no terminal to ask on, or approval was refused.",
         "Run the command on a terminal, or approve with `--yes`.";
+    CliSensitiveArgument = "cli/sensitive-argument": "The command line gives the value of a sensitive variable. Other users of the machine can read it there.",
+        "Give the value in the environment variable NOMAD_CSI_VAR_NAME, or in a file with `--var-file`.";
     CliInvalidValue = "cli/invalid-value": "A value on the command line or in an environment variable is not valid.",
         "Correct the value as the message describes.";
     CliNoMatch = "cli/no-match": "The path of `-o jsonpath=` leads to nothing in the result.",

@@ -112,6 +112,14 @@ fn value_of(
         .rev()
         .find_map(|file| file.object.entries.iter().find(|entry| entry.key.text == name));
     let environment = given.environment.get(name).filter(|text| !text.is_empty());
+    if argument.is_some() && variable.is_sensitive {
+        let message =
+            format!("cannot use `--var` for `{name}`: other users can read the command line");
+        let problem = Diagnostic::error(Code::CliSensitiveArgument, message)
+            .label(variable.header, "a sensitive variable");
+        diagnostics.push(problem.help(format!("use NOMAD_CSI_VAR_{name} or `--var-file`")));
+        return None;
+    }
     let (value, origin) = if let Some(text) = argument {
         (written(text, &kind), ValueOrigin::CommandLine)
     } else if let Some(entry) = file {

@@ -1,5 +1,6 @@
 //! The report of a run, in the form that every format is made from.
 
+use crate::cli::ui::diagnostic::trail_text;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Severity, SourceMap, Span};
 
 /// The report of one run.
@@ -51,7 +52,9 @@ impl Finding {
         let label = diagnostic.labels.first();
         let beside = label.map(|label| &label.text);
         let beside = beside.filter(|text| !text.is_empty());
-        let more = diagnostic.notes.iter().chain(&diagnostic.help);
+        let trail: Vec<String> =
+            diagnostic.trail.iter().map(|step| trail_text(step, sources)).collect();
+        let more = trail.iter().chain(&diagnostic.notes).chain(&diagnostic.help);
         let more = more.chain(&diagnostic.block);
         let lines = std::iter::once(&diagnostic.message).chain(beside).chain(more);
         Self {

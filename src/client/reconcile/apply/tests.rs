@@ -154,7 +154,7 @@ impl Scene {
         });
         let sent = plan.volumes.iter().filter_map(|planned| {
             let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
-            Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
+            Some(Unresolved::new(spec, request.clone(), |_| PathBuf::new()))
         });
         let (resolved, _) =
             resolve(sent.collect(), Arc::new(NoSecrets), SecretVariables::default()).await.unwrap();

@@ -58,6 +58,7 @@ fn desired(id: &str, max: u64) -> VolumeSpec {
         fields: [].into(),
         capability_spans: vec![],
         secret_spans: [].into(),
+        origin: None,
     }
 }
 
@@ -126,7 +127,7 @@ impl SecretSource for NoSecrets {
 async fn resolved(plan: &Plan) -> Resolved {
     let unresolved = plan.volumes.iter().filter_map(|planned| {
         let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
-        Some(Unresolved::new(spec, request.clone(), PathBuf::new()))
+        Some(Unresolved::new(spec, request.clone(), |_| PathBuf::new()))
     });
     let resolving = resolve(unresolved.collect(), Arc::new(NoSecrets), SecretVariables::default());
     resolving.await.unwrap().0

@@ -167,8 +167,9 @@ async fn owned(
         .iter()
         .filter(|spec| spec.request.secrets.is_some() && set.ownership(&spec.key()).is_some());
     let unresolved = compared.map(|spec| {
-        let directory = request.specifications.directory_of(spec);
-        Unresolved::new(spec, spec.request.clone(), directory)
+        Unresolved::new(spec, spec.request.clone(), |span| {
+            request.specifications.directory_at(span)
+        })
     });
     let unresolved: Vec<Unresolved> = unresolved.collect();
     let looking_up = async {

@@ -21,15 +21,15 @@ pub(super) async fn look_up_secrets(
 ) -> Result<Resolved, WorkflowError> {
     let sent = plan.volumes.iter().filter_map(|planned| {
         let (spec, request) = (planned.spec.as_ref()?, planned.request()?);
-        let directory = specifications.directory_of(spec);
-        Some(Unresolved::new(spec, request.clone(), directory))
+        Some(Unresolved::new(spec, request.clone(), |span| specifications.directory_at(span)))
     });
     let sent: Vec<Unresolved> = sent.collect();
     let taken = plan.volumes.iter().filter_map(|planned| {
         let spec = planned.spec.as_ref()?;
-        let directory = specifications.directory_of(spec);
         let is_taken = set.is_some_and(|set| takes_secrets(planned, set));
-        is_taken.then(|| Unresolved::new(spec, spec.request.clone(), directory))
+        is_taken.then(|| {
+            Unresolved::new(spec, spec.request.clone(), |span| specifications.directory_at(span))
+        })
     });
     let taken: Vec<Unresolved> = taken.collect();
     let reporter = context.reporter;

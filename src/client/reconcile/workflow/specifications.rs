@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nomad_csi_model::SetName;
-use nomad_csi_model::diagnostic::SourceMap;
+use nomad_csi_model::diagnostic::{SourceMap, Span};
 use nomad_csi_plan::{AclOperation, LedgerLocation, RequiredPermissions};
 use nomad_csi_spec::VolumeSpec;
 
@@ -53,10 +53,10 @@ impl Specifications {
         needs
     }
 
-    /// Returns the directory that relative paths in a specification start from: that of its file, or
-    /// the base directory for standard input.
-    pub fn directory_of(&self, spec: &VolumeSpec) -> PathBuf {
-        let name = Path::new(self.sources.name(spec.span.source));
+    /// Returns the directory that relative paths at a place start from: that of the file, or the base directory for
+    /// standard input.
+    pub fn directory_at(&self, place: Span) -> PathBuf {
+        let name = Path::new(self.sources.name(place.source));
         let parent = name.parent().unwrap_or(Path::new(""));
         self.base_directory.join(parent)
     }
