@@ -33,7 +33,7 @@ pub(super) fn apply(
             (Kind::Bool(a), Kind::Bool(b)) => {
                 Kind::Bool(if operator == Operator::And { *a && *b } else { *a || *b })
             }
-            _ => return Err(OperatorProblem::NotApplicable),
+            (_, _) => return Err(OperatorProblem::NotApplicable),
         },
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             compare(operator, &left.kind, &right.kind)?

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::value::{Kind, MapItems, Value};
 
 /// Evaluates with `var.s`, which is a sensitive text, and `var.m`, a map.
-fn run(text: &str) -> Result<Value, Problem> {
+pub(super) fn run(text: &str) -> Result<Value, Problem> {
     let mut names = Names::default();
     names.variable("s");
     names.variable("m");
@@ -58,7 +58,10 @@ fn problems_have_their_words_and_places() {
         let problem = run(text).unwrap_err();
         assert_eq!(problem.message, message, "{text}");
         let at = problem.at.start as usize..problem.at.end as usize;
-        assert!(text[at.clone()] == *part || part == "3", "{text}: {}", &text[at]);
+        assert_eq!(&text[at.clone()], part, "{text}");
+        if part == "3" {
+            assert_eq!(at.start, 10, "the index, not the item");
+        }
     }
 }
 
