@@ -66,6 +66,10 @@ pub(super) fn syntax(text: &str, offset: usize, message: &str) -> Problem {
     if message.contains("nested levels") || message.contains("chained") {
         return too_deep(at);
     }
+    if message.contains("redefined") {
+        return Problem::new(Code::SpecDuplicateField, at, "a map has a key twice")
+            .label("the same key as before");
+    }
     Problem::new(Code::SpecSyntax, at, "expected a value or an expression")
         .help("put text in double quotes")
 }

@@ -11,6 +11,8 @@ pub(crate) mod evaluate;
 mod function_tests;
 mod functions;
 #[cfg(test)]
+mod measure_tests;
+#[cfg(test)]
 mod name_tests;
 pub(crate) mod names;
 mod operators;
