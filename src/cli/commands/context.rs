@@ -148,7 +148,8 @@ fn token(cluster: &ClusterContext) -> String {
     match &cluster.token {
         Some((SecretRef::Env(name), _)) => format!("variable {name}"),
         Some((SecretRef::File(path), _)) => format!("file {path}"),
-        Some((SecretRef::Literal(_) | SecretRef::NomadVar { .. }, _)) | None => String::new(),
+        Some((SecretRef::Literal(_) | SecretRef::Evaluated(_) | SecretRef::NomadVar { .. }, _))
+        | None => String::new(),
     }
 }
 
@@ -177,7 +178,7 @@ fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Document {
     let token = cluster.token.as_ref().map(|(reference, _)| match reference {
         SecretRef::Env(name) => json!({ "env": name }),
         SecretRef::File(path) => json!({ "file": path }),
-        SecretRef::Literal(_) | SecretRef::NomadVar { .. } => Value::Null,
+        SecretRef::Literal(_) | SecretRef::Evaluated(_) | SecretRef::NomadVar { .. } => Value::Null,
     });
     Document::of(&json!({
         "ID": name,

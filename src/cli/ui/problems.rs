@@ -93,9 +93,11 @@ struct ProblemKind<'a> {
 
 impl<'a> ProblemKind<'a> {
     fn of(diagnostic: &'a Diagnostic) -> Self {
-        let Diagnostic { code, severity, labels, help, notes, block, replacement, message } =
+        let Diagnostic { code, severity, labels, help, notes, block, replacement, message, trail } =
             diagnostic;
-        let is_plain = replacement.is_none() && labels.iter().all(|label| label.text.is_empty());
+        let is_plain = trail.is_empty()
+            && replacement.is_none()
+            && labels.iter().all(|label| label.text.is_empty());
         Self {
             code: *code,
             severity: *severity,

@@ -57,10 +57,18 @@ pub(super) fn syntax(text: &str, offset: usize, message: &str) -> Problem {
     while !text.is_char_boundary(start) {
         start -= 1;
     }
+    // The parser stops before the white space that is before what it does not accept.
+    if !text[start..].trim_start().is_empty() {
+        start = text.len() - text[start..].trim_start().len();
+    }
     let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
     let at = short(&(start..end));
     if message.contains("nested levels") || message.contains("chained") {
         return too_deep(at);
+    }
+    if message.contains("redefined") {
+        return Problem::new(Code::SpecDuplicateField, at, "a map has a key twice")
+            .label("the same key as before");
     }
     Problem::new(Code::SpecSyntax, at, "expected a value or an expression")
         .help("put text in double quotes")
@@ -74,6 +82,34 @@ fn too_deep(at: Range<u32>) -> Problem {
 pub(super) fn short(range: &Range<usize>) -> Range<u32> {
     let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     position(range.start)..position(range.end)
+}
+
+/// What `~` removes beside a `${…}`.
+#[derive(Clone, Copy)]
+pub(super) enum Strip {
+    /// All white space, of a text in quotes.
+    Everything,
+    /// White space of the same line, and the end of the line after it. Lines of a here-document are
+    /// separate texts in HCL 2.
+    Line,
+}
+
+impl Strip {
+    fn start(self, text: &str) -> &str {
+        let end = match self {
+            Self::Everything => text.len(),
+            Self::Line => text.find('\n').map_or(text.len(), |at| at + 1),
+        };
+        &text[end - text[..end].trim_start().len()..]
+    }
+
+    fn end(self, text: &str) -> &str {
+        let start = match self {
+            Self::Everything => 0,
+            Self::Line => text.rfind('\n').map_or(0, |at| at + 1),
+        };
+        &text[..start + text[start..].trim_end().len()]
+    }
 }
 
 pub(super) struct Converter<'t> {
@@ -127,8 +163,7 @@ impl<'t> Converter<'t> {
             Expression::Bool(value) => ExprKind::Constant(Value::boolean(*value.value())),
             Expression::Number(number) => {
                 let number = number.value();
-                let kind = number.as_i64().map(Kind::Integer);
-                match kind.or_else(|| Kind::number(number.as_f64()?)) {
+                match literal(number.as_i64(), number.as_u64(), number.as_f64()) {
                     Some(kind) => ExprKind::Constant(kind.into()),
                     None => self.refuse(Problem::new(
                         Code::SpecArithmetic,
@@ -152,8 +187,12 @@ impl<'t> Converter<'t> {
                 ExprKind::Map(items.collect())
             }
             Expression::Parenthesis(inner) => return self.expr(inner.inner()),
-            Expression::StringTemplate(template) => return self.template(template, at),
-            Expression::HeredocTemplate(heredoc) => return self.template(&heredoc.template, at),
+            Expression::StringTemplate(template) => {
+                return self.template(template, at, Strip::Everything);
+            }
+            Expression::HeredocTemplate(heredoc) => {
+                return self.template(&heredoc.template, at, Strip::Line);
+            }
             Expression::Variable(word) => self.word(word.as_str(), &at),
             Expression::Traversal(traversal) => return self.traversal(traversal, at),
             Expression::Conditional(condition) => ExprKind::Condition(Box::new([
@@ -179,7 +218,7 @@ impl<'t> Converter<'t> {
     }
 
     /// Converts a text with `${…}`. A text that is one `${…}` keeps the type of its value.
-    pub(super) fn template(&mut self, template: &Template, at: Range<u32>) -> Expr {
+    pub(super) fn template(&mut self, template: &Template, at: Range<u32>, strip: Strip) -> Expr {
         let mut parts: Vec<Expr> = vec![];
         let mut strips_next = false;
         for element in template {
@@ -187,7 +226,7 @@ impl<'t> Converter<'t> {
             match element {
                 Element::Literal(text) => {
                     let text = text.value().as_str();
-                    let text = if strips_next { text.trim_start() } else { text };
+                    let text = if strips_next { strip.start(text) } else { text };
                     strips_next = false;
                     let kind = ExprKind::Constant(Value::text(text));
                     parts.push(Expr { kind, at: element_at });
@@ -198,7 +237,7 @@ impl<'t> Converter<'t> {
                             parts.last_mut()
                         && let Kind::Text(text) = &before.kind
                     {
-                        *before = Value::text(text.trim_end());
+                        *before = Value::text(strip.end(text));
                     }
                     strips_next = inner.strip.strip_end();
                     let part = self.expr(&inner.expr);
@@ -413,6 +452,19 @@ impl<'t> Converter<'t> {
         let has_key_name = each.intro.key_var.is_some();
         ExprKind::For(Box::new(ForExpr { collection, has_key_name, key, value, condition }))
     }
+}
+
+/// Returns the value of a written number. A whole number is exact, or refused.
+fn literal(whole: Option<i64>, positive: Option<u64>, float: Option<f64>) -> Option<Kind> {
+    if let Some(whole) = whole {
+        return Some(Kind::Integer(whole));
+    }
+    let float = float?;
+    // From 2^63 on, a float is exact only for some.
+    if positive.is_some_and(|number| format!("{float:.0}") != number.to_string()) {
+        return None;
+    }
+    Kind::number(float)
 }
 
 fn operator(operator: BinaryOperator) -> Operator {

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::convert::{Converter, MAX_BYTES, short, syntax, too_long};
+use super::convert::{Converter, MAX_BYTES, Strip, short, syntax, too_long};
 use super::names::Names;
 use super::problem::Problem;
 use super::tree::Expr;
@@ -34,7 +34,9 @@ pub(crate) fn parse_template(
         vec![malformed(text).unwrap_or(problem)]
     })?;
     let at = short(&(0..text.len()));
-    Converter::new(text, names).finish(|converter| converter.template(&template, at)).map(Some)
+    Converter::new(text, names)
+        .finish(|converter| converter.template(&template, at, Strip::Line))
+        .map(Some)
 }
 
 /// Returns the problem of `${` or `%{` that starts no expression.

@@ -11,7 +11,7 @@ use super::budget::{Budget, LimitExceeded};
 use super::functions::call::Failure;
 use super::functions::table::{Function, Mark};
 use super::operators::{self, OperatorProblem};
-use super::problem::{Problem, suggestion};
+use super::problem::{Problem, shortened, suggestion};
 use super::tree::{Expr, ExprKind, ForExpr, FunctionId, Get, Key, Operator, VolumeName};
 use super::value::{Kind, MapItems, NotComparable, SecretReference, SecretSource, Value};
 use nomad_csi_model::diagnostic::Code;
@@ -225,11 +225,23 @@ impl Evaluator<'_, '_> {
     ) -> Result<Value, Problem> {
         let [left_expr, right_expr] = sides;
         let left = self.value(left_expr)?;
-        match (operator, &left.kind) {
-            (Operator::And, Kind::Bool(false)) | (Operator::Or, Kind::Bool(true)) => {
-                return Ok(left);
-            }
-            _ => {}
+        let decides = match operator {
+            Operator::And => matches!(left.kind, Kind::Bool(false)),
+            Operator::Or => matches!(left.kind, Kind::Bool(true)),
+            Operator::Equal
+            | Operator::NotEqual
+            | Operator::Less
+            | Operator::LessOrEqual
+            | Operator::Greater
+            | Operator::GreaterOrEqual
+            | Operator::Add
+            | Operator::Subtract
+            | Operator::Multiply
+            | Operator::Divide
+            | Operator::Remainder => false,
+        };
+        if decides {
+            return Ok(left);
         }
         let right = self.value(right_expr)?;
         operators::apply(operator, &left, &right, self.budget).map_err(|problem| {
@@ -443,7 +455,7 @@ impl Evaluator<'_, '_> {
         if result.map.contains_key(&key) {
             let message = match result.is_sensitive {
                 true => "two items of `for` have the same key".to_owned(),
-                false => format!("two items of `for` have the key `{key}`"),
+                false => format!("two items of `for` have the key `{}`", shortened(&key)),
             };
             let at = key_expr.at.clone();
             return Err(Problem::new(Code::SpecDuplicateField, at, message)
@@ -549,11 +561,9 @@ fn no_key(
 ) -> Problem {
     let message = match is_key_sensitive {
         true => "the map has no such key".to_owned(),
-        false => format!("the map has no key `{key}`"),
+        false => format!("the map has no key `{}`", shortened(key)),
     };
-    // A map may have many keys, and each is compared.
-    const MOST_COMPARED: usize = 1_000;
-    let known = items.keys().map(|key| &**key).take(MOST_COMPARED);
+    let known = items.keys().map(|key| &**key);
     let label = match has_sensitive_keys || is_key_sensitive {
         true => "no such key".to_owned(),
         false => suggestion(key, known, "no such key"),

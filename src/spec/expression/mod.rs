@@ -7,9 +7,17 @@ pub(crate) mod budget;
 pub(crate) mod convert;
 pub(crate) mod embedded;
 pub(crate) mod evaluate;
+#[cfg(test)]
+mod function_tests;
 mod functions;
+#[cfg(test)]
+mod measure_tests;
+#[cfg(test)]
+mod name_tests;
 pub(crate) mod names;
 mod operators;
+#[cfg(test)]
+mod oracle_tests;
 pub(crate) mod place;
 pub(crate) mod problem;
 #[cfg(test)]

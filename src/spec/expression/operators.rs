@@ -5,7 +5,7 @@
 
 use super::budget::Budget;
 use super::tree::Operator;
-use super::value::{Kind, NotComparable, Value, is_equal};
+use super::value::{Kind, NotComparable, TWO_TO_63, Value, is_equal};
 
 /// Why an operator has no result.
 pub(super) enum OperatorProblem {
@@ -33,7 +33,7 @@ pub(super) fn apply(
             (Kind::Bool(a), Kind::Bool(b)) => {
                 Kind::Bool(if operator == Operator::And { *a && *b } else { *a || *b })
             }
-            _ => return Err(OperatorProblem::NotApplicable),
+            (_, _) => return Err(OperatorProblem::NotApplicable),
         },
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             compare(operator, &left.kind, &right.kind)?
@@ -51,8 +51,14 @@ pub(super) fn apply(
 pub(super) fn order(left: &Kind, right: &Kind) -> Option<std::cmp::Ordering> {
     match (left, right) {
         (Kind::Integer(a), Kind::Integer(b)) => Some(a.cmp(b)),
-        // A float with a fraction is below 2^53 and others are beyond integers, so rounding an
-        // integer does not change the order.
+        (Kind::Integer(_), Kind::Float(float)) if float.abs() >= TWO_TO_63 => {
+            0.0.partial_cmp(float)
+        }
+        (Kind::Float(float), Kind::Integer(_)) if float.abs() >= TWO_TO_63 => {
+            float.partial_cmp(&0.0)
+        }
+        // Another float has a fraction and is below 2^53, so rounding an integer does not change the
+        // order.
         (left, right) => left.as_float()?.partial_cmp(&right.as_float()?),
     }
 }
@@ -88,7 +94,8 @@ fn calculate(operator: Operator, left: &Kind, right: &Kind) -> Result<Kind, Oper
             Operator::Add => a.checked_add(*b),
             Operator::Subtract => a.checked_sub(*b),
             Operator::Multiply => a.checked_mul(*b),
-            Operator::Remainder => a.checked_rem(*b),
+            // `checked_rem` refuses the one whose quotient is too large; its remainder is 0.
+            Operator::Remainder => Some(a.wrapping_rem(*b)),
             Operator::Divide => match a.checked_rem(*b) {
                 Some(0) => a.checked_div(*b),
                 Some(_) => return Kind::number(x / y).ok_or(OperatorProblem::TooLarge),

@@ -3,6 +3,7 @@
 //! Equal expressions share one tree, so a problem holds positions relative to the text of the
 //! expression. The caller adds the place of the text, and makes the diagnostic.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::place::TextPlace;
@@ -75,6 +76,22 @@ pub(super) fn suggestion<'a>(
     names: impl IntoIterator<Item = &'a str>,
     other: &str,
 ) -> String {
-    nomad_csi_model::diagnostic::closest_match(word, names)
+    // The time to compare grows with both lengths, and a map may have many keys.
+    const MOST_COMPARED: usize = 1_000;
+    const LONGEST: usize = 100;
+    if word.len() > LONGEST {
+        return other.to_owned();
+    }
+    let short = names.into_iter().take(MOST_COMPARED).filter(|name| name.len() <= LONGEST);
+    nomad_csi_model::diagnostic::closest_match(word, short)
         .map_or_else(|| other.to_owned(), |near| format!("did you mean `{near}`?"))
+}
+
+/// Returns the beginning of a text, for a message.
+pub(super) fn shortened(text: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }

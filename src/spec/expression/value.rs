@@ -13,6 +13,9 @@ use super::budget::{Budget, LimitExceeded};
 /// Limit of the levels of a value.
 pub(crate) const MAX_LEVELS: u8 = 64;
 
+/// The first float that is too large for an integer.
+pub(super) const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// The items of a map.
 pub(crate) type MapItems = BTreeMap<Rc<str>, Value>;
 
@@ -193,7 +196,6 @@ impl Kind {
     /// Creates a number; `None` if it is not finite. A whole number that fits is an integer, so two
     /// numbers are equal only if they are of one variant.
     pub(crate) fn number(value: f64) -> Option<Self> {
-        const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
         if !value.is_finite() {
             return None;
         }

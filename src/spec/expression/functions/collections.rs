@@ -79,24 +79,27 @@ pub(super) fn concat(args: &[Value], budget: &mut Budget) -> Result {
 
 pub(super) fn flatten(args: &[Value], budget: &mut Budget) -> Result {
     let mut flat = vec![];
-    flatten_into(list(args, 0), false, MAX_LEVELS, &mut flat, budget)?;
-    Ok(Value::list(flat)?)
+    let is_sensitive = flatten_into(list(args, 0), false, MAX_LEVELS, &mut flat, budget)?;
+    Ok(Value::list(flat)?.marked(is_sensitive))
 }
 
-/// Adds items and those of lists in them. No value has more levels than `levels`.
+/// Adds items and those of lists in them, and returns whether a list is sensitive, whose number of
+/// items the result shows. No value has more levels than `levels`.
 fn flatten_into(
     items: &[Value],
     is_sensitive: bool,
     levels: u8,
     flat: &mut Vec<Value>,
     budget: &mut Budget,
-) -> std::result::Result<(), Failure> {
+) -> std::result::Result<bool, Failure> {
+    let mut has_sensitive_list = false;
     for item in items {
         let is_sensitive = is_sensitive || item.is_sensitive;
         match &item.kind {
             Kind::List(inner, _) if levels > 0 => {
                 budget.take_steps(1)?;
-                flatten_into(inner, is_sensitive, levels - 1, flat, budget)?;
+                has_sensitive_list |= item.is_sensitive;
+                has_sensitive_list |= flatten_into(inner, is_sensitive, levels - 1, flat, budget)?;
             }
             Kind::Null
             | Kind::Bool(_)
@@ -112,7 +115,7 @@ fn flatten_into(
             }
         }
     }
-    Ok(())
+    Ok(has_sensitive_list)
 }
 
 pub(super) fn distinct(args: &[Value], budget: &mut Budget) -> Result {

@@ -3,6 +3,7 @@
 use super::call::{Failure, text};
 use crate::expression::budget::Budget;
 use crate::expression::operators::order;
+use crate::expression::problem::shortened;
 use crate::expression::value::{Kind, Value};
 use nomad_csi_model::Bytes;
 
@@ -23,16 +24,6 @@ pub(super) fn tonumber(args: &[Value], budget: &mut Budget) -> Result {
         hidden: "the text is not a number",
     });
     Ok(number?.into())
-}
-
-/// Returns the beginning of a text, for a message.
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut start: String = text.chars().take(LONGEST).collect();
-    if start.len() < text.len() {
-        start.push('…');
-    }
-    start
 }
 
 pub(super) fn min(args: &[Value], _: &mut Budget) -> Result {
@@ -68,10 +59,11 @@ pub(super) fn bytes(args: &[Value], budget: &mut Budget) -> Result {
     budget.read_text(text.len())?;
     match Bytes::parse(text) {
         Ok(size) => Ok(Value::integer(size.to_wire())),
-        Err(problem) => Err(Failure::Argument {
-            index: 0,
-            reason: problem.to_string(),
-            hidden: "the text is not a size",
-        }),
+        Err(problem) => {
+            const LONGEST: usize = 100;
+            let hidden = "the text is not a size";
+            let reason = if text.len() > LONGEST { hidden.to_owned() } else { problem.to_string() };
+            Err(Failure::Argument { index: 0, reason, hidden })
+        }
     }
 }

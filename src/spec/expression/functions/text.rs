@@ -118,7 +118,44 @@ pub(super) fn matches(args: &[Value], budget: &mut Budget) -> Result {
 struct Verb {
     pads_with_zero: bool,
     width: usize,
-    letter: char,
+    kind: VerbKind,
+}
+
+#[derive(Clone, Copy)]
+enum VerbKind {
+    Text,
+    Whole,
+    Fraction,
+    Quoted,
+}
+
+impl VerbKind {
+    const ALL: [Self; 4] = [Self::Text, Self::Whole, Self::Fraction, Self::Quoted];
+
+    const fn letter(self) -> char {
+        match self {
+            Self::Text => 's',
+            Self::Whole => 'd',
+            Self::Fraction => 'f',
+            Self::Quoted => 'q',
+        }
+    }
+
+    const fn expected(self) -> &'static str {
+        match self {
+            Self::Text => "a text, a number or a boolean",
+            Self::Whole => "a whole number",
+            Self::Fraction => "a number",
+            Self::Quoted => "a text",
+        }
+    }
+
+    const fn is_number(self) -> bool {
+        match self {
+            Self::Whole | Self::Fraction => true,
+            Self::Text | Self::Quoted => false,
+        }
+    }
 }
 
 pub(super) fn format(args: &[Value], budget: &mut Budget) -> Result {
@@ -140,7 +177,7 @@ pub(super) fn format(args: &[Value], budget: &mut Budget) -> Result {
         let Some(value) = args.get(next) else {
             return Err(Failure::argument(0, "it has more verbs than values follow"));
         };
-        let text = formatted(&verb, value, next)?;
+        let text = formatted(verb.kind, value, next)?;
         let missing = verb.width.saturating_sub(text.chars().count());
         let (sign, digits) = match text.strip_prefix('-') {
             Some(digits) if verb.pads_with_zero => ("-", digits),
@@ -176,41 +213,34 @@ fn verb(text: &str) -> std::result::Result<(Verb, &str), Failure> {
             .ok_or_else(|| Failure::argument(0, "the width of a verb is more than 1,000"))?,
     };
     let mut after = text[digits..].chars();
-    match after.next() {
-        Some(letter @ ('s' | 'd' | 'f' | 'q')) => {
-            let pads_with_zero = text.starts_with('0') && matches!(letter, 'd' | 'f');
-            Ok((Verb { pads_with_zero, width, letter }, after.as_str()))
-        }
-        Some(_) | None => Err(Failure::argument(0, "`%` starts none of `%s %d %f %q %%`")),
-    }
+    let letter = after.next();
+    let kind = VerbKind::ALL.into_iter().find(|kind| Some(kind.letter()) == letter);
+    let kind = kind.ok_or_else(|| Failure::argument(0, "`%` starts none of `%s %d %f %q %%`"))?;
+    let pads_with_zero = text.starts_with('0') && kind.is_number();
+    Ok((Verb { pads_with_zero, width, kind }, after.as_str()))
 }
 
-fn formatted(verb: &Verb, value: &Value, index: usize) -> std::result::Result<String, Failure> {
-    let wrong = || {
-        let expected = match verb.letter {
-            'd' => "a whole number",
-            'f' => "a number",
-            'q' => "a text",
-            _ => "a text, a number or a boolean",
-        };
-        let kind = value.kind_name();
-        let reason = format!("`%{}` takes {expected}, not {kind}", verb.letter);
-        Failure::Argument { index, reason, hidden: "the verb does not take a value of its type" }
-    };
-    match (verb.letter, &value.kind) {
-        ('d', Kind::Integer(number)) => Ok(number.to_string()),
-        ('d', Kind::Float(number)) => {
+fn formatted(verb: VerbKind, value: &Value, index: usize) -> std::result::Result<String, Failure> {
+    let text = match (verb, &value.kind) {
+        (VerbKind::Text, _) => value.to_text().map(|text| text.to_string()),
+        (VerbKind::Whole, Kind::Integer(number)) => Some(number.to_string()),
+        (VerbKind::Whole, Kind::Float(number)) => {
             let reason = format!("`%d` takes a whole number, not {number}");
-            Err(Failure::Argument { index, reason, hidden: "`%d` takes a whole number" })
+            let hidden = "`%d` takes a whole number";
+            return Err(Failure::Argument { index, reason, hidden });
         }
-        ('f', kind) => kind.as_float().map(|number| format!("{number:.6}")).ok_or_else(wrong),
-        ('q', Kind::Text(text)) => {
+        (VerbKind::Fraction, kind) => kind.as_float().map(|number| format!("{number:.6}")),
+        (VerbKind::Quoted, Kind::Text(text)) => {
             let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            Ok(format!("\"{escaped}\""))
+            Some(format!("\"{escaped}\""))
         }
-        ('s', _) => value.to_text().map(|text| text.to_string()).ok_or_else(wrong),
-        _ => Err(wrong()),
-    }
+        (VerbKind::Whole | VerbKind::Quoted, _) => None,
+    };
+    text.ok_or_else(|| {
+        let (letter, kind) = (verb.letter(), value.kind_name());
+        let reason = format!("`%{letter}` takes {}, not {kind}", verb.expected());
+        Failure::Argument { index, reason, hidden: "the verb does not take a value of its type" }
+    })
 }
 
 pub(super) fn tostring(args: &[Value], budget: &mut Budget) -> Result {
