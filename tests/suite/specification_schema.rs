@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use nomad_csi_model::diagnostic::{Code, Diagnostics, SourceMap};
-use nomad_csi_spec::{Defaults, Purpose, Syntax, parse_text, specification_schema, validate};
+use nomad_csi_spec::{
+    Defaults, GivenVariables, Purpose, Syntax, read, specification_schema, validate,
+};
 use serde_json::{Value, json};
 
 use crate::json_schema::violations;
@@ -84,7 +86,9 @@ fn what_is_valid_fits_the_schema_and_an_unknown_key_does_not() {
         let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
         let source = sources.add("file", text.as_str());
         let defaults = Defaults::default();
-        let parsed = parse_text(&mut sources, source, syntax, &defaults, &mut diagnostics);
+        let given = GivenVariables::default();
+        let texts = [(source, syntax)];
+        let parsed = read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
         validate(&parsed.volumes, Purpose::ByExternalId, &mut diagnostics);
         let Some(documents) = documents(syntax, &text) else { continue };
         let found: Vec<String> = documents.iter().flat_map(problems).collect();

@@ -54,11 +54,6 @@ impl LimitExceeded {
     /// The limit of the levels of a value.
     pub(super) const DEPTH: Self = Self("a value has more than 64 levels of lists and maps");
 
-    /// Returns the limit in words.
-    pub(super) const fn message(self) -> &'static str {
-        self.0
-    }
-
     /// Returns the problem of the expression at a position.
     pub(crate) fn at(self, at: Range<u32>) -> Problem {
         Problem::new(Code::SpecEvaluationLimit, at, self.0).label("the limit is exceeded here")
@@ -103,6 +98,7 @@ impl Budget {
     }
 
     /// Returns the steps that are left.
+    #[cfg(test)]
     pub(crate) const fn steps_left(&self) -> u64 {
         self.steps
     }
@@ -171,7 +167,7 @@ mod tests {
     fn each_limit_is_exceeded_by_one() {
         let mut budget = Budget::run();
         assert_eq!(budget.take_values(1_000_000), Ok(()));
-        let error = budget.take_values(1).map_err(LimitExceeded::message);
+        let error = budget.take_values(1).map_err(|limit| limit.0);
         assert_eq!(error, Err("variables and local values make more than 1,000,000 values"));
         assert_eq!(budget.take_text(32 << 20), Ok(()));
         assert!(budget.take_text(1).is_err());
@@ -192,10 +188,10 @@ mod tests {
             run.end_volume(&volume);
         }
         assert_eq!(before - run.steps_left(), 5_000_000);
-        let error = run.start_volume().take_values(1).map_err(LimitExceeded::message);
+        let error = run.start_volume().take_values(1).map_err(|limit| limit.0);
         assert_eq!(error, Err("the volumes make more than 5,000,000 values"));
         let mut volume = Budget::run().start_volume();
-        let error = volume.take_values(10_001).map_err(LimitExceeded::message);
+        let error = volume.take_values(10_001).map_err(|limit| limit.0);
         assert_eq!(error, Err("the volume makes more than 10,000 values"));
         assert_eq!(volume.take_text(256 << 10), Ok(()));
         assert!(volume.take_text(1).is_err());
