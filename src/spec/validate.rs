@@ -334,6 +334,7 @@ fn unique_volumes(specs: &[VolumeSpec], diagnostics: &mut Diagnostics) {
 /// holds `ID` or `NAMESPACE/ID`.
 pub fn second_registrations(specs: &[VolumeSpec], share: &[String], diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<(&PluginId, &ExternalId), &VolumeSpec> = HashMap::new();
+    let mut of_blocks: BTreeMap<Span, RepeatedProblems> = BTreeMap::new();
     for spec in specs {
         let Some(external_id) = &spec.request.external_id else {
             continue;
@@ -349,10 +350,20 @@ pub fn second_registrations(specs: &[VolumeSpec], share: &[String], diagnostics:
             .label(spec.field_span("external_id"), "the same external ID again")
             .label(first.field_span("external_id"), "first here")
             .note("both can be written at the same time, whatever their capabilities allow, and deleting one deletes the data of both");
-        diagnostics.push(problem.help(format!(
+        let problem = problem.help(format!(
             "remove one of them, or add `--share {}` if the storage is made for that, such as an NFS export",
             key.option()
-        )));
+        ));
+        match spec.origin.as_ref().filter(|origin| origin.instance.is_some()) {
+            Some(origin) => {
+                let problems = of_blocks.entry(spec.span).or_default();
+                problems.add(spec.request.id.as_str(), origin, problem.into());
+            }
+            None => diagnostics.push(spec.explain(problem)),
+        }
+    }
+    for problems in of_blocks.into_values() {
+        diagnostics.extend(problems.into_diagnostics());
     }
 }
 
@@ -360,25 +371,30 @@ pub fn second_registrations(specs: &[VolumeSpec], share: &[String], diagnostics:
 /// one name become one (W13).
 fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<(&PluginId, &str), &VolumeSpec> = HashMap::with_capacity(specs.len());
+    let mut of_blocks: BTreeMap<Span, RepeatedProblems> = BTreeMap::new();
     for spec in specs.iter().filter(|spec| purpose.creates(spec)) {
         let Some(name) = spec.request.name.as_deref() else {
             continue;
         };
         let first = *seen.entry((&spec.request.plugin_id, name)).or_insert(spec);
-        if first.key() != spec.key() {
-            diagnostics.push(
-                Diagnostic::warning(
-                    Code::SpecNameTwice,
-                    format!(
-                        "volumes `{}` and `{}` have the same name, `{name}`",
-                        first.key(),
-                        spec.key()
-                    ),
-                )
-                .label(spec.field_span("name"), "repeated here")
-                .label(first.field_span("name"), "first here"),
-            );
+        if first.key() == spec.key() {
+            continue;
         }
+        let message =
+            format!("volumes `{}` and `{}` have the same name, `{name}`", first.key(), spec.key());
+        let problem = Diagnostic::warning(Code::SpecNameTwice, message)
+            .label(spec.field_span("name"), "repeated here")
+            .label(first.field_span("name"), "first here");
+        match spec.origin.as_ref().filter(|origin| origin.instance.is_some()) {
+            Some(origin) => {
+                let problems = of_blocks.entry(spec.span).or_default();
+                problems.add(spec.request.id.as_str(), origin, problem.into());
+            }
+            None => diagnostics.push(spec.explain(problem)),
+        }
+    }
+    for problems in of_blocks.into_values() {
+        diagnostics.extend(problems.into_diagnostics());
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) fn layered<'t, 'a: 't>(
         entries.extend(unknown.flat_map(&mut evaluate));
     }
     for field in schema::VOLUME {
+        // What only one volume can have is reported in a class, and never inherited.
+        let is_own = schema::NOT_INHERITABLE.contains(&field.key);
+        let layers = if is_own { layers.get(..1).unwrap_or_default() } else { layers };
         entries.extend(field_of(layers, field, &is_field, &mut evaluate));
     }
     entries
