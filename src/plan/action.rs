@@ -358,7 +358,11 @@ impl ProtectionChange {
 impl PlannedVolume {
     /// Blocks the change of the volume.
     pub fn block(&mut self, reasons: Vec<Diagnostic>) {
-        self.action = Action::Blocked(reasons);
+        let explained = reasons.into_iter().map(|reason| match &self.spec {
+            Some(spec) => spec.explain(reason),
+            None => reason,
+        });
+        self.action = Action::Blocked(explained.collect());
         self.impact = None;
         self.protection = None;
     }

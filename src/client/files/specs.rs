@@ -2,7 +2,7 @@
 //!
 //! A path is a file, a directory or a pattern; `-` is standard input. A directory means every
 //! specification below it: `*.hcl *.yaml *.yml *.json`, except `*.nomad.hcl` (jobs),
-//! `*.plugin.json` and hidden files. A pattern means the matching files. Files come in the order of
+//! `*.plugin.json`, `*.vars.*` (values of variables) and hidden files. A pattern means the matching files. Files come in the order of
 //! the arguments, then by name, and each only once. The size is checked before a file is read,
 //! cyclic links are followed once, and every unreadable file is reported with its own code. Nothing of
 //! a file is shown that a link outside its tree leads to. A pipe has a time limit.
@@ -440,6 +440,8 @@ fn literal_start(pattern: &str) -> PathBuf {
 /// Returns whether a file in a directory is a specification, by its name.
 fn is_specification(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let other = name.ends_with(".nomad.hcl") || name.ends_with(".plugin.json");
+    let others =
+        [".nomad.hcl", ".plugin.json", ".vars.hcl", ".vars.yaml", ".vars.yml", ".vars.json"];
+    let other = others.iter().any(|end| name.ends_with(end));
     !other && Syntax::from_path(path).is_some()
 }
