@@ -4,7 +4,11 @@
 //! once for everything. Values and texts have limits for variables and local values, for one
 //! volume, and for all volumes together. The limits are in `docs/security.md`.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
+
+use regex::Regex;
 
 use super::problem::Problem;
 use nomad_csi_model::diagnostic::Code;
@@ -22,6 +26,9 @@ const VOLUME_TEXT_BYTES: u64 = 256 << 10;
 const ALL_VOLUMES_VALUES: u64 = 5_000_000;
 const ALL_VOLUMES_TEXT_BYTES: u64 = 128 << 20;
 
+/// Limit of the compiled patterns that are kept.
+const MAX_PATTERNS: usize = 16;
+
 /// The bytes of text that cost one step.
 const BYTES_PER_STEP: usize = 64;
 
@@ -34,6 +41,15 @@ pub(crate) struct Budget {
     volumes_values: u64,
     volumes_text_bytes: u64,
     scope: BudgetScope,
+    patterns: Rc<RefCell<Vec<Rc<CompiledPattern>>>>,
+}
+
+/// A pattern of `matches`. Compiling takes thousands of times as long as a search in a short text.
+pub(super) struct CompiledPattern {
+    pub(super) pattern: Box<str>,
+    pub(super) regex: Regex,
+    /// The limit of bytes within which it was compiled. The time of a search grows with it.
+    pub(super) bytes: usize,
 }
 
 /// The part of a run whose values a budget counts.
@@ -62,7 +78,7 @@ impl LimitExceeded {
 
 impl Budget {
     /// Creates the budget of a run: of its variables and local values, and of the steps of all.
-    pub(crate) const fn run() -> Self {
+    pub(crate) fn run() -> Self {
         Self {
             steps: RUN_STEPS,
             values: RUN_VALUES,
@@ -70,6 +86,7 @@ impl Budget {
             volumes_values: ALL_VOLUMES_VALUES,
             volumes_text_bytes: ALL_VOLUMES_TEXT_BYTES,
             scope: BudgetScope::Declarations,
+            patterns: Rc::default(),
         }
     }
 
@@ -85,6 +102,7 @@ impl Budget {
             volumes_values: 0,
             volumes_text_bytes: 0,
             scope: if is_last { BudgetScope::LastVolume } else { BudgetScope::Volume },
+            patterns: Rc::clone(&self.patterns),
         }
     }
 
@@ -101,6 +119,20 @@ impl Budget {
     #[cfg(test)]
     pub(crate) const fn steps_left(&self) -> u64 {
         self.steps
+    }
+
+    /// Returns a pattern that is compiled.
+    pub(super) fn compiled(&self, pattern: &str) -> Option<Rc<CompiledPattern>> {
+        self.patterns.borrow().iter().find(|one| *one.pattern == *pattern).cloned()
+    }
+
+    /// Keeps a compiled pattern for the run, instead of the oldest if there are many.
+    pub(super) fn keep_compiled(&self, compiled: Rc<CompiledPattern>) {
+        let mut patterns = self.patterns.borrow_mut();
+        if patterns.len() >= MAX_PATTERNS {
+            patterns.remove(0);
+        }
+        patterns.push(compiled);
     }
 
     /// Takes steps.

@@ -297,7 +297,7 @@ impl<'t> Converter<'t> {
             Expression::Variable(word) if self.bound_slot(word.as_str()).is_none() => {
                 let word_at = self.at(word.span());
                 let first = operators.next();
-                let (name, name_at) = match first.map(|operator| operator.value()) {
+                let (name, name_at) = match first.map(hcl_edit::Decorated::value) {
                     Some(TraversalOperator::GetAttr(name)) => {
                         (Some(name.as_str()), self.at(name.span()))
                     }

@@ -149,6 +149,7 @@ fn the_marks_of_whole_numbers_and_conditions_are_kept() {
         "env(var.s)",
         "exec([var.s])",
         "[var.s] == [1]",
+        "[1] == [var.s]",
         "var.s != \"a\"",
         "<<E\n${var.s}\nE",
     ] {

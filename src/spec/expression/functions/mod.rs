@@ -3,11 +3,11 @@
 //! [`FUNCTIONS`] is the one table of all. Nothing here reads a clock, a file or a random number,
 //! because every plan would then show a change.
 
-pub(super) mod call;
+pub(crate) mod call;
 mod collections;
 mod encoding;
 mod numbers;
-pub(super) mod table;
+pub(crate) mod table;
 mod text;
 
 pub use table::{FUNCTIONS, Function};

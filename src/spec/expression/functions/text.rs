@@ -1,15 +1,21 @@
 //! Functions of texts. Texts are cut by characters, never by bytes.
 
+use std::rc::Rc;
+
 use regex::RegexBuilder;
 
 use super::call::{Failure, list, text, whole};
-use crate::expression::budget::Budget;
+use crate::expression::budget::{Budget, CompiledPattern};
 use crate::expression::value::{Kind, Value};
 
 /// Limit of the bytes of a pattern.
 const MAX_PATTERN: usize = 1 << 10;
 /// Limit of the bytes of a compiled pattern.
 const MAX_COMPILED: usize = 1 << 20;
+/// The bytes with which compiling a pattern is tried first.
+const LEAST_COMPILED: usize = 16 << 10;
+/// The bytes of a compiled pattern that cost one step for each byte that is searched.
+const COMPILED_BYTES_PER_STEP: usize = 4 << 10;
 /// Limit of the width of a verb of `format`.
 const MAX_WIDTH: usize = 1_000;
 
@@ -37,7 +43,7 @@ pub(super) fn join(args: &[Value], budget: &mut Budget) -> Result {
     for (index, item) in list(args, 1).iter().enumerate() {
         let part = match &item.kind {
             Kind::Text(_) | Kind::Integer(_) | Kind::Float(_) => item.to_text(),
-            Kind::Secret(secret) => return Err(Failure::Secret(std::rc::Rc::clone(secret))),
+            Kind::Secret(secret) => return Err(Failure::Secret(Rc::clone(secret))),
             Kind::Unknown => return Err(Failure::Unknown),
             Kind::Null | Kind::Bool(_) | Kind::List(..) | Kind::Map(..) => None,
         };
@@ -99,19 +105,44 @@ pub(super) fn matches(args: &[Value], budget: &mut Budget) -> Result {
     if pattern.len() > MAX_PATTERN {
         return Err(Failure::argument(0, "the pattern is longer than 1 KiB"));
     }
-    // Compiling costs much more than reading, and the time to match grows with both lengths.
-    budget.take_steps(100 + 64 * pattern.len())?;
-    budget.take_steps(subject.len() / 64 * (1 + pattern.len() / 8))?;
-    let mut regex = RegexBuilder::new(pattern);
-    regex.size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED);
-    let regex = regex.build().map_err(|problem| {
-        let reason = match problem {
-            regex::Error::CompiledTooBig(_) => "the compiled pattern is larger than 1 MiB",
-            _ => "the pattern is not a valid regular expression",
-        };
-        Failure::argument(0, reason)
-    })?;
-    Ok(Value::boolean(regex.is_match(subject)))
+    let compiled = compiled(pattern, budget)?;
+    let steps_per_byte = compiled.bytes / COMPILED_BYTES_PER_STEP;
+    budget.take_steps((1 + subject.len()).saturating_mul(steps_per_byte))?;
+    Ok(Value::boolean(compiled.regex.is_match(subject)))
+}
+
+/// Compiles a pattern, or returns it compiled. The limit of its bytes grows as long as it is too
+/// small, and each attempt takes its steps before, because the time is known only by compiling.
+fn compiled(
+    pattern: &str,
+    budget: &mut Budget,
+) -> std::result::Result<Rc<CompiledPattern>, Failure> {
+    budget.read_text(pattern.len())?;
+    if let Some(compiled) = budget.compiled(pattern) {
+        return Ok(compiled);
+    }
+    let mut bytes = LEAST_COMPILED;
+    loop {
+        budget.take_steps(64 * pattern.len() + bytes / 4)?;
+        let mut regex = RegexBuilder::new(pattern);
+        regex.size_limit(bytes).dfa_size_limit(MAX_COMPILED);
+        match regex.build() {
+            Ok(regex) => {
+                let compiled = CompiledPattern { pattern: pattern.into(), regex, bytes };
+                let compiled = Rc::new(compiled);
+                budget.keep_compiled(Rc::clone(&compiled));
+                return Ok(compiled);
+            }
+            Err(regex::Error::CompiledTooBig(_)) if bytes < MAX_COMPILED => bytes *= 4,
+            Err(regex::Error::CompiledTooBig(_)) => {
+                return Err(Failure::argument(0, "the compiled pattern is larger than 1 MiB"));
+            }
+            Err(_) => {
+                let reason = "the pattern is not a valid regular expression";
+                return Err(Failure::argument(0, reason));
+            }
+        }
+    }
 }
 
 /// A verb of `format`: `%05d`.
