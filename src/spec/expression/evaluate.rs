@@ -489,7 +489,24 @@ fn without_value(expr: &Expr) -> Problem {
             "`each` is not available here: the volume has no `for_each`"
         }
         ExprKind::CountIndex => "`count` is not available here: the volume has no `count`",
-        _ => "the name has no value",
+        ExprKind::Constant(_)
+        | ExprKind::List(_)
+        | ExprKind::Map(_)
+        | ExprKind::Template(_)
+        | ExprKind::Variable(_)
+        | ExprKind::Local(_)
+        | ExprKind::VolumeName(_)
+        | ExprKind::Bound(_)
+        | ExprKind::Get(_)
+        | ExprKind::Index(_)
+        | ExprKind::Condition(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Binary(..)
+        | ExprKind::Call(..)
+        | ExprKind::Source(..)
+        | ExprKind::For(_)
+        | ExprKind::Unknown => "the name has no value",
     };
     Problem::new(Code::SpecUnknownName, expr.at.clone(), message)
 }

@@ -452,10 +452,19 @@ fn white_space_beside_an_expression_can_be_removed() {
 #[test]
 fn a_name_without_a_value_is_a_problem() {
     let mut names = Names::default();
-    for text in ["var.x", "local.x", "each.key", "each.value", "count.index", "volume.id"] {
+    let no_value = "the name has no value";
+    let no_each = "`each` is not available here: the volume has no `for_each`";
+    for (text, message) in [
+        ("var.x", no_value),
+        ("local.x", no_value),
+        ("each.key", no_each),
+        ("each.value", no_each),
+        ("count.index", "`count` is not available here: the volume has no `count`"),
+        ("volume.id", no_value),
+    ] {
         let expr = parse_expression(text, &mut names).unwrap();
         let problem = evaluate(&expr, &Scope::default(), &mut Budget::run()).unwrap_err();
-        assert_eq!(problem.message, "the name has no value", "{text}");
+        assert_eq!(problem.message, message, "{text}");
     }
 }
 

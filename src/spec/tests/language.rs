@@ -397,7 +397,7 @@ fn what_is_wrong_with_declarations_is_reported_at_its_place() {
         ),
         (
             "class \"a\" { capacity_min = \"1Gigs\" }\n",
-            "spec/invalid-size [\"1Gigs\"] invalid size in `capacity_min`: unknown unit `Gigs`",
+            "spec/invalid-size [\"1Gigs\"] invalid size in `capacity_min`: `Gigs` is not a unit of size; use B, kB, MB, GB, TB, PB, EB or KiB, MiB, GiB, TiB, PiB, EiB",
         ),
         ("variable \"a\" { type = strng }\n", "spec/variable-type [strng] unknown type `strng`"),
         (
