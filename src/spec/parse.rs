@@ -11,8 +11,7 @@ use super::decode::{self, Document};
 use super::defaults::Defaults;
 use super::expression::names::Names;
 use super::language::{
-    EmptyBlock, GivenVariables, Run, VariableFile, is_of_language, needs_expansion, read_templates,
-    sensitive_variables,
+    EmptyBlock, GivenVariables, Run, VariableFile, declared_variables, is_of_language, needs_expansion, read_templates,
 };
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
@@ -68,6 +67,7 @@ pub fn read(
         kept: vec![],
         found: vec![],
         volume_count: 0,
+        has_unread_text: false,
         diagnostics: Diagnostics::default(),
     };
     for ((source, syntax), text) in texts.iter().zip(&written) {
@@ -119,6 +119,8 @@ struct RunReader<'r, 'a> {
     kept: Vec<KeptText<'a>>,
     found: Vec<TextVolumes>,
     volume_count: usize,
+    /// True if a text could not be parsed.
+    has_unread_text: bool,
     diagnostics: Diagnostics,
 }
 
@@ -163,6 +165,7 @@ impl<'a> RunReader<'_, 'a> {
         let objects = match self.objects(text, source, syntax, problems) {
             Ok(objects) => objects,
             Err(problem) => {
+                self.has_unread_text = true;
                 for range in hidden_ranges(text, syntax, &problem) {
                     self.sources.hide(SourceMap::span(source, range));
                 }
@@ -181,12 +184,23 @@ impl<'a> RunReader<'_, 'a> {
         let has_secrets = objects.iter().any(mask::has_sensitive_key);
         let is_kept =
             objects.iter().any(|object| is_of_language(object) && needs_expansion(object));
-        if is_kept {
+        let document = Document { has_secrets, text, source, syntax, defaults: self.defaults };
+        let flat = if is_kept {
+            if self.sources.is_withheld(source) {
+                problems.push(withheld(self.sources.name(source), true));
+                return TextVolumes::default();
+            }
+            // A document in Nomad's flat form is one of its own, also beside documents of the language.
+            let (objects, flat): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_of_language);
             self.kept.push(KeptText { text, source, syntax, has_secrets, index, objects });
+            flat
+        } else {
+            objects
+        };
+        if flat.is_empty() && is_kept {
             return TextVolumes::default();
         }
-        let document = Document { has_secrets, text, source, syntax, defaults: self.defaults };
-        let decoded = decode::decode(&objects, &document, problems);
+        let decoded = decode::decode(&flat, &document, problems);
         let mut doubtful = decoded.doubtful;
         doubtful.sort_unstable();
         doubtful.into_iter().for_each(|span| self.sources.hide(span));
@@ -223,7 +237,7 @@ impl<'a> RunReader<'_, 'a> {
         given: &GivenVariables,
         texts: &'f [Arc<str>],
     ) -> Vec<VariableFile<'f>> {
-        let sensitive = self.sensitive_names();
+        let plain = self.plain_names();
         let mut files = vec![];
         for ((source, syntax), text) in given.files.iter().zip(texts) {
             let (source, syntax) = (*source, *syntax);
@@ -231,18 +245,28 @@ impl<'a> RunReader<'_, 'a> {
             let parsed = match syntax {
                 Syntax::Hcl => hcl::parse(text, source, &mut problems),
                 Syntax::Json => json::parse(text, source, &mut problems),
-                Syntax::Yaml => yaml::parse(text, source, &mut problems).map(|mut objects| {
-                    if objects.is_empty() { Object::default() } else { objects.swap_remove(0) }
-                }),
+                Syntax::Yaml => {
+                    yaml::parse(text, source, &mut problems).and_then(|mut objects| {
+                        match objects.len() {
+                            0 => Ok(Object::default()),
+                            1 => Ok(objects.swap_remove(0)),
+                            _ => {
+                                let message = "a file of variables has one document";
+                                Err(ParseError::syntax(0..0, message))
+                            }
+                        }
+                    })
+                }
             };
             match parsed {
                 Ok(object) => {
                     let entries = object.entries.iter().chain(&object.duplicates);
                     for entry in entries {
-                        if sensitive.contains(&*entry.key.text)
-                            || mask::is_sensitive(&entry.key.text)
+                        // Without a declaration that says otherwise, a value may be secret, and so may its keys.
+                        if !plain.contains(&*entry.key.text) || mask::is_sensitive(&entry.key.text)
                         {
                             entry.value.for_each_scalar(&mut |span| self.sources.hide(span));
+                            entry.value.for_each_key(&mut |span| self.sources.hide(span));
                         }
                     }
                     let name = self.sources.name(source).to_owned();
@@ -259,18 +283,24 @@ impl<'a> RunReader<'_, 'a> {
         files
     }
 
-    /// Returns the names of sensitive variables, and hides their defaults.
-    fn sensitive_names(&mut self) -> BTreeSet<String> {
-        let mut names = BTreeSet::new();
+    /// Returns the names of variables that are not sensitive, and hides the defaults of all others. There is none if a
+    /// text could not be read, which may declare any name.
+    fn plain_names(&mut self) -> BTreeSet<String> {
+        let (mut plain, mut sensitive) = (BTreeSet::new(), BTreeSet::new());
         let objects = self.kept.iter().flat_map(|kept| &kept.objects);
-        for (name, default) in objects.flat_map(sensitive_variables) {
-            names.insert(name.to_owned());
-            if let Some(default) = default {
+        for variable in objects.flat_map(declared_variables) {
+            match variable.is_sensitive {
+                false => plain.insert(variable.name.to_owned()),
+                true => sensitive.insert(variable.name.to_owned()),
+            };
+            for default in variable.defaults.iter().filter(|_| variable.is_sensitive) {
                 let sources = &mut *self.sources;
                 default.for_each_scalar(&mut |span| sources.hide(span));
+                default.for_each_key(&mut |span| sources.hide(span));
             }
         }
-        names
+        plain.retain(|name| !sensitive.contains(name));
+        if self.has_unread_text { BTreeSet::new() } else { plain }
     }
 
     /// Makes the volumes of the kept texts, and returns all of the run.
@@ -355,7 +385,9 @@ pub(super) fn withheld(name: &str, has_errors: bool) -> Diagnostic {
 
 /// Returns what to hide in a text that does not parse: all of it if it is too much to search.
 pub(super) fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) -> Vec<Range<usize>> {
-    if problem.code == Code::SpecTooManyValues {
+    // A default of a sensitive variable has a name of any kind.
+    let may_have_sensitive_default = text.contains("variable") && text.contains("sensitive");
+    if problem.code == Code::SpecTooManyValues || may_have_sensitive_default {
         return std::iter::once(0..text.len()).collect();
     }
     mask_text::possible_secrets(text, syntax)

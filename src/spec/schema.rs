@@ -185,6 +185,9 @@ pub(super) const LOCALS: &str = "locals";
 pub(super) const VARIABLE_FIELDS: [&str; 5] =
     ["type", "default", "description", "sensitive", "validation"];
 
+/// The fields of a validation of a variable.
+pub(super) const VALIDATION_FIELDS: [&str; 2] = ["condition", "error_message"];
+
 /// The keys of a `volume` block with several volumes.
 pub(super) const COUNT: &str = "count";
 pub(super) const FOR_EACH: &str = "for_each";

@@ -43,22 +43,28 @@ fn has_instance_key(value: &Value<'_>, level: usize) -> bool {
     })
 }
 
-/// Returns the sensitive variables of a document, with their defaults. One that may be sensitive is.
-pub(crate) fn sensitive_variables<'t>(
-    document: &'t Object<'_>,
-) -> Vec<(&'t str, Option<&'t Node<'t>>)> {
-    let blocks = document.entries.iter().filter(|entry| entry.key.text == schema::VARIABLE);
+/// A variable as far as it must be known to hide its values.
+pub(crate) struct DeclaredVariable<'t> {
+    pub(crate) name: &'t str,
+    /// True if it may be sensitive.
+    pub(crate) is_sensitive: bool,
+    pub(crate) defaults: Vec<&'t Node<'t>>,
+}
+
+/// Returns the variables that a document declares, also in blocks with mistakes.
+pub(crate) fn declared_variables<'t>(document: &'t Object<'_>) -> Vec<DeclaredVariable<'t>> {
+    let entries = document.entries.iter().chain(&document.duplicates);
     let mut found = vec![];
-    for entry in blocks {
+    for entry in entries.filter(|entry| entry.key.text == schema::VARIABLE) {
         let Value::Object(object) = &entry.value.value else {
             continue;
         };
-        match &entry.labels[..] {
-            [label, ..] => found.extend(sensitive_default(&label.text, object)),
-            [] => {
-                for inner in &object.entries {
+        match entry.labels.last() {
+            Some(label) => found.push(declared(&label.text, object)),
+            None => {
+                for inner in object.entries.iter().chain(&object.duplicates) {
                     if let Value::Object(object) = &inner.value.value {
-                        found.extend(sensitive_default(&inner.key.text, object));
+                        found.push(declared(&inner.key.text, object));
                     }
                 }
             }
@@ -67,15 +73,20 @@ pub(crate) fn sensitive_variables<'t>(
     found
 }
 
-fn sensitive_default<'t>(
-    name: &'t str,
-    variable: &'t Object<'_>,
-) -> Option<(&'t str, Option<&'t Node<'t>>)> {
-    let find = |key: &str| variable.entries.iter().find(|entry| entry.key.text == key);
-    let sensitive = find("sensitive")?;
-    let is_plain =
-        matches!(&sensitive.value.value, Value::Scalar(scalar) if scalar.text == "false");
-    (!is_plain).then(|| (name, find("default").map(|entry| &entry.value)))
+fn declared<'t>(name: &'t str, variable: &'t Object<'_>) -> DeclaredVariable<'t> {
+    let entries = || variable.entries.iter().chain(&variable.duplicates);
+    let is_known = |key: &str| schema::VARIABLE_FIELDS.contains(&key);
+    let is_false = |node: &Node<'_>| {
+        matches!(&node.value, Value::Scalar(scalar) if scalar.text == "false")
+    };
+    // A misspelt key may be `sensitive`.
+    let is_sensitive = entries().any(|entry| match &*entry.key.text {
+        "sensitive" => !is_false(&entry.value),
+        key => !is_known(key) && key != "//",
+    });
+    let defaults = entries().filter(|entry| entry.key.text == "default" || !is_known(&entry.key.text));
+    let defaults = defaults.map(|entry| &entry.value).collect();
+    DeclaredVariable { name, is_sensitive, defaults }
 }
 
 /// A variable.
@@ -84,7 +95,8 @@ pub(super) struct Variable<'t, 'a> {
     pub(super) kind: Option<&'t Entry<'a>>,
     /// The type as the file writes it.
     pub(super) kind_source: String,
-    pub(super) default: Option<&'t Entry<'a>>,
+    /// Its default: one entry, or the items of a list of objects.
+    pub(super) default: Vec<&'t Entry<'a>>,
     pub(super) is_sensitive: bool,
     pub(super) validations: Vec<&'t Object<'a>>,
 }
@@ -115,6 +127,8 @@ pub(super) struct DefaultFields<'t, 'a> {
 pub(super) struct VolumeBlock<'t, 'a> {
     /// The index of its document in the run.
     pub(super) document: usize,
+    /// The index of its object in the run.
+    pub(super) object: usize,
     pub(super) block: NamedBlock<'t, 'a>,
 }
 
@@ -126,15 +140,15 @@ pub(crate) struct Declarations<'t, 'a> {
     pub(super) classes: BTreeMap<&'t str, Class<'t, 'a>>,
     pub(super) defaults: BTreeMap<SourceId, DefaultFields<'t, 'a>>,
     pub(super) volumes: Vec<VolumeBlock<'t, 'a>>,
-    /// The `set` keys, each with the index of its document.
-    pub(super) sets: Vec<(usize, &'t Entry<'a>)>,
+    /// The `set` keys, each with the indexes of its document and of its object.
+    pub(super) sets: Vec<(usize, usize, &'t Entry<'a>)>,
 }
 
 impl<'t, 'a> Declarations<'t, 'a> {
     /// Adds what one object of a document declares. `labels` are those of the `volume` blocks of its text so far.
     pub(crate) fn add(
         &mut self,
-        index: usize,
+        (index, at): (usize, usize),
         object: &'t Object<'a>,
         document: &Document<'_>,
         labels: &mut BTreeMap<&'t str, Span>,
@@ -144,7 +158,7 @@ impl<'t, 'a> Declarations<'t, 'a> {
         let is_set = |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case(schema::SET);
         let sets: Vec<_> = object.entries.iter().filter(is_set).collect();
         let set = reader.single(&sets);
-        self.sets.extend(set.map(|entry| (index, entry)));
+        self.sets.extend(set.map(|entry| (index, at, entry)));
         let mut outside = vec![];
         for entry in &object.entries {
             if reader.is_comment(entry) || is_set(&entry) {
@@ -154,7 +168,7 @@ impl<'t, 'a> Declarations<'t, 'a> {
                 key if key.eq_ignore_ascii_case("volume") => {
                     for block in reader.named_blocks(entry, BlockKind::Volume) {
                         reader.unique_label(&block, labels);
-                        self.volumes.push(VolumeBlock { document: index, block });
+                        self.volumes.push(VolumeBlock { document: index, object: at, block });
                     }
                 }
                 schema::CLASS => {
@@ -182,7 +196,10 @@ impl<'t, 'a> Declarations<'t, 'a> {
                 _ => outside.push(entry),
             }
         }
-        let is_block = |entry: &&Entry<'_>| LANGUAGE_BLOCKS.contains(&&*entry.key.text);
+        let is_block = |entry: &&Entry<'_>| {
+            let key = &*entry.key.text;
+            key.eq_ignore_ascii_case("volume") || LANGUAGE_BLOCKS.contains(&key)
+        };
         if let (Some(first), Some(block)) = (outside.first(), object.entries.iter().find(is_block))
         {
             reader.outside_of_blocks(first, block.key.span);
@@ -198,14 +215,33 @@ impl<'t, 'a> Declarations<'t, 'a> {
                 entries.filter(|entry| entry.key.text == key).collect();
             reader.single(&of_key)
         };
-        let [kind, default, sensitive, _] =
-            ["type", "default", "sensitive", "description"].map(&mut find);
+        let [kind, sensitive, _] = ["type", "sensitive", "description"].map(&mut find);
+        let default: Vec<&'t Entry<'a>> =
+            object.entries.iter().filter(|entry| entry.key.text == "default").collect();
+        let is_list = default.iter().all(|entry| entry.list.is_some() && Some(entry.list) == default.first().map(|first| first.list));
+        let default = match is_list {
+            true => default,
+            false => find("default").into_iter().collect(),
+        };
         let is_sensitive = sensitive.is_some_and(|entry| {
             // Unknown means sensitive.
             reader.boolean("sensitive", &entry.value).unwrap_or(true)
         });
         let validations = object.entries.iter().filter(|entry| entry.key.text == "validation");
-        let validations = validations.filter_map(|entry| reader.object_of(entry)).collect();
+        let validations: Vec<_> =
+            validations.filter_map(|entry| Some((entry, reader.object_of(entry)?))).collect();
+        for (entry, validation) in &validations {
+            for inner in &validation.entries {
+                if !schema::VALIDATION_FIELDS.contains(&&*inner.key.text) && !reader.is_comment(inner) {
+                    reader.unknown_in(inner, "a validation", &schema::VALIDATION_FIELDS);
+                }
+            }
+            if !validation.entries.iter().any(|inner| inner.key.text == "condition") {
+                let message = "`condition` is missing in this validation";
+                reader.error(Code::SpecMissingField, message, entry.key.span);
+            }
+        }
+        let validations = validations.into_iter().map(|(_, object)| object).collect();
         for entry in &object.entries {
             if !schema::VARIABLE_FIELDS.contains(&&*entry.key.text) && !reader.is_comment(entry) {
                 reader.unknown_in(entry, "a variable", &schema::VARIABLE_FIELDS);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::declarations::Local;
-use super::values::{NoValue, node_value};
+use super::values::{NoValue, entries_value};
 use super::walk::for_each_expression;
 use crate::expression::budget::Budget;
 use crate::expression::evaluate::Scope;
@@ -49,7 +49,7 @@ pub(super) fn evaluate_locals(
         if let Some(local) = local {
             let scope =
                 Scope { variables, locals: &values, each: None, count_index: None, volume: None };
-            match value_of(local, &scope, budget) {
+            match entries_value(&local.entries, &scope, budget) {
                 Ok(value) => {
                     if let Some(place) = values.get_mut(slot as usize) {
                         *place = Some(value);
@@ -70,25 +70,6 @@ pub(super) fn evaluate_locals(
     }
     report_cycle(&left, &by_slot, locals, diagnostics);
     values
-}
-
-fn value_of(
-    local: &Local<'_, '_>,
-    scope: &Scope<'_>,
-    budget: &mut Budget,
-) -> Result<Value, NoValue> {
-    match &local.entries[..] {
-        [only] if only.list.is_none() => node_value(&only.value, scope, budget),
-        items => {
-            let values = items.iter().map(|entry| node_value(&entry.value, scope, budget));
-            let values = values.collect::<Result<Vec<_>, _>>()?;
-            let first = items.first().map(|entry| entry.value.span);
-            Value::list(values).map_err(|limit| match first {
-                Some(span) => NoValue::limit(limit, span),
-                None => NoValue::Reported,
-            })
-        }
-    }
 }
 
 /// Reports one circle of those that are left.

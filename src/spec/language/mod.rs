@@ -17,7 +17,7 @@ mod values;
 mod variables;
 mod walk;
 
-pub(super) use declarations::{is_of_language, needs_expansion, sensitive_variables};
+pub(super) use declarations::{declared_variables, is_of_language, needs_expansion};
 pub use expand::EmptyBlock;
 pub(super) use run::Run;
 pub(super) use templates::read_templates;

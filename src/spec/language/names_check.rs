@@ -1,6 +1,6 @@
 //! Checks every name in every expression before anything is evaluated, and finds used variables without a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::declarations::{Declarations, VolumeBlock};
 use super::variables::Assigned;
@@ -49,13 +49,13 @@ pub(super) fn check_names(
             ..everywhere
         };
         for entry in variable.validations.iter().flat_map(|validation| &validation.entries) {
-            checker.unused(&entry.value, &allowed);
+            checker.used(&entry.value, &allowed);
         }
     }
     for entry in declarations.locals.values().flat_map(|local| &local.entries) {
         checker.used(&entry.value, &everywhere);
     }
-    for (_, entry) in &declarations.sets {
+    for (_, _, entry) in &declarations.sets {
         checker.used(&entry.value, &everywhere);
     }
     let in_layer = Allowed { each: here, count: here, volume: here, ..everywhere };
@@ -75,15 +75,16 @@ pub(super) fn check_names(
 pub(super) fn report_unset(
     declarations: &Declarations<'_, '_>,
     used: &BTreeMap<u32, Span>,
-    assigned: &[Option<Assigned>],
+    (assigned, refused): (&[Option<Assigned>], &BTreeSet<u32>),
     names: &mut Names,
     diagnostics: &mut Diagnostics,
 ) {
     for (name, variable) in &declarations.variables {
         let slot = names.variable(name);
         let has_value = assigned.get(slot as usize).is_some_and(Option::is_some);
-        let has_default = variable.default.is_some();
-        if let Some(place) = used.get(&slot).filter(|_| !has_value && !has_default) {
+        // A value that does not fit is reported already.
+        let is_refused = refused.contains(&slot);
+        if let Some(place) = used.get(&slot).filter(|_| !has_value && !is_refused) {
             let message = format!("variable `{name}` has no value");
             let problem = Diagnostic::error(Code::SpecUnsetVariable, message)
                 .label(*place, "used here")

@@ -36,10 +36,10 @@ impl Run<'_> {
     ) -> Expansion {
         let mut declarations = Declarations::default();
         let mut labels: BTreeMap<usize, BTreeMap<&str, Span>> = BTreeMap::new();
-        for (index, object) in objects {
+        for (at, (index, object)) in objects.iter().enumerate() {
             if let Some(document) = self.documents.get(*index) {
                 let labels = labels.entry(*index).or_default();
-                declarations.add(*index, object, document, labels, diagnostics);
+                declarations.add((*index, at), object, document, labels, diagnostics);
             }
         }
         let mut misnamed = Diagnostics::default();

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::expression::budget::{Budget, LimitExceeded};
 use crate::expression::evaluate::{Scope, evaluate};
+use crate::expression::names::{Reference, references};
 use crate::expression::problem::Problem;
 use crate::expression::value::{
     Kind, MapItems, SecretReference as EvaluatedReference, SecretSource, Value,
@@ -43,23 +44,34 @@ pub(super) fn expression_value(
     scope: &Scope<'_>,
     budget: &mut Budget,
 ) -> Result<Value, NoValue> {
-    if !has_all_values(expression, scope) {
+    if !has_all_values(expression, scope, budget)? {
         return Err(NoValue::Reported);
     }
     evaluate(&expression.root, scope, budget).map_err(|problem| NoValue::of(problem, expression))
 }
 
 /// Returns whether every variable and local value of an expression has a value.
-fn has_all_values(expression: &PlacedExpression, scope: &Scope<'_>) -> bool {
-    use crate::expression::names::{Reference, references};
+fn has_all_values(
+    expression: &PlacedExpression,
+    scope: &Scope<'_>,
+    budget: &mut Budget,
+) -> Result<bool, NoValue> {
+    let limit = |limit: LimitExceeded| NoValue::of(limit.at(expression.root.at.clone()), expression);
     let has = |values: &[Option<Value>], slot: u32| {
         let slot = usize::try_from(slot).ok();
         slot.and_then(|slot| values.get(slot)).is_some_and(Option::is_some)
     };
-    references(&expression.root).all(|(reference, _)| match reference {
-        Reference::Variable(slot) => has(scope.variables, slot),
-        Reference::Local(slot) => has(scope.locals, slot),
-    })
+    for (reference, _) in references(&expression.root) {
+        budget.take_steps(1).map_err(limit)?;
+        let has_value = match reference {
+            Reference::Variable(slot) => has(scope.variables, slot),
+            Reference::Local(slot) => has(scope.locals, slot),
+        };
+        if !has_value {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the value of a node.
@@ -83,6 +95,26 @@ pub(super) fn node_value(
         }
         NodeValue::Object(object) => object_value(object, node.span, scope, budget)?,
     })
+}
+
+/// Returns the value of a key: of its only entry, or of the items of a list of objects.
+pub(super) fn entries_value(
+    entries: &[&Entry<'_>],
+    scope: &Scope<'_>,
+    budget: &mut Budget,
+) -> Result<Value, NoValue> {
+    match entries {
+        [only] if only.list.is_none() => node_value(&only.value, scope, budget),
+        items => {
+            let values = items.iter().map(|entry| node_value(&entry.value, scope, budget));
+            let values = values.collect::<Result<Vec<_>, _>>()?;
+            let first = items.first().map(|entry| entry.value.span);
+            Value::list(values).map_err(|limit| match first {
+                Some(span) => NoValue::limit(limit, span),
+                None => NoValue::Reported,
+            })
+        }
+    }
 }
 
 fn scalar_value(scalar: &Scalar<'_>) -> Value {

@@ -4,20 +4,20 @@
 //! command's own values. Of several values for one name in the same place the last one applies. A variable without a value
 //! is an error only where something uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::declarations::Variable;
 use super::type_constraint::{Type, conform, literal, parse_type};
-use super::values::{NoValue, expression_value, node_value};
+use super::values::{NoValue, entries_value, node_value};
 use crate::expression::budget::Budget;
 use crate::expression::evaluate::Scope;
 use crate::expression::names::Names;
 use crate::expression::value::{Kind, Value};
 use crate::syntax::Syntax;
-use crate::tree::{Node, Object, ScalarKind, Value as NodeValue};
+use crate::tree::{Entry, Object, ScalarKind, Value as NodeValue};
 use nomad_csi_model::Secret;
 use nomad_csi_model::diagnostic::{
-    Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
+    Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span, closest_match,
 };
 
 /// Values of variables from outside of the specifications.
@@ -52,19 +52,26 @@ pub(super) struct Assigned {
     pub(super) origin: ValueOrigin,
 }
 
-/// Gives each declared variable its value, by slot; `None` without one. Reports values that do not fit.
+/// Gives each declared variable its value, by slot; `None` without one. Reports values that do not fit, and returns the slots
+/// of their variables.
 pub(super) fn assign(
     variables: &BTreeMap<&str, Variable<'_, '_>>,
     (given, files): (&GivenVariables, &[VariableFile<'_>]),
     names: &mut Names,
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
-) -> Vec<Option<Assigned>> {
+) -> (Vec<Option<Assigned>>, BTreeSet<u32>) {
     report_undeclared(variables, given, files, diagnostics);
+    let mut refused = BTreeSet::new();
     let mut assigned: Vec<Option<Assigned>> = vec![];
     for (name, variable) in variables {
-        let slot = names.variable(name) as usize;
+        let number = names.variable(name);
+        let slot = number as usize;
+        let errors = diagnostics.count(Severity::Error);
         let found = value_of(name, variable, (given, files), budget, diagnostics);
+        if diagnostics.count(Severity::Error) > errors {
+            refused.insert(number);
+        }
         if assigned.len() <= slot {
             assigned.resize_with(slot + 1, || None);
         }
@@ -73,7 +80,7 @@ pub(super) fn assign(
         }
     }
     assigned.resize_with(names.variable_count().max(assigned.len()), || None);
-    assigned
+    (assigned, refused)
 }
 
 fn value_of(
@@ -83,8 +90,8 @@ fn value_of(
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
 ) -> Option<Assigned> {
-    let default = variable.default.map(|entry| &entry.value);
-    let default_value = default.map(|node| literal_node(node, budget));
+    let default = variable.default.first().map(|entry| &entry.value);
+    let default_value = default.map(|_| literal_entries(&variable.default, budget));
     let kind = match variable.kind_text() {
         Some((text, span)) => match parse_type(&text) {
             Ok(kind) => kind,
@@ -107,10 +114,7 @@ fn value_of(
         },
     };
     let argument = given.arguments.iter().rev().find(|(of, _)| of == name).map(|(_, text)| text);
-    let file = files
-        .iter()
-        .rev()
-        .find_map(|file| file.object.entries.iter().find(|entry| entry.key.text == name));
+    let file = files.iter().rev().find_map(|file| file.entries_of(name));
     let environment = given.environment.get(name).filter(|text| !text.is_empty());
     if argument.is_some() && variable.is_sensitive {
         let message =
@@ -122,13 +126,8 @@ fn value_of(
     }
     let (value, origin) = if let Some(text) = argument {
         (written(text, &kind), ValueOrigin::CommandLine)
-    } else if let Some(entry) = file {
-        let list = entry.list.is_some();
-        let value = match list {
-            true => file_list(files, name, budget),
-            false => literal_node(&entry.value, budget),
-        };
-        (value, ValueOrigin::File(entry.value.span))
+    } else if let Some((entries, span)) = file {
+        (literal_entries(&entries, budget), ValueOrigin::File(span))
     } else if let Some(text) = environment {
         (written(text, &kind), ValueOrigin::Environment)
     } else {
@@ -173,17 +172,14 @@ fn value_of(
     }
 }
 
-/// Returns a list of objects, whose items are repeated entries of a file.
-fn file_list(files: &[VariableFile<'_>], name: &str, budget: &mut Budget) -> Result<Value, String> {
-    let file = files
-        .iter()
-        .rev()
-        .find(|file| file.object.entries.iter().any(|entry| entry.key.text == name));
-    let entries = file.iter().flat_map(|file| &file.object.entries);
-    let items = entries.filter(|entry| entry.key.text == name);
-    let items =
-        items.map(|entry| literal_node(&entry.value, budget)).collect::<Result<Vec<_>, _>>()?;
-    Value::list(items).map_err(|_| format!("`{name}` has too many levels"))
+impl VariableFile<'_> {
+    /// Returns the entries of a variable and their position.
+    fn entries_of(&self, name: &str) -> Option<(Vec<&Entry<'_>>, Span)> {
+        let of_name = self.object.entries.iter().filter(|entry| entry.key.text == name);
+        let entries: Vec<_> = of_name.collect();
+        let span = entries.first()?.value.span;
+        Some((entries, span))
+    }
 }
 
 /// Returns the value of a text of the command line or the environment.
@@ -199,14 +195,35 @@ fn written(text: &str, kind: &Type) -> Result<Value, String> {
 }
 
 /// Returns the value of a literal of a file.
-fn literal_node(node: &Node<'_>, budget: &mut Budget) -> Result<Value, String> {
+fn literal_entries(entries: &[&Entry<'_>], budget: &mut Budget) -> Result<Value, String> {
     let no_literal =
         || "is no literal: a default and a file of variables have literal values only".to_owned();
-    if let NodeValue::Expression(_) | NodeValue::Reference(_) | NodeValue::Unknown = &node.value {
+    let is_one = match entries {
+        [only] => only.labels.is_empty(),
+        several => {
+            let list = several.first().and_then(|entry| entry.list);
+            list.is_some() && several.iter().all(|entry| entry.list == list)
+        }
+    };
+    if !is_one {
+        return Err("is given twice, or as a block with a label".to_owned());
+    }
+    if entries.iter().any(|entry| entry.value.has_expression()) {
         return Err(no_literal());
     }
-    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
-    node_value(node, &scope, budget).map_err(|_| no_literal())
+    let scope =
+        Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let value = entries_value(entries, &scope, budget).map_err(|_| no_literal())?;
+    match value.kind {
+        Kind::Secret(_) | Kind::Unknown => Err(no_literal()),
+        Kind::Null
+        | Kind::Bool(_)
+        | Kind::Integer(_)
+        | Kind::Float(_)
+        | Kind::Text(_)
+        | Kind::List(..)
+        | Kind::Map(..) => Ok(value),
+    }
 }
 
 /// Checks the validations of all variables that have values.
@@ -230,10 +247,7 @@ pub(super) fn validate_variables(
             let Some(condition) = field("condition") else {
                 continue;
             };
-            let value = match &condition.value.value {
-                NodeValue::Expression(expression) => expression_value(expression, &scope, budget),
-                _ => node_value(&condition.value, &scope, budget),
-            };
+            let value = node_value(&condition.value, &scope, budget);
             let holds = match value {
                 Ok(value) => match value.kind {
                     Kind::Bool(holds) => holds,
@@ -331,7 +345,7 @@ fn report_undeclared(
                 || files
                     .iter()
                     .any(|file| file.object.entries.iter().any(|entry| entry.key.text == *near));
-            !is_given && variables.get(near).is_some_and(|variable| variable.default.is_none())
+            !is_given && variables.get(near).is_some_and(|variable| variable.default.is_empty())
         };
         if let Some(near) =
             near(name).filter(|_| !variables.contains_key(name.as_str())).filter(unset)
