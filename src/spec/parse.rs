@@ -11,7 +11,8 @@ use super::decode::{self, Document};
 use super::defaults::Defaults;
 use super::expression::names::Names;
 use super::language::{
-    EmptyBlock, GivenVariables, Run, VariableFile, declared_variables, is_of_language, needs_expansion, read_templates,
+    EmptyBlock, GivenVariables, Run, VariableFile, declared_variables, is_of_language,
+    needs_expansion, read_templates,
 };
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
@@ -245,18 +246,16 @@ impl<'a> RunReader<'_, 'a> {
             let parsed = match syntax {
                 Syntax::Hcl => hcl::parse(text, source, &mut problems),
                 Syntax::Json => json::parse(text, source, &mut problems),
-                Syntax::Yaml => {
-                    yaml::parse(text, source, &mut problems).and_then(|mut objects| {
-                        match objects.len() {
-                            0 => Ok(Object::default()),
-                            1 => Ok(objects.swap_remove(0)),
-                            _ => {
-                                let message = "a file of variables has one document";
-                                Err(ParseError::syntax(0..0, message))
-                            }
+                Syntax::Yaml => yaml::parse(text, source, &mut problems).and_then(|mut objects| {
+                    match objects.len() {
+                        0 => Ok(Object::default()),
+                        1 => Ok(objects.swap_remove(0)),
+                        _ => {
+                            let message = "a file of variables has one document";
+                            Err(ParseError::syntax(0..0, message))
                         }
-                    })
-                }
+                    }
+                }),
             };
             match parsed {
                 Ok(object) => {

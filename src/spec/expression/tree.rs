@@ -142,6 +142,34 @@ impl Expr {
         })
     }
 
+    /// Returns whether nothing has to be evaluated in it: no name, no operator and no call.
+    pub(crate) fn is_literal(&self) -> bool {
+        self.nodes().all(|node| match &node.kind {
+            ExprKind::Constant(_) | ExprKind::List(_) | ExprKind::Template(_) => true,
+            ExprKind::Negate(inner) => matches!(inner.kind, ExprKind::Constant(_)),
+            ExprKind::Map(items) => items.iter().all(|(key, _)| match key {
+                Key::Name(_) => true,
+                Key::Evaluated(key) => matches!(key.kind, ExprKind::Constant(_)),
+            }),
+            ExprKind::Variable(_)
+            | ExprKind::Local(_)
+            | ExprKind::EachKey
+            | ExprKind::EachValue
+            | ExprKind::CountIndex
+            | ExprKind::VolumeName(_)
+            | ExprKind::Bound(_)
+            | ExprKind::Get(_)
+            | ExprKind::Index(_)
+            | ExprKind::Condition(_)
+            | ExprKind::Not(_)
+            | ExprKind::Binary(..)
+            | ExprKind::Call(..)
+            | ExprKind::Source(..)
+            | ExprKind::For(_)
+            | ExprKind::Unknown => false,
+        })
+    }
+
     /// Returns whether it holds a text that is not an argument of a reference to a secret.
     pub(crate) fn holds_text(&self) -> bool {
         let mut parts = vec![self];

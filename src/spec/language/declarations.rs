@@ -76,15 +76,15 @@ pub(crate) fn declared_variables<'t>(document: &'t Object<'_>) -> Vec<DeclaredVa
 fn declared<'t>(name: &'t str, variable: &'t Object<'_>) -> DeclaredVariable<'t> {
     let entries = || variable.entries.iter().chain(&variable.duplicates);
     let is_known = |key: &str| schema::VARIABLE_FIELDS.contains(&key);
-    let is_false = |node: &Node<'_>| {
-        matches!(&node.value, Value::Scalar(scalar) if scalar.text == "false")
-    };
+    let is_false =
+        |node: &Node<'_>| matches!(&node.value, Value::Scalar(scalar) if scalar.text == "false");
     // A misspelt key may be `sensitive`.
     let is_sensitive = entries().any(|entry| match &*entry.key.text {
         "sensitive" => !is_false(&entry.value),
         key => !is_known(key) && key != "//",
     });
-    let defaults = entries().filter(|entry| entry.key.text == "default" || !is_known(&entry.key.text));
+    let defaults =
+        entries().filter(|entry| entry.key.text == "default" || !is_known(&entry.key.text));
     let defaults = defaults.map(|entry| &entry.value).collect();
     DeclaredVariable { name, is_sensitive, defaults }
 }
@@ -218,7 +218,9 @@ impl<'t, 'a> Declarations<'t, 'a> {
         let [kind, sensitive, _] = ["type", "sensitive", "description"].map(&mut find);
         let default: Vec<&'t Entry<'a>> =
             object.entries.iter().filter(|entry| entry.key.text == "default").collect();
-        let is_list = default.iter().all(|entry| entry.list.is_some() && Some(entry.list) == default.first().map(|first| first.list));
+        let is_list = default.iter().all(|entry| {
+            entry.list.is_some() && Some(entry.list) == default.first().map(|first| first.list)
+        });
         let default = match is_list {
             true => default,
             false => find("default").into_iter().collect(),
@@ -232,7 +234,9 @@ impl<'t, 'a> Declarations<'t, 'a> {
             validations.filter_map(|entry| Some((entry, reader.object_of(entry)?))).collect();
         for (entry, validation) in &validations {
             for inner in &validation.entries {
-                if !schema::VALIDATION_FIELDS.contains(&&*inner.key.text) && !reader.is_comment(inner) {
+                if !schema::VALIDATION_FIELDS.contains(&&*inner.key.text)
+                    && !reader.is_comment(inner)
+                {
                     reader.unknown_in(inner, "a validation", &schema::VALIDATION_FIELDS);
                 }
             }

@@ -16,12 +16,12 @@ use crate::decode::{self, Document, NamedBlock, Reader, ScalarConversion};
 use crate::expression::budget::Budget;
 use crate::expression::evaluate::{Scope, VolumeNames};
 use crate::expression::names::{Reference, references};
-use crate::expression::value::Value;
+use crate::expression::value::{Kind, Value};
 use crate::origin::{Layer, Origin};
 use crate::repeated::RepeatedProblems;
 use crate::schema;
 use crate::syntax::Syntax;
-use crate::tree::{Entry, Node, Object, PlacedExpression, SpannedText, Value as NodeValue};
+use crate::tree::{Entry, Node, Object, SpannedText, Value as NodeValue};
 use crate::volume_spec::{VolumeSpec, too_many_volumes};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
@@ -68,17 +68,27 @@ pub(super) fn expand(
 ) -> Expansion {
     let found = Expansion::default();
     let taken = BTreeSet::new();
-    let mut expander =
-        Expander { declarations, documents, globals, room, budget, diagnostics, found, taken };
+    let mut expander = Expander {
+        declarations,
+        documents,
+        globals,
+        room,
+        is_full: false,
+        budget,
+        diagnostics,
+        found,
+        taken,
+    };
     expander.check_layers();
     let sets = declarations.sets.iter();
-    let sets: BTreeMap<usize, (SetName, Span)> =
-        sets.filter_map(|(at, entry)| Some((*at, expander.set(*at, entry)?))).collect();
+    let sets: BTreeMap<usize, (SetName, Span)> = sets
+        .filter_map(|(document, object, entry)| Some((*object, expander.set(*document, entry)?)))
+        .collect();
     for block in &declarations.volumes {
         let before = expander.found.volumes.len();
         expander.block(block);
-        for (document, spec) in expander.found.volumes.iter_mut().skip(before) {
-            spec.set = sets.get(document).cloned();
+        for (_, spec) in expander.found.volumes.iter_mut().skip(before) {
+            spec.set = sets.get(&block.object).cloned();
         }
     }
     expander.found.sets = sets.into_values().collect();
@@ -90,6 +100,8 @@ struct Expander<'e, 't, 'a> {
     documents: &'e [Document<'e>],
     globals: &'e Globals,
     room: usize,
+    /// True if a volume had no room, which is reported.
+    is_full: bool,
     budget: &'e mut Budget,
     diagnostics: &'e mut Diagnostics,
     found: Expansion,
@@ -112,18 +124,36 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
 
     /// Decodes the set that a document names.
     fn set(&mut self, document: usize, entry: &Entry<'a>) -> Option<(SetName, Span)> {
-        let value = self.node(&entry.value, &self.globals.scope(None, None, None))?;
+        let value = self.node(schema::SET, &entry.value, &self.globals.scope(None, None, None))?;
         let entry = Entry { value, ..entry.clone() };
         self.reader(document)?.set(&[&entry])
     }
 
-    /// Returns the node that a node stands for. Reports why there is none.
-    fn node(&mut self, node: &Node<'a>, scope: &Scope<'_>) -> Option<Node<'a>> {
+    /// Returns the node that a node stands for, of a key whose value is shown. Reports why there is none.
+    fn node(&mut self, key: &str, node: &Node<'a>, scope: &Scope<'_>) -> Option<Node<'a>> {
+        let mut found = Diagnostics::default();
+        let value = self.node_of(key, node, scope, &mut found);
+        self.diagnostics.extend(found);
+        value
+    }
+
+    /// As [`Self::node`], with a list of problems.
+    fn node_of(
+        &mut self,
+        key: &str,
+        node: &Node<'a>,
+        scope: &Scope<'_>,
+        problems: &mut Diagnostics,
+    ) -> Option<Node<'a>> {
         let mut budget = self.budget.start_volume();
-        let mut nulls = BTreeSet::new();
-        let mut evaluated = Fields { budget: &mut budget, is_sensitive: false, nulls: &mut nulls };
+        let mut evaluated = Fields::new(&mut budget);
         let found = evaluated.node(node, scope);
+        let sensitive = evaluated.sensitive;
         self.budget.end_volume(&budget);
+        if let Some(span) = sensitive.first() {
+            problems.push(sensitive_value(key, *span));
+            return None;
+        }
         match found {
             Ok(node) => Some(node),
             Err(NoValue::Reported) => {
@@ -131,7 +161,7 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
                 None
             }
             Err(NoValue::Problem(problem)) => {
-                self.diagnostics.push(*problem);
+                problems.push(*problem);
                 None
             }
         }
@@ -159,13 +189,12 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         if let Instances::Several { list, place, .. } = &instances
             && list.is_empty()
         {
-            let key = if entries.iter().flatten().any(|entry| entry.key.text == schema::COUNT) {
-                "`count`"
-            } else {
-                "`for_each`"
-            };
             let label = &block.block.label.text;
-            let reason = format!("{key} of `{label}` is empty");
+            let is_count = entries.iter().flatten().any(|entry| entry.key.text == schema::COUNT);
+            let reason = match is_count {
+                true => format!("`count` of `{label}` is 0"),
+                false => format!("`for_each` of `{label}` is empty"),
+            };
             self.found.empty.push(EmptyBlock { reason, place: *place });
         }
         let mut problems = RepeatedProblems::default();
@@ -179,11 +208,15 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
             };
             let each = instance.each.as_ref().map(|(key, value)| (key, value));
             let scope = self.globals.scope(each, instance.index, Some(&names));
+            if self.room == 0 {
+                if !std::mem::replace(&mut self.is_full, true) {
+                    self.diagnostics.push(too_many_volumes().label(block.block.header, ""));
+                }
+                break;
+            }
+            self.room -= 1;
             if let Some(spec) = self.volume(block, origin, (&scope, own), &mut problems) {
                 self.found.volumes.push((block.document, spec));
-            }
-            if self.room == 0 {
-                break;
             }
         }
         self.diagnostics.extend(problems.into_diagnostics());
@@ -194,7 +227,8 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         let Some(entry) = self.unique(block, schema::ENABLED) else {
             return Some(true);
         };
-        let node = self.node(&entry.value, &self.globals.scope(None, None, None))?;
+        let node =
+            self.node(schema::ENABLED, &entry.value, &self.globals.scope(None, None, None))?;
         if matches!(node.value, NodeValue::Null) {
             return Some(true);
         }
@@ -222,9 +256,13 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         problems: &mut RepeatedProblems,
     ) -> Option<VolumeSpec> {
         let own = &block.block;
-        let Layers { objects, origins } = self.layers(block, scope, choice)?;
-        origin.layers = origins;
         let mut found = Diagnostics::default();
+        let Some(Layers { objects, origins }) = self.layers(block, scope, choice, &mut found)
+        else {
+            problems.add(&origin.id(), &origin, found);
+            return None;
+        };
+        origin.layers = origins;
         let mut budget = self.budget.start_volume();
         let (entries, sensitive) = {
             let documents = self.documents;
@@ -260,11 +298,6 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         problems.add(&id, &origin, found);
         self.found.doubtful.extend(doubtful);
         let mut spec = spec?;
-        self.room = self.room.saturating_sub(1);
-        if self.room == 0 {
-            self.diagnostics.push(too_many_volumes().label(own.header, ""));
-            return None;
-        }
         spec.mark_evaluated(&sensitive);
         spec.origin = Some(Arc::new(origin));
         Some(spec)
@@ -283,14 +316,16 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         block: &VolumeBlock<'t, 'a>,
         scope: &Scope<'_>,
         choice: Option<&'t Entry<'a>>,
+        problems: &mut Diagnostics,
     ) -> Option<Layers<'t, 'a>> {
         let mut layers = Layers { objects: vec![block.block.object], origins: vec![] };
         if let Some(choice) = choice {
-            let node = self.node(&choice.value, scope)?;
-            let reading = ScalarConversion::AsWritten;
-            let name = self.reader(block.document)?.text(schema::CLASS, &node, reading);
+            let node = self.node_of(schema::CLASS, &choice.value, scope, problems)?;
+            let own = self.documents.get(block.document)?;
+            let mut reader = Reader::new(own, self.documents, problems);
+            let name = reader.text(schema::CLASS, &node, ScalarConversion::AsWritten);
             if let Some(name) = name {
-                let class = self.class(&name, choice.value.span)?;
+                let class = self.class(&name, choice.value.span, problems)?;
                 layers.objects.push(class.object);
                 let (body, taken) = (class.body, choice.value.span);
                 layers.origins.push(Layer { class: Some(name.into()), body, taken });
@@ -326,7 +361,7 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
     }
 
     /// Returns a class. Reports an unknown one.
-    fn class(&mut self, name: &str, at: Span) -> Option<&'e Class<'t, 'a>> {
+    fn class(&self, name: &str, at: Span, problems: &mut Diagnostics) -> Option<&'e Class<'t, 'a>> {
         let found = self.declarations.classes.get(name);
         if found.is_none() {
             let message = format!("unknown class `{name}`");
@@ -336,7 +371,7 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
                 |near| format!("did you mean `{near}`?"),
             );
             let problem = Diagnostic::error(Code::SpecUnknownClass, message).label(at, label);
-            self.diagnostics.push(problem.help(Code::SpecUnknownClass.advice()));
+            problems.push(problem.help(Code::SpecUnknownClass.advice()));
         }
         found
     }
@@ -387,11 +422,11 @@ struct VolumeFields<'f> {
 impl VolumeFields<'_> {
     /// Returns the entries that an entry stands for: several if its value is a list of objects.
     fn entries<'a>(&mut self, entry: &Entry<'a>) -> Vec<Entry<'a>> {
-        let field = schema::volume_field(&entry.key.text).map(|field| field.key);
-        let allows_sensitive = matches!(field, Some("secrets" | "mount_options"));
-        let mut evaluated =
-            Fields { budget: self.budget, is_sensitive: false, nulls: &mut self.nulls };
-        let value = match evaluated.node(&entry.value, self.scope) {
+        let mut evaluated = Fields::new(self.budget);
+        let value = evaluated.node(&entry.value, self.scope);
+        let Fields { sensitive, sensitive_names, nulls, .. } = evaluated;
+        self.nulls.extend(nulls);
+        let value = match value {
             Ok(value) => value,
             Err(problem) => {
                 match problem {
@@ -401,56 +436,67 @@ impl VolumeFields<'_> {
                 Node::invalid(entry.value.span)
             }
         };
-        let is_sensitive = evaluated.is_sensitive;
-        if is_sensitive {
-            self.note_sensitive(entry, allows_sensitive);
-            if !allows_sensitive {
-                let value = Node::invalid(entry.value.span);
-                return vec![Entry { value, ..entry.clone() }];
+        let refused: Vec<Span> = match sensitive.is_empty() {
+            true => vec![],
+            false => sensitive
+                .iter()
+                .filter(|span| sensitive_names.contains(span) || !allows_sensitive(entry, **span))
+                .copied()
+                .collect(),
+        };
+        if !refused.is_empty() {
+            for span in refused {
+                self.found.push(sensitive_value(&entry.key.text, span));
             }
+            let value = Node::invalid(entry.value.span);
+            return vec![Entry { value, ..entry.clone() }];
         }
+        self.sensitive.extend(sensitive);
         let mut object = Object::default();
         object.push(entry.key.clone(), entry.labels.clone(), value);
-        let is_of_list = entry.list;
         for made in &mut object.entries {
-            made.list = made.list.or(is_of_list);
+            made.list = made.list.or(entry.list);
         }
         object.entries
     }
+}
 
-    /// Notes the sensitive parts of an entry. Reports those that plans would show.
-    fn note_sensitive(&mut self, entry: &Entry<'_>, is_allowed: bool) {
-        let mut spans = vec![];
-        for_each_expression(&entry.value, &mut |expression: &PlacedExpression| {
-            let value = expression_value(expression, self.scope, self.budget);
-            if value.is_ok_and(|value| value.holds_sensitive()) {
-                spans.push(expression.place.of(&(0..u32::MAX)));
-            }
-        });
-        for span in spans {
-            if is_allowed {
-                self.sensitive.insert(span);
-                continue;
-            }
-            let key = &entry.key.text;
-            let message = format!("`{key}` has a sensitive value, which plans would show");
-            let problem = Diagnostic::error(Code::SpecSensitiveValue, message);
-            self.found.push(
-                problem
-                    .label(span, "a sensitive value")
-                    .help("use sensitive variables in `secrets` and `mount_flags` only"),
-            );
+/// Returns whether a sensitive value may stand at a place of an entry: as a value of `secrets`, or in `mount_flags`.
+fn allows_sensitive(entry: &Entry<'_>, at: Span) -> bool {
+    let field = schema::volume_field(&entry.key.text).map(|field| field.key);
+    match (field, &entry.value.value) {
+        (Some("secrets"), _) => true,
+        (Some("mount_options"), NodeValue::Object(options)) => {
+            let flags = options.entries.iter().filter(|pair| pair.key.text == "mount_flags");
+            flags.into_iter().any(|pair| pair.value.span.contains(at))
         }
+        _ => false,
     }
+}
+
+fn sensitive_value(key: &str, at: Span) -> Diagnostic {
+    let message = format!("`{key}` has a sensitive value, which plans would show");
+    Diagnostic::error(Code::SpecSensitiveValue, message)
+        .label(at, "a sensitive value")
+        .help("use sensitive variables in `secrets` and `mount_flags` only")
 }
 
 /// Replaces the expressions of nodes by their values.
 struct Fields<'b> {
     budget: &'b mut Budget,
-    /// True if any of the values is sensitive.
-    is_sensitive: bool,
-    /// The positions of expressions that are null.
-    nulls: &'b mut BTreeSet<Span>,
+    /// The positions of expressions with sensitive values.
+    sensitive: BTreeSet<Span>,
+    /// Those of them whose names would be shown: keys of maps, and arguments of references.
+    sensitive_names: BTreeSet<Span>,
+    /// The positions of expressions that are null, or have parts that are.
+    nulls: BTreeSet<Span>,
+}
+
+impl<'b> Fields<'b> {
+    fn new(budget: &'b mut Budget) -> Self {
+        let (sensitive, sensitive_names, nulls) = Default::default();
+        Self { budget, sensitive, sensitive_names, nulls }
+    }
 }
 
 impl Fields<'_> {
@@ -459,7 +505,15 @@ impl Fields<'_> {
         let value = match &node.value {
             NodeValue::Expression(expression) => {
                 let value = expression_value(expression, scope, self.budget)?;
-                self.is_sensitive |= value.holds_sensitive();
+                if value.holds_sensitive() {
+                    self.sensitive.insert(span);
+                }
+                if value.is_sensitive && matches!(value.kind, Kind::Map(..) | Kind::Secret(_)) {
+                    self.sensitive_names.insert(span);
+                }
+                if matches!(value.kind, Kind::Null | Kind::Map(..) | Kind::List(..)) {
+                    self.nulls.insert(span);
+                }
                 return value_node(&value, span, self.budget);
             }
             NodeValue::List(items) => {
@@ -473,7 +527,6 @@ impl Fields<'_> {
                     let is_computed = matches!(entry.value.value, NodeValue::Expression(_));
                     if is_computed && matches!(value.value, NodeValue::Null) {
                         // It is kept for the merge, because it may remove an inherited key.
-                        self.nulls.insert(value.span);
                         evaluated.entries.push(Entry { value, ..entry.clone() });
                         continue;
                     }
@@ -484,11 +537,15 @@ impl Fields<'_> {
                 }
                 NodeValue::Object(evaluated)
             }
-            NodeValue::Null
-            | NodeValue::Invalid
-            | NodeValue::Scalar(_)
-            | NodeValue::Reference(_)
-            | NodeValue::Unknown => node.value.clone(),
+            NodeValue::Scalar(scalar) => {
+                let limit = |limit| NoValue::limit(limit, span);
+                self.budget.take_values(1).map_err(limit)?;
+                self.budget.take_text(scalar.text.len()).map_err(limit)?;
+                node.value.clone()
+            }
+            NodeValue::Null | NodeValue::Invalid | NodeValue::Reference(_) | NodeValue::Unknown => {
+                node.value.clone()
+            }
         };
         Ok(Node { value, span })
     }

@@ -57,7 +57,7 @@ pub(super) fn instances_of(
         )),
         (Some(entry), None) => {
             let value = node_value(&entry.value, scope, budget)?;
-            counted(entry, &value)
+            counted(entry, &value, budget)
         }
         (None, Some(entry)) => {
             let value = match entry.list {
@@ -101,7 +101,7 @@ fn too_many(entry: &Entry<'_>) -> NoValue {
     problem(refused.help(code.advice()))
 }
 
-fn counted(entry: &Entry<'_>, value: &Value) -> Result<Instances, NoValue> {
+fn counted(entry: &Entry<'_>, value: &Value, budget: &mut Budget) -> Result<Instances, NoValue> {
     if value.holds_sensitive() {
         return Err(refuse_sensitive(entry));
     }
@@ -133,6 +133,8 @@ fn counted(entry: &Entry<'_>, value: &Value) -> Result<Instances, NoValue> {
     let Some(indexes) = indexes else {
         return Err(too_many(entry));
     };
+    let limit = |limit| NoValue::limit(limit, entry.value.span);
+    budget.take_steps(indexes as usize).map_err(limit)?;
     let instance = |index: u32| OneInstance {
         origin: Some(Instance { key: InstanceKey::Index(index), place: entry.key.span }),
         index: Some(i64::from(index)),

@@ -4,8 +4,10 @@
 //! key. `null` means that the field or the key is absent, whatever the layers below say; an empty map means that it is
 //! empty. A field that a nearer layer gives is not evaluated in the layers below.
 
+use std::collections::BTreeSet;
+
 use crate::schema::{self, Field, Kind};
-use crate::tree::{Entry, Object, Value};
+use crate::tree::{Entry, Object, ScalarKind, UNKNOWN, Value};
 
 /// Returns the entries of a volume that has these layers, the nearest one first. Keys that no volume has are kept from the
 /// first layer only. `evaluate` returns the entries that an entry stands for.
@@ -51,20 +53,37 @@ fn field_of<'t, 'a: 't>(
     entries.retain(|entry| !matches!(entry.value.value, Value::Null));
     let is_merged =
         field.kind == Kind::TextMap || field.kind == Kind::Block && field.key == "mount_options";
-    if !is_merged || entries.is_empty() || !entries.iter().all(has_pairs) {
+    let is_unknown = field.key == "secrets" && entries.iter().any(is_unknown);
+    if !is_merged || is_unknown || entries.is_empty() || !entries.iter().all(has_pairs) {
         return entries;
     }
     let inherited = field_of(below, field, is_field, evaluate);
     with_pairs(entries, &inherited)
 }
 
-/// Returns whether an entry is a map that can be merged: not empty, and not `unknown`.
+/// Returns whether an entry is a map with keys.
 fn has_pairs(entry: &Entry<'_>) -> bool {
-    let Value::Object(object) = &entry.value.value else {
-        return false;
-    };
-    let is_unknown = matches!(&object.entries[..], [only] if only.key.text == "unknown");
-    !object.entries.is_empty() && !is_unknown
+    matches!(&entry.value.value, Value::Object(object) if !object.entries.is_empty())
+}
+
+/// Returns whether an entry is `unknown`, or `{unknown: true}`.
+fn is_unknown(entry: &Entry<'_>) -> bool {
+    match &entry.value.value {
+        Value::Unknown => true,
+        Value::Object(object) => match &object.entries[..] {
+            [only] => {
+                let is_true = matches!(&only.value.value, Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean && scalar.text == "true");
+                only.key.text == UNKNOWN && is_true
+            }
+            _ => false,
+        },
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Expression(_)
+        | Value::List(_) => false,
+    }
 }
 
 /// Adds the inherited pairs whose keys the entries do not have. A key that is null is removed if something is inherited
@@ -84,17 +103,17 @@ fn with_pairs<'a>(mut entries: Vec<Entry<'a>>, inherited: &[Entry<'a>]) -> Vec<E
         })
         .flatten()
         .collect();
-    let mut added: Vec<Entry<'a>> = vec![];
-    for pair in &below {
-        let is_own = entries.iter().any(|entry| has_key(entry, &pair.key.text));
-        if !is_own {
-            added.push((*pair).clone());
-        }
-    }
+    let inherited_keys: BTreeSet<&str> = below.iter().map(|pair| &*pair.key.text).collect();
+    let own_keys: BTreeSet<String> = entries.iter().flat_map(keys).collect();
+    let added: Vec<Entry<'a>> = below
+        .iter()
+        .filter(|pair| !own_keys.contains(&*pair.key.text))
+        .map(|pair| (*pair).clone())
+        .collect();
     for entry in &mut entries {
         if let Value::Object(object) = &mut entry.value.value {
             object.entries.retain(|pair| {
-                let is_below = below.iter().any(|other| other.key.text == pair.key.text);
+                let is_below = inherited_keys.contains(&*pair.key.text);
                 !(is_below && matches!(pair.value.value, Value::Null))
             });
         }
@@ -105,15 +124,17 @@ fn with_pairs<'a>(mut entries: Vec<Entry<'a>>, inherited: &[Entry<'a>]) -> Vec<E
     entries
 }
 
-fn has_key(entry: &Entry<'_>, key: &str) -> bool {
+fn keys(entry: &Entry<'_>) -> Vec<String> {
     match &entry.value.value {
-        Value::Object(object) => object.entries.iter().any(|pair| pair.key.text == key),
+        Value::Object(object) => {
+            object.entries.iter().map(|pair| pair.key.text.to_string()).collect()
+        }
         Value::Null
         | Value::Invalid
         | Value::Scalar(_)
         | Value::Reference(_)
         | Value::Unknown
         | Value::Expression(_)
-        | Value::List(_) => false,
+        | Value::List(_) => vec![],
     }
 }

@@ -46,7 +46,8 @@ impl Run<'_> {
         let mut used = check_names(&declarations, names, &mut misnamed);
         let mut budget = Budget::run();
         let sources = (self.given, self.files);
-        let assigned = assign(&declarations.variables, sources, names, &mut budget, diagnostics);
+        let (assigned, refused) =
+            assign(&declarations.variables, sources, names, &mut budget, diagnostics);
         let values = |assigned: &[Option<Assigned>]| {
             assigned.iter().map(|one| one.as_ref().map(|one| one.value.clone())).collect::<Vec<_>>()
         };
@@ -70,7 +71,7 @@ impl Run<'_> {
         for (slot, place) in &expansion.used {
             used.entry(*slot).or_insert(*place);
         }
-        report_unset(&declarations, &used, &assigned, names, diagnostics);
+        report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
         if expansion.is_incomplete && !diagnostics.has_errors() {
             let message = "a value could not be evaluated, and no reason was found";
             diagnostics.push(Diagnostic::error(Code::Internal, message));

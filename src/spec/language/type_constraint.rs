@@ -325,7 +325,7 @@ impl<'t> Parser<'t> {
 pub(super) fn literal(text: &str) -> Option<Value> {
     let mut names = Names::default();
     let root = parse_expression(text, &mut names).ok()?;
-    if names.variable_count() + names.local_count() > 0 {
+    if !root.is_literal() {
         return None;
     }
     let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };

@@ -56,7 +56,8 @@ fn has_all_values(
     scope: &Scope<'_>,
     budget: &mut Budget,
 ) -> Result<bool, NoValue> {
-    let limit = |limit: LimitExceeded| NoValue::of(limit.at(expression.root.at.clone()), expression);
+    let limit =
+        |limit: LimitExceeded| NoValue::of(limit.at(expression.root.at.clone()), expression);
     let has = |values: &[Option<Value>], slot: u32| {
         let slot = usize::try_from(slot).ok();
         slot.and_then(|slot| values.get(slot)).is_some_and(Option::is_some)

@@ -152,7 +152,10 @@ fn value_of(
             Some(Assigned { value, origin })
         }
         Err(message) => {
-            let message = format!("invalid value of variable {message}");
+            let message = match variable.is_sensitive {
+                true => format!("invalid value of variable `{name}`, which is sensitive"),
+                false => format!("invalid value of variable {message}"),
+            };
             let problem = Diagnostic::error(Code::SpecVariableType, message);
             let type_place = variable.kind.map_or(variable.header, |entry| entry.value.span);
             diagnostics.push(match origin {
@@ -211,8 +214,7 @@ fn literal_entries(entries: &[&Entry<'_>], budget: &mut Budget) -> Result<Value,
     if entries.iter().any(|entry| entry.value.has_expression()) {
         return Err(no_literal());
     }
-    let scope =
-        Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
     let value = entries_value(entries, &scope, budget).map_err(|_| no_literal())?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => Err(no_literal()),
