@@ -37,8 +37,29 @@ fn is_host_volume(document: &Object<'_>) -> bool {
     let mut types =
         document.entries.iter().filter(|entry| entry.key.text.eq_ignore_ascii_case("type"));
     let first = types.next();
-    first.is_some_and(|entry| is_host(&entry.value.value)) && types.next().is_none()
+    let may_be_csi = document.entries.iter().any(|entry| {
+        let key = &*entry.key.text;
+        let mut words = CSI_ONLY.iter();
+        words.any(|word| word.eq_ignore_ascii_case(key))
+    });
+    !may_be_csi && first.is_some_and(|entry| is_host(&entry.value.value)) && types.next().is_none()
 }
+
+/// Keys that no host volume has: a file with one of them is a CSI volume with a wrong type, or holds one, and leaving it
+/// alone would take it out of its set.
+const CSI_ONLY: [&str; 11] = [
+    "volume",
+    "set",
+    "external_id",
+    "snapshot_id",
+    "clone_id",
+    "secrets",
+    "context",
+    "mount_options",
+    "topology_request",
+    "protect",
+    "ignore",
+];
 
 #[cfg(test)]
 mod tests {
@@ -59,6 +80,9 @@ mod tests {
             ("type: host\n---\ntype: host\n", Syntax::Yaml, true),
             ("type: host\n---\ntype: csi\n", Syntax::Yaml, false),
             ("type = \"csi\"\n", Syntax::Hcl, false),
+            ("type = \"host\"\nset = \"a\"\n", Syntax::Hcl, false),
+            ("type = \"host\"\nvolume \"b\" {\n type = \"csi\"\n}\n", Syntax::Hcl, false),
+            ("type: host\nexternal_id: vol-1\n", Syntax::Yaml, false),
             ("type = \"host\"\ntype = \"csi\"\n", Syntax::Hcl, false),
             ("volume \"a\" {\n  type = \"host\"\n}\n", Syntax::Hcl, false),
             ("type = [\"host\"]\n", Syntax::Hcl, false),

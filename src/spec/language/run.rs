@@ -44,10 +44,11 @@ impl Run<'_> {
         }
         let mut misnamed = Diagnostics::default();
         let mut used = check_names(&declarations, names, &mut misnamed);
+        let mut of_values = Diagnostics::default();
         let mut budget = Budget::run();
         let sources = (self.given, self.files);
         let (assigned, refused) =
-            assign(&declarations.variables, sources, names, &mut budget, diagnostics);
+            assign(&declarations.variables, sources, names, &mut budget, &mut of_values);
         let values = |assigned: &[Option<Assigned>]| {
             assigned.iter().map(|one| one.as_ref().map(|one| one.value.clone())).collect::<Vec<_>>()
         };
@@ -58,14 +59,15 @@ impl Run<'_> {
             &variables,
             names,
             &mut budget,
-            diagnostics,
+            &mut of_values,
         );
         let locals =
-            evaluate_locals(&declarations.locals, &variables, names, &mut budget, diagnostics);
+            evaluate_locals(&declarations.locals, &variables, names, &mut budget, &mut of_values);
         let globals = Globals { variables, locals };
         let room = (self.room, &mut budget);
         let mut of_volumes = Diagnostics::default();
         let expansion = expand(&declarations, self.documents, &globals, room, &mut of_volumes);
+        diagnostics.extend(without_repetitions(of_values, &misnamed));
         diagnostics.extend(without_repetitions(of_volumes, &misnamed));
         diagnostics.extend(misnamed);
         for (slot, place) in &expansion.used {

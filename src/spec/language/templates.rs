@@ -5,6 +5,7 @@
 use crate::expression::embedded::parse_template;
 use crate::expression::names::Names;
 use crate::expression::place::TextPlace;
+use crate::schema;
 use crate::syntax::Syntax;
 use crate::tree::{Node, Object, PlacedExpression, ScalarKind, Value};
 use nomad_csi_model::diagnostic::{Diagnostics, SourceMap, Span};
@@ -33,7 +34,14 @@ pub(crate) fn read_templates(
             | Value::Unknown
             | Value::Expression(_)
             | Value::List(_)
-            | Value::Object(_) => reader.node(&mut entry.value),
+            | Value::Object(_) => {
+                // Below the fields of a block, `//` is a key as any other.
+                let levels = match &*entry.key.text {
+                    schema::DEFAULTS | schema::LOCALS => 1,
+                    _ => 2,
+                };
+                reader.node(&mut entry.value, levels);
+            }
         }
     }
 }
@@ -53,27 +61,28 @@ impl TemplateReader<'_> {
     /// Reads a variable. Its type is no template.
     fn variable(&mut self, node: &mut Node<'_>) {
         let Value::Object(fields) = &mut node.value else {
-            return self.node(node);
+            return self.node(node, 0);
         };
         for field in &mut fields.entries {
             if field.key.text != "type" && !self.is_comment(&field.key.text) {
-                self.node(&mut field.value);
+                self.node(&mut field.value, 0);
             }
         }
     }
 
-    fn node(&mut self, node: &mut Node<'_>) {
+    /// Reads a node in which keys of this many levels can be comments.
+    fn node(&mut self, node: &mut Node<'_>, levels: usize) {
         match &mut node.value {
             Value::Null
             | Value::Invalid
             | Value::Reference(_)
             | Value::Unknown
             | Value::Expression(_) => {}
-            Value::List(items) => items.iter_mut().for_each(|item| self.node(item)),
+            Value::List(items) => items.iter_mut().for_each(|item| self.node(item, levels)),
             Value::Object(object) => {
                 for entry in &mut object.entries {
-                    if !self.is_comment(&entry.key.text) {
-                        self.node(&mut entry.value);
+                    if levels == 0 || !self.is_comment(&entry.key.text) {
+                        self.node(&mut entry.value, levels.saturating_sub(1));
                     }
                 }
             }

@@ -405,10 +405,6 @@ fn what_is_wrong_with_declarations_is_reported_at_its_place() {
             "spec/variable-type [\"x\"] invalid value of variable `a` requires a number, and its value is a text",
         ),
         (
-            "variable \"a\" { tipe = number }\n",
-            "spec/unknown-field [tipe] `tipe` is not a field of a variable",
-        ),
-        (
             "variable \"a-b\" {}\n",
             "spec/syntax [\"a-b\"] invalid name of a variable `a-b`: it has letters, digits and `_`, and starts with no digit",
         ),
@@ -540,4 +536,153 @@ fn no_sensitive_value_is_shown() {
             sources.redacted_text(source)
         );
     }
+}
+
+#[test]
+fn a_flat_document_beside_one_of_the_language_stays_and_sets_are_of_their_documents() {
+    let fields = "type: csi\n    plugin_id: p\n    capability: [{access_mode: single-node-writer, attachment_mode: file-system}]";
+    let flat = format!("id: a\nname: a\n{}\n", fields.replace("    ", ""));
+    let text = format!(
+        "{flat}---\nset: team\nvolume:\n  b:\n    name: b\n    enabled: true\n    {fields}\n"
+    );
+    let ran = run(&Given { files: &[(&text, Syntax::Yaml)], ..Given::default() });
+    assert!(!ran.diagnostics.has_errors(), "{:?}", ran.diagnostics);
+    let sets: Vec<_> = ran
+        .parsed
+        .volumes
+        .iter()
+        .map(|spec| (spec.request.id.as_str(), spec.set.as_ref().map(|(name, _)| name.as_str())))
+        .collect();
+    assert_eq!(sets, [("a", None), ("b", Some("team"))]);
+    let two = text.replacen("id: a", "set: other\nid: a", 1);
+    let ran = run(&Given { files: &[(&two, Syntax::Yaml)], ..Given::default() });
+    let sets: Vec<_> = ran.parsed.sets.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(sets, ["team", "other"]);
+}
+
+#[test]
+fn a_sensitive_value_is_refused_wherever_it_would_be_shown() {
+    for (keys, place) in [
+        ("class = var.s", "var.s"),
+        ("enabled = var.s == \"a\"", "var.s == \"a\""),
+        ("mount_options { fs_type = var.s }", "var.s"),
+        ("secrets { a = env(var.s) }", "env(var.s)"),
+        ("secrets = { (var.s) = \"x\" }", "*****************"),
+        ("source = var.s", "var.s"),
+        ("ignore = [var.s]", "var.s"),
+    ] {
+        let text = format!(
+            "variable \"s\" {{\n default = \"hunter2\"\n sensitive = true\n}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n {keys}\n{CAPABILITY}}}\n"
+        );
+        let found = problems(&text);
+        let expected = format!("spec/sensitive-value [{place}]");
+        assert!(found.iter().any(|one| one.starts_with(&expected)), "{keys}: {found:?}");
+        assert!(!found.iter().any(|one| one.contains("hunter2")), "{found:?}");
+    }
+    let allowed = format!(
+        "variable \"s\" {{\n default = \"hunter2\"\n sensitive = true\n}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n mount_options {{\n fs_type = \"ext4\"\n mount_flags = [\"password=${{var.s}}\"]\n}}\n{CAPABILITY}}}\n"
+    );
+    assert_eq!(
+        volumes(&allowed)[0]
+            .request
+            .mount_options
+            .as_ref()
+            .map(|options| options.mount_flags.len()),
+        Some(1)
+    );
+}
+
+/// A file of variables serves several commands, and not each of them reads the files that declare its names.
+#[test]
+fn a_value_of_a_name_without_a_declaration_is_hidden() {
+    let volume = format!(
+        "variable \"env\" {{ default = \"x\" }}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = var.env\n name = \"n\"\n{CAPABILITY}}}\n"
+    );
+    for file in ["ceph_key = \"hunter2\"", "ceph_kye = { hunter2 = \"hunter2\" }"] {
+        let text = format!("{file}\nenv = \"shown\"\n");
+        let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+        let source = sources.add("a", volume.as_str());
+        let values = sources.add("b", text.as_str());
+        let given =
+            GivenVariables { files: vec![(values, Syntax::Hcl)], ..GivenVariables::default() };
+        read(
+            &mut sources,
+            &[(source, Syntax::Hcl)],
+            &given,
+            &Defaults::default(),
+            &mut diagnostics,
+        );
+        let shown = sources.redacted_text(values);
+        assert!(!shown.contains("hunter2") && shown.contains("shown"), "{shown}");
+        assert!(!format!("{diagnostics:?}").contains("hunter2"));
+    }
+}
+
+#[test]
+fn a_default_that_is_a_list_of_objects_is_a_list() {
+    let text = format!(
+        "variable \"x\" {{ default = [{{ name = \"a\", size = \"1\" }}] }}\nvolume \"v\" {{\n count = length(var.x)\n type = \"csi\"\n plugin_id = \"p\"\n{CAPABILITY}}}\n"
+    );
+    assert_eq!(ids(&volumes(&text)), ["v[0]"]);
+    let two = text.replace("}] }", "}, { name = \"b\" }] }");
+    assert_eq!(ids(&volumes(&two)), ["v[0]", "v[1]"]);
+}
+
+#[test]
+fn literals_of_instances_and_calls_in_literals_are_limited() {
+    let long = "x".repeat(300 << 10);
+    let text = format!(
+        "volume \"a\" {{\n count = 3\n type = \"csi\"\n plugin_id = \"p\"\n parameters {{ k = \"{long}\" }}\n{CAPABILITY}}}\n"
+    );
+    let found = problems(&text);
+    assert!(found.iter().all(|one| one.starts_with("spec/evaluation-limit")), "{:?}", found.len());
+    assert!(!found.is_empty());
+    let call = format!(
+        "variable \"n\" {{ type = number }}\nvolume \"a\" {{\n count = var.n\n type = \"csi\"\n plugin_id = \"p\"\n{CAPABILITY}}}\n"
+    );
+    let files = [(call.as_str(), Syntax::Hcl)];
+    let found = problems_of(&Given {
+        files: &files,
+        arguments: &[("n", "length([1, 2])")],
+        ..Given::default()
+    });
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("spec/variable-type"), "{found:?}");
+}
+
+#[test]
+fn a_validation_that_cannot_be_checked_is_an_error() {
+    let of = |validation: &str| {
+        let text = format!(
+            "variable \"b\" {{}}\nvariable \"a\" {{\n default = \"x\"\n validation {{\n {validation}\n}}\n}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = var.a\n name = \"n\"\n{CAPABILITY}}}\n"
+        );
+        problems(&text)
+    };
+    assert!(of("conditon = false").iter().any(|one| one.starts_with("spec/missing-field")));
+    assert_eq!(
+        of("condition = var.b == \"x\""),
+        ["spec/unset-variable [var.b] variable `b` has no value"]
+    );
+}
+
+#[test]
+fn a_computed_map_with_null_has_no_such_key() {
+    let text = "{\"locals\": {\"p\": {\"b\": \"1\"}}, \"volume\": {\"v\": {\"type\": \"csi\", \"plugin_id\": \"p\", \"name\": \"n\", \"parameters\": \"${merge(local.p, {a = null})}\", \"capability\": [{\"access_mode\": \"single-node-writer\", \"attachment_mode\": \"file-system\"}]}}}";
+    let ran = run(&Given { files: &[(text, Syntax::Json)], ..Given::default() });
+    assert!(ran.diagnostics.is_empty(), "{:?}", ran.diagnostics);
+    let parameters = ran.parsed.volumes[0].request.parameters.clone().unwrap_or_default();
+    assert_eq!(parameters.into_keys().collect::<Vec<_>>(), ["b"]);
+}
+
+/// What is misspelt may be `sensitive`, so its block shows no value.
+#[test]
+fn a_variable_with_an_unknown_key_shows_no_value() {
+    let text = format!(
+        "variable \"a\" {{\n sensitve = true\n default = \"hunter2\"\n}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n{CAPABILITY}}}\n"
+    );
+    let ran = run(&Given { files: &[(&text, Syntax::Hcl)], ..Given::default() });
+    let codes: Vec<_> = ran.diagnostics.iter().map(code).collect();
+    assert_eq!(codes, ["spec/unknown-field"]);
+    let source = ran.diagnostics.iter().next().expect("one problem").labels[0].span.source;
+    assert!(!ran.sources.redacted_text(source).contains("hunter2"));
 }
