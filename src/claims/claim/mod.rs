@@ -36,6 +36,10 @@
 //! 12. A session is addressed only after it is committed: a request names the session of the host that is on
 //!     record, and a reboot is on record with the session that follows it. A leader that was deposed commits
 //!     nothing, so a host that started again since is out of its reach.
+//!
+//!     Rules 11 and 12, and what rule 4 says of several controllers, are for several servers. The model checks
+//!     them. The agent has one server: it keeps rule 4 for each step alone, and does not have the rest yet.
+//!
 //! 13. What a started step sends is on record while its effect is possible, and is repeated unchanged; only
 //!     secrets are those of the registration now. An attachment is read-only if the access mode in force
 //!     has only readers, and never because the first claim only reads.
