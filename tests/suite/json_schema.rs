@@ -26,31 +26,8 @@ pub(crate) fn violations(root: &Value, schema: &Value, value: &Value, at: &str) 
                     found.push(format!("{at}: not exactly one alternative matches: {each:?}"));
                 }
             }
-            "pattern" => {
-                let pattern = regex::Regex::new(rule.as_str().expect("a pattern is a string"));
-                let pattern = pattern.expect("the pattern is valid");
-                if value.as_str().is_some_and(|text| !pattern.is_match(text)) {
-                    found.push(format!("{at}: {value} does not match {rule}"));
-                }
-            }
-            "minimum" | "maximum" => {
-                let (limit, is) = (rule.as_f64(), value.as_f64());
-                let is_beyond = is.zip(limit).is_some_and(|(is, limit)| match keyword.as_str() {
-                    "minimum" => is < limit,
-                    _ => is > limit,
-                });
-                if is_beyond {
-                    found.push(format!("{at}: {value} is beyond the {keyword} {rule}"));
-                }
-            }
-            "minProperties" | "maxProperties" => {
-                let limit = rule.as_u64().expect("a number is required");
-                let count = value.as_object().map_or(limit, |object| object.len() as u64);
-                let is_beyond =
-                    if keyword == "minProperties" { count < limit } else { count > limit };
-                if is_beyond {
-                    found.push(format!("{at}: {count} keys"));
-                }
+            "pattern" | "minimum" | "maximum" | "minProperties" | "maxProperties" => {
+                found.extend(beyond_limit(keyword, rule, value, at));
             }
             "propertyNames" => {
                 for key in value.as_object().into_iter().flat_map(serde_json::Map::keys) {
@@ -127,4 +104,30 @@ fn of_type(rule: &Value, value: &Value, at: &str) -> Option<String> {
     };
     let fits = rule.as_array().map_or_else(|| is(rule), |words| words.iter().any(is));
     (!fits).then(|| format!("{at}: {value} is not of type {rule}"))
+}
+
+/// Returns the violation of a pattern or of a limit.
+fn beyond_limit(keyword: &str, rule: &Value, value: &Value, at: &str) -> Option<String> {
+    match keyword {
+        "pattern" => {
+            let pattern = regex::Regex::new(rule.as_str().expect("a pattern is a string"));
+            let pattern = pattern.expect("the pattern is valid");
+            let is_refused = value.as_str().is_some_and(|text| !pattern.is_match(text));
+            is_refused.then(|| format!("{at}: {value} does not match {rule}"))
+        }
+        "minimum" | "maximum" => {
+            let limit = rule.as_f64().expect("a number is required");
+            let is_below = keyword == "minimum";
+            let is_beyond = |is: f64| if is_below { is < limit } else { is > limit };
+            let is_refused = value.as_f64().is_some_and(is_beyond);
+            is_refused.then(|| format!("{at}: {value} is beyond the {keyword} {rule}"))
+        }
+        _ => {
+            let limit = rule.as_u64().expect("a number is required");
+            let count = value.as_object()?.len() as u64;
+            let is_below = keyword == "minProperties";
+            let is_refused = if is_below { count < limit } else { count > limit };
+            is_refused.then(|| format!("{at}: {count} keys, beyond the {keyword} {rule}"))
+        }
+    }
 }
