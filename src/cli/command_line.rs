@@ -25,6 +25,7 @@ use super::commands::orphans::OrphansArgs;
 use super::commands::plan::PlanArgs;
 use super::commands::plugin::PluginCommand;
 use super::commands::reconcile::ReconcileArgs;
+use super::commands::render::RenderArgs;
 use super::commands::schema::SchemaArgs;
 use super::commands::set::SetCommand;
 use super::commands::snapshot::SnapshotCommand;
@@ -72,6 +73,15 @@ pub(crate) enum Command {
     /// mark keys and values that Nomad accepts and ignores. They do not change the exit code.
     #[command(after_long_help = "Example:\n  nomad-csi validate volume.hcl")]
     Validate(ValidateArgs),
+    /// Print the volumes that specifications declare, with every expression evaluated
+    ///
+    /// Shows what a variable, a class, `count` or `for_each` leads to. The output is a specification that
+    /// declares the same volumes. Secrets and mount flags that have values are printed as `sensitive`, which no command
+    /// accepts; references stay, with paths from the working directory.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi render volumes/ --var-file prod.vars.hcl\n  nomad-csi render volumes/ -o yaml --origins"
+    )]
+    Render(RenderArgs),
     /// Put the white space of HCL files in order
     ///
     /// Indents by two spaces, aligns the `=` of items that follow each other, and leaves at most one empty
@@ -229,7 +239,8 @@ impl Command {
             Self::Plan(arguments) => RunReports::of("plan", &arguments.reports),
             Self::Apply(arguments) => RunReports::of("apply", &arguments.reports),
             Self::Drift(arguments) => RunReports::of("drift", &arguments.reports),
-            Self::Fmt(_)
+            Self::Render(_)
+            | Self::Fmt(_)
             | Self::Schema(_)
             | Self::Reconcile(_)
             | Self::Import(_)

@@ -17,8 +17,8 @@ use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
     alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, import, job,
-    man, namespace, node, orphans, plan, plugin, reconcile, schema, set, snapshot, validate,
-    volume,
+    man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
+    validate, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -42,12 +42,16 @@ pub(super) fn dispatch(
     let runtime = CommandRuntime { context, process };
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
+        Command::Render(arguments) => render::render_files(context, arguments),
         Command::Schema(arguments) => Ok(schema::print_schema(context, *arguments)),
         Command::Fmt(arguments) => fmt::format_files(context, arguments),
         Command::Explain(arguments) => match &arguments.command {
             None => explain::explain_word(context, arguments),
             Some(ExplainCommand::Placement(placement)) => {
                 runtime.client(job::placement::explain_placement(context, placement))
+            }
+            Some(ExplainCommand::Function(function)) => {
+                explain::explain_function(context, function)
             }
         },
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),

@@ -122,10 +122,10 @@ pub fn import_volume(volume: &Volume, context: &ImportContext) -> Imported {
     let remarks = issues.iter().map(ImportIssue::comment).chain(origin);
     Imported {
         written: WritableSpec {
-            request: request(volume),
             unknown,
             protect: Some(true),
             comments: remarks.chain([secrets.to_owned()]).collect(),
+            ..WritableSpec::new(request(volume))
         },
         issues,
         spec_index: volume.spec_index,

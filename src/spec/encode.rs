@@ -4,7 +4,8 @@
 //! HCL1 and HCL2 disagree on `$${`, and as `$${` in blocks of YAML and JSON. Topologies in JSON have the one shape of which Nomad loses
 //! nothing. Unset fields are left out, except the namespace. A secret reference stays a reference,
 //! and an unknown hidden value is written as `unknown`. **Literal secrets are written in clear
-//! text**: callers that show the text remove them first.
+//! text**, unless [`WritableSpec::hides_values`] is set: then they and mount flags are the word `sensitive`, which no
+//! reader accepts, so that nothing can be applied with a placeholder.
 //!
 //! HCL is formatted by hcl-rs. This module adds what hcl-rs has no form for: comments, aligned
 //! attributes, and strings that HCL1 and HCL2 read alike.
@@ -20,10 +21,14 @@ use serde_json::{Map, Value, json};
 use super::schema::{self, Kind};
 use super::syntax::Syntax;
 use super::tree::UNKNOWN;
+use super::volume_spec::VolumeSpec;
 use nomad_csi_model::{
     FieldRef, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest,
     VolumeField, escape_json, escape_json_for_yaml, is_invisible,
 };
+
+/// The word in place of a hidden value. No reader accepts it.
+const SENSITIVE: &str = "sensitive";
 
 /// A volume to write, with the fields of a specification that are not part of the request.
 #[derive(Clone, Debug)]
@@ -34,6 +39,12 @@ pub struct WritableSpec {
     pub unknown: BTreeSet<HiddenField>,
     /// The `protect` field, if set.
     pub protect: Option<bool>,
+    /// The `read_only` field, if set.
+    pub read_only: Option<bool>,
+    /// The `ignore` field.
+    pub ignore: Vec<String>,
+    /// True if secrets with values and mount flags are written as `sensitive`.
+    pub hides_values: bool,
     /// Comments above the volume. JSON has none.
     pub comments: Vec<String>,
 }
@@ -41,7 +52,34 @@ pub struct WritableSpec {
 impl WritableSpec {
     /// Returns a specification of the request alone.
     pub fn new(request: UnresolvedRequest) -> Self {
-        Self { request, unknown: BTreeSet::new(), protect: None, comments: vec![] }
+        Self {
+            request,
+            unknown: BTreeSet::new(),
+            protect: None,
+            read_only: None,
+            ignore: vec![],
+            hides_values: false,
+            comments: vec![],
+        }
+    }
+
+    /// Returns a volume as its file declares it, without what may be secret.
+    pub fn without_values(spec: &VolumeSpec) -> Self {
+        Self {
+            request: spec.request.clone(),
+            unknown: spec.unknown.clone(),
+            protect: spec.protect,
+            read_only: spec.read_only,
+            ignore: spec.ignore.clone(),
+            hides_values: true,
+            comments: vec![],
+        }
+    }
+
+    /// Returns the fields of yes or no that are not part of the request.
+    fn switches(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let fields = [("read_only", self.read_only), ("protect", self.protect)];
+        fields.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
 
     fn is_unknown(&self, field: HiddenField) -> bool {
@@ -192,6 +230,8 @@ enum MapValue<'r> {
     Reference(&'static str, &'r str),
     /// An item of a Nomad variable: its path and key.
     NomadVar(&'r str, &'r str),
+    /// A value that is not shown.
+    Hidden,
 }
 
 impl<'r> From<&'r SecretRef> for MapValue<'r> {
@@ -211,6 +251,7 @@ impl MapValue<'_> {
             Self::Text(text) => text.into(),
             Self::Reference(source, argument) => json!({ source: argument }),
             Self::NomadVar(path, key) => json!({ "nomad_var": [path, key] }),
+            Self::Hidden => json!({ SENSITIVE: true }),
         }
     }
 
@@ -223,19 +264,25 @@ impl MapValue<'_> {
             Self::NomadVar(path, key) => {
                 FuncCall::builder("nomad_var").arg(string(path)).arg(string(key)).build().into()
             }
+            Self::Hidden => word(SENSITIVE),
         }
     }
 }
 
 /// Returns the fields that are maps of texts or of secret references.
 fn maps(
-    request: &UnresolvedRequest,
+    volume: &WritableSpec,
 ) -> impl Iterator<Item = (&'static str, BTreeMap<&str, MapValue<'_>>)> {
-    schema::VOLUME.iter().filter(|row| row.kind == Kind::TextMap).filter_map(|row| {
+    let request = &volume.request;
+    let secret = |reference| match MapValue::from(reference) {
+        MapValue::Text(_) if volume.hides_values => MapValue::Hidden,
+        shown => shown,
+    };
+    schema::VOLUME.iter().filter(|row| row.kind == Kind::TextMap).filter_map(move |row| {
         let map = match row.key {
             "secrets" => {
                 let secrets = request.secrets.as_ref()?.iter();
-                secrets.map(|(key, reference)| (key, MapValue::from(reference))).collect()
+                secrets.map(|(key, reference)| (key, secret(reference))).collect()
             }
             key => match request.field(VolumeField::of_key(key)?)? {
                 FieldRef::Map(map) => {
@@ -274,7 +321,11 @@ fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) 
             block.insert("fs_type".to_owned(), options.fs_type.clone().into());
         }
         if !options.mount_flags.is_empty() {
-            block.insert("mount_flags".to_owned(), options.mount_flags.clone().into());
+            let flags = match volume.hides_values {
+                true => json!({ SENSITIVE: true }),
+                false => options.mount_flags.clone().into(),
+            };
+            block.insert("mount_flags".to_owned(), flags);
         }
         if volume.is_unknown(HiddenField::MountFlags) {
             block.insert("mount_flags".to_owned(), unknown());
@@ -292,7 +343,7 @@ fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) 
         }
         document.insert("topology_request".to_owned(), block.into());
     }
-    for (key, map) in maps(request) {
+    for (key, map) in maps(volume) {
         let pairs = map.into_iter();
         let object: Map<_, _> = pairs.map(|(key, entry)| (key.to_owned(), entry.json())).collect();
         document.insert(key.to_owned(), object.into());
@@ -300,8 +351,11 @@ fn document(volume: &WritableSpec, encode_topologies: fn(&[Topology]) -> Value) 
     if volume.is_unknown(HiddenField::Secrets) {
         document.insert("secrets".to_owned(), unknown());
     }
-    if let Some(protect) = volume.protect {
-        document.insert("protect".to_owned(), protect.into());
+    for (key, value) in volume.switches() {
+        document.insert(key.to_owned(), value.into());
+    }
+    if !volume.ignore.is_empty() {
+        document.insert("ignore".to_owned(), volume.ignore.clone().into());
     }
     document.into()
 }
@@ -389,11 +443,14 @@ fn hcl_volume(volume: &WritableSpec, label: Option<&str>) -> String {
 /// Returns the fields of a volume, grouped into paragraphs.
 fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>> {
     let request = &volume.request;
-    let protect = volume.protect.map(|protect| ("protect", protect.into()));
+    let ignored = volume.ignore.iter().map(|field| string(field));
+    let ignored =
+        (!volume.ignore.is_empty()).then(|| ("ignore", Expression::Array(ignored.collect())));
     let single = texts(request)
         .filter(|(key, text)| *key != "id" || Some(text.as_str()) != label)
         .map(|(key, text)| (key, string(&text)))
-        .chain(protect);
+        .chain(volume.switches().map(|(key, value)| (key, value.into())))
+        .chain(ignored);
     let mut blocks = vec![];
     for capability in &request.capabilities {
         let modes = attributes([
@@ -403,7 +460,7 @@ fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>>
         blocks.push(block("capability", modes));
     }
     if let Some(options) = &request.mount_options {
-        blocks.push(hcl_mount_options(options, volume.is_unknown(HiddenField::MountFlags)));
+        blocks.push(hcl_mount_options(options, volume));
     }
     if let Some(request) = &request.topology_request {
         let required = hcl_topologies("required", &request.required);
@@ -411,30 +468,30 @@ fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>>
         let inner = required.into_iter().chain(preferred).collect();
         blocks.push(block("topology_request", inner));
     }
-    for (key, map) in maps(request) {
+    for (key, map) in maps(volume) {
         let values = map.into_iter().map(|(key, value)| (key, value.hcl()));
         blocks.push(block(key, attributes(values)));
     }
     let mut paragraphs = vec![attributes(single)];
     paragraphs.extend(blocks.into_iter().map(|block| vec![block]));
     if volume.is_unknown(HiddenField::Secrets) {
-        paragraphs.push(attributes([("secrets", unknown())]));
+        paragraphs.push(attributes([("secrets", word(UNKNOWN))]));
     }
     paragraphs
 }
 
-fn hcl_mount_options(options: &MountOptions, flags_are_unknown: bool) -> Structure {
+fn hcl_mount_options(options: &MountOptions, volume: &WritableSpec) -> Structure {
     let mut body = vec![];
     if !options.fs_type.is_empty() {
         body.extend(attributes([("fs_type", string(&options.fs_type))]));
     }
-    if flags_are_unknown {
-        body.extend(attributes([("mount_flags", unknown())]));
-    } else if !options.mount_flags.is_empty() {
-        let flags = options.mount_flags.iter().map(|flag| string(flag));
-        let flags = Expression::Array(flags.collect());
-        body.extend(attributes([("mount_flags", flags)]));
-    }
+    let flags = match options.mount_flags.as_slice() {
+        _ if volume.is_unknown(HiddenField::MountFlags) => Some(word(UNKNOWN)),
+        [] => None,
+        _ if volume.hides_values => Some(word(SENSITIVE)),
+        flags => Some(Expression::Array(flags.iter().map(|flag| string(flag)).collect())),
+    };
+    body.extend(attributes(flags.map(|flags| ("mount_flags", flags))));
     block("mount_options", body)
 }
 
@@ -463,8 +520,9 @@ fn attributes<'t>(pairs: impl IntoIterator<Item = (&'t str, Expression)>) -> Vec
     pairs.into_iter().map(attribute).collect()
 }
 
-fn unknown() -> Expression {
-    Variable::unchecked(UNKNOWN).into()
+/// Returns a word without quotes.
+fn word(word: &'static str) -> Expression {
+    Variable::unchecked(word).into()
 }
 
 /// Returns a string literal with this module's escapes, which hcl-rs writes unchanged.

@@ -65,6 +65,11 @@ impl Origin {
         }
     }
 
+    /// Returns the class or `defaults` in which a value of the volume is written, if it is not in the block itself.
+    pub fn layer_at(&self, place: Span) -> Option<&Layer> {
+        self.layers.iter().find(|layer| layer.body.contains(place))
+    }
+
     /// Adds the trail to a problem of this volume, and of `others` more of the block.
     #[must_use]
     pub fn explain(&self, id: &str, problem: Diagnostic, others: usize) -> Diagnostic {
@@ -81,8 +86,7 @@ impl Origin {
             };
             problem = problem.step(format!("{volumes}, from `{word}` at"), Some(instance.place));
         }
-        let is_in = |layer: &&Layer| at.is_some_and(|at| layer.body.contains(at));
-        if let Some(layer) = self.layers.iter().find(is_in) {
+        if let Some(layer) = at.and_then(|at| self.layer_at(at)) {
             if self.instance.is_none() {
                 problem = problem.step(format!("in volume `{id}`"), None);
             }

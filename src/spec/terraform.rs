@@ -389,10 +389,10 @@ impl Attributes {
         }
         let request = if registers && !creates { request } else { request.for_create() };
         Ok(WritableSpec {
-            request,
             comments: comments(address, &unknown),
             unknown,
             protect: Some(true),
+            ..WritableSpec::new(request)
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nomad_csi::cli::{Shell, pages, reference, registration};
+use nomad_csi_spec::{FUNCTIONS, Function};
 
 /// Returns each generated file with its expected content.
 fn generated() -> Vec<(PathBuf, String)> {
@@ -17,7 +18,30 @@ fn generated() -> Vec<(PathBuf, String)> {
         script(Shell::Powershell, "nomad-csi.ps1"),
         script(Shell::Elvish, "nomad-csi.elv"),
         (PathBuf::from("docs/cli.md"), reference()),
+        (PathBuf::from("docs/functions.md"), functions()),
     ]
+}
+
+/// Returns the reference of the functions of specifications.
+fn functions() -> String {
+    let row = |function: &Function| {
+        format!(
+            "| `{}({})` | {} | {} | `{}` = `{}` |\n",
+            function.name,
+            function.parameters,
+            function.result,
+            function.summary,
+            function.example,
+            function.example_result
+        )
+    };
+    let rows: String = FUNCTIONS.iter().map(row).collect();
+    format!(
+        "# Functions\n\nThe functions of [the specification language](language.md), as `nomad-csi explain function NAME` shows \
+         them. All are pure: none reads a clock, a file or a random number. `list...` after the last argument passes the items \
+         of a list as arguments. An argument of another type is an error.\n\n\
+         | Function | Result | Meaning | Example |\n| --- | --- | --- | --- |\n{rows}"
+    )
 }
 
 #[test]

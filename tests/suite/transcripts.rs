@@ -85,6 +85,7 @@ transcripts! {
     wrong_usage_is_an_error = "command_line/usage.md";
     one_set_of_files_for_several_environments = "language/fleet.md";
     problems_of_the_language_name_their_places = "language/problems.md";
+    volumes_are_printed_as_they_are_evaluated = "language/render.md";
     all_problems_are_reported_in_one_run = "validate/everything-at-once.md";
     job_files_without_errors_are_valid = "job/valid.md";
     a_job_is_run_and_followed = "job/run.md";

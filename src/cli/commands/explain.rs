@@ -1,5 +1,5 @@
-//! `explain`: the meaning of a diagnostic code, or of a field of a specification. `explain placement` is
-//! in `job::placement`.
+//! `explain`: the meaning of a diagnostic code, of a field of a specification, or of a function of its language.
+//! `explain placement` is in `job::placement`.
 
 use clap::{Args, Subcommand};
 
@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ui::{field_explanation, table};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_spec::schema::{Field, located_fields};
+use nomad_csi_spec::{FUNCTIONS, Function};
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
@@ -37,6 +38,19 @@ pub(crate) enum ExplainCommand {
         after_long_help = "Examples:\n  nomad-csi explain placement db\n  nomad-csi explain placement db.nomad.hcl -o json"
     )]
     Placement(PlacementArgs),
+    /// Show what a function of the specification language returns, or list all functions
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi explain function\n  nomad-csi explain function element"
+    )]
+    Function(FunctionArgs),
+}
+
+/// Arguments of `explain function`.
+#[derive(Args, Debug)]
+pub(crate) struct FunctionArgs {
+    /// Name of the function [default: list all]
+    #[arg(value_name = "FUNCTION")]
+    pub name: Option<String>,
 }
 
 /// Prints one code or field, or all codes.
@@ -61,6 +75,54 @@ pub(crate) fn explain_word(
     };
     context.printer.print_result(&text);
     Ok(Exit::Done)
+}
+
+/// Prints one function of the language, or all.
+///
+/// # Errors
+/// If no function has this name.
+pub(crate) fn explain_function(
+    context: &CommandContext,
+    arguments: &FunctionArgs,
+) -> Result<Exit, CliError> {
+    let text = match &arguments.name {
+        None => table(
+            ["Function", "Result", "Meaning"],
+            FUNCTIONS
+                .iter()
+                .map(|one| [signature(one), one.result.to_owned(), one.summary.to_owned()]),
+        ),
+        Some(name) => match FUNCTIONS.iter().find(|function| function.name == name) {
+            Some(function) => function_text(function),
+            None => return Err(unknown_function(name).into()),
+        },
+    };
+    context.printer.print_result(&text);
+    Ok(Exit::Done)
+}
+
+fn signature(function: &Function) -> String {
+    format!("{}({})", function.name, function.parameters)
+}
+
+fn function_text(function: &Function) -> String {
+    format!(
+        "{}\n\n{}\n\nResult:  {}\nExample: {} = {}\n",
+        signature(function),
+        function.summary,
+        function.result,
+        function.example,
+        function.example_result
+    )
+}
+
+fn unknown_function(name: &str) -> Diagnostic {
+    let message = format!("`{name}` is not a function of specifications");
+    let problem = Diagnostic::error(Code::CliInvalidValue, message);
+    match closest_match(name, FUNCTIONS.iter().map(|function| function.name)) {
+        Some(similar) => problem.help(format!("did you mean `{similar}`?")),
+        None => problem.help("run `nomad-csi explain function` to list all functions"),
+    }
 }
 
 fn list() -> String {

@@ -22,6 +22,7 @@ pub(crate) mod orphans;
 pub(crate) mod plan;
 pub(crate) mod plugin;
 pub(crate) mod reconcile;
+pub(crate) mod render;
 pub(crate) mod schema;
 pub(crate) mod set;
 pub(crate) mod shell_words;

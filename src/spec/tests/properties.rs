@@ -169,6 +169,8 @@ prop_compose! {
         secrets in any::<bool>(),
         flags in any::<bool>(),
         protect in option::of(any::<bool>()),
+        read_only in option::of(any::<bool>()),
+        ignore in vec(proptest::sample::select(vec!["parameters", "mount_options.fs_type", "context"]), 0..3),
         comments in vec(any_text(), 0..2),
     ) -> WritableSpec {
         let mut unknown = BTreeSet::new();
@@ -180,7 +182,9 @@ prop_compose! {
             request.mount_options.get_or_insert_default().mount_flags.clear();
             unknown.insert(HiddenField::MountFlags);
         }
-        WritableSpec { request, unknown, protect, comments }
+        let ignore: BTreeSet<&str> = ignore.into_iter().collect();
+        let ignore = ignore.into_iter().map(str::to_owned).collect();
+        WritableSpec { unknown, protect, read_only, ignore, comments, ..WritableSpec::new(request) }
     }
 }
 
@@ -323,11 +327,13 @@ proptest! {
                 prop_assert!(messages.is_empty(), "{messages:?} of {text}");
                 let read: Vec<_> = specs
                     .iter()
-                    .map(|spec| (&spec.request, &spec.unknown, spec.protect))
+                    .map(|spec| {
+                        (&spec.request, &spec.unknown, spec.protect, spec.read_only, &spec.ignore)
+                    })
                     .collect();
                 let expected: Vec<_> = expected
                     .iter()
-                    .map(|volume| (&volume.request, &volume.unknown, volume.protect))
+                    .map(|of| (&of.request, &of.unknown, of.protect, of.read_only, &of.ignore))
                     .collect();
                 prop_assert_eq!(read, expected, "{}", text);
                 let sets = specs.iter().filter_map(|spec| spec.set.as_ref());
