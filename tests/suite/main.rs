@@ -55,6 +55,7 @@ mod csi_steps;
 mod csi_storage;
 #[cfg(feature = "agent")]
 mod damaged_files;
+mod environments;
 mod failed_reports;
 #[cfg(feature = "agent")]
 mod faults;

@@ -8,4 +8,5 @@ mod limits;
 mod properties;
 mod reading;
 mod references;
+mod rendering;
 mod secrets;

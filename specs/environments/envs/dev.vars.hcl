@@ -1,0 +1,2 @@
+env      = "dev"
+ceph_key = "a-key-of-the-laboratory"

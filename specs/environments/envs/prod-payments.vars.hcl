@@ -1,0 +1,1 @@
+database_size = "500GiB"

@@ -1,0 +1,1 @@
+shards = ["eu", "us", "ap"]

@@ -1,0 +1,2 @@
+env      = "test"
+ceph_key = "a-key-of-the-laboratory"
