@@ -19,8 +19,7 @@ const ENVIRONMENTS: [&str; 3] = ["dev", "test", "prod"];
 
 /// Returns the arguments that name the files of a team in an environment.
 fn arguments(team: &str, environment: &str) -> String {
-    let mut arguments =
-        format!("shared teams/{team} --var-file envs/{environment}.vars.hcl");
+    let mut arguments = format!("shared teams/{team} --var-file envs/{environment}.vars.hcl");
     let own = format!("envs/{environment}-{team}.vars.hcl");
     if example().join(&own).exists() {
         arguments += &format!(" --var-file {own}");

@@ -65,6 +65,77 @@ const HCL_WORDS: &[&str] = &[
     "true",
     "null",
 ];
+/// Words of the language, in every syntax of files.
+const LANGUAGE_WORDS: &[&str] = &[
+    "variable \"v\" {",
+    "locals {",
+    "class \"c\" {",
+    "defaults {",
+    "volume \"a\" {",
+    "volume:\n  a:\n",
+    "}",
+    "\n",
+    " = ",
+    ": ",
+    "count",
+    "for_each",
+    "enabled",
+    "type",
+    "default",
+    "sensitive",
+    "validation {",
+    "condition",
+    "error_message",
+    "var.v",
+    "local.l",
+    "each.key",
+    "each.value",
+    "count.index",
+    "volume.key",
+    "${",
+    "$${",
+    "%{",
+    "\"",
+    "[for x in ",
+    "{ for k, v in ",
+    " : ",
+    " => ",
+    " if ",
+    " ? ",
+    "...",
+    "[",
+    "]",
+    "(",
+    ")",
+    "{",
+    ",",
+    ".",
+    "==",
+    "&&",
+    "!",
+    "-",
+    "%",
+    "*",
+    "merge(",
+    "concat(",
+    "flatten(",
+    "range(100000)",
+    "format(\"%s\", ",
+    "matches(\"(a{9}){9}\", ",
+    "jsonencode(",
+    "map(object({ a = optional(string, \"x\") }))",
+    "list(",
+    "any",
+    "null",
+    "unknown",
+    "1e308",
+    "9223372036854775807",
+    "<<EOF\n",
+    "\nEOF\n",
+    "&a ",
+    "*a",
+    "<<: ",
+];
 const JOB_WORDS: &[&str] = &[
     "job \"a\" {",
     "group \"g\" {",
@@ -194,6 +265,29 @@ const FILTER_WORDS: &[&str] = &[
     "(?i)",
 ];
 
+const LANGUAGE_SEEDS: &[&str] = &[
+    include_str!("../../specs/environments/shared/classes.hcl"),
+    include_str!("../../specs/environments/teams/payments/volumes.hcl"),
+    include_str!("../../specs/environments/teams/platform/volumes.hcl"),
+    "variable \"v\" { default = { eu = \"5GiB\" } }\nvolume \"a\" {\n  for_each = var.v\n  name = \"x-${each.key}\" # why\n  text = <<-EOF\n    a ${each.value}\n  EOF\n}\n",
+];
+
+/// Declares variables of several types.
+const VARIABLES: &str = r#"
+variable "env" { type = string }
+variable "sizes" { type = map(string) }
+variable "key" {
+  type      = string
+  sensitive = true
+}
+volume "a" {
+  for_each  = var.sizes
+  name      = "${var.env}-${each.key}"
+  plugin_id = "p"
+  secrets   = { key = var.key }
+}
+"#;
+
 pub(crate) const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "hcl",
@@ -221,6 +315,96 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
             "{\"volume\":{\"a\":{\"capability\":[{},{}],\"x\":[1 2,,]}}}",
         ],
         words: JSON_WORDS,
+    },
+    FuzzTarget {
+        name: "language-hcl",
+        run: |input| language(input, Syntax::Hcl),
+        seeds: LANGUAGE_SEEDS,
+        words: LANGUAGE_WORDS,
+    },
+    FuzzTarget {
+        name: "language-yaml",
+        run: |input| language(input, Syntax::Yaml),
+        seeds: &[
+            include_str!("../../specs/environments/teams/catalog/volumes.yaml"),
+            "variable: {v: {default: [1, a]}}\nclass:\n  c: &c {plugin_id: 'p-${volume.key}'}\nvolume:\n  a: {<<: *c, count: '${length(var.v)}'}\n",
+        ],
+        words: LANGUAGE_WORDS,
+    },
+    FuzzTarget {
+        name: "language-json",
+        run: |input| language(input, Syntax::Json),
+        seeds: &[
+            include_str!("../../specs/environments/teams/ml/volumes.json"),
+            r#"{"locals":{"l":["a","${1 + 1}"]},"volume":{"a":{"for_each":"${local.l}","class":null}}}"#,
+        ],
+        words: LANGUAGE_WORDS,
+    },
+    FuzzTarget {
+        name: "expressions",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            let file =
+                format!("locals {{\n  l = {text}\n}}\nvolume \"a\" {{\n  name = local.l\n}}\n");
+            language(file.as_bytes(), Syntax::Hcl);
+        },
+        seeds: &[
+            "[for x in range(3) : { a = x * 2, b = \"x-${x}\" } if x != 1][0].b",
+            "merge({ a = [1] }, { for k, v in { b = null } : upper(k) => v == null ? \"n\" : v })",
+            "jsonencode(flatten([[1], [2, [3.5]]])) == format(\"%05d%%\", -7) || matches(\"^a+$\", \"aaa\")",
+        ],
+        words: LANGUAGE_WORDS,
+    },
+    FuzzTarget {
+        name: "type-constraint",
+        run: |input| {
+            let text = String::from_utf8_lossy(input);
+            let file = format!(
+                "variable \"v\" {{\n  type = {text}\n  default = {{ a = [\"x\"] }}\n}}\nvolume \"a\" {{\n  name = var.v.a[0]\n}}\n"
+            );
+            language(file.as_bytes(), Syntax::Hcl);
+        },
+        seeds: &[
+            "map(object({ size = string, class = optional(string, \"fast\"), more = optional(list(any), [1]) }))",
+            "object({ a = list(string) })",
+        ],
+        words: LANGUAGE_WORDS,
+    },
+    FuzzTarget {
+        name: "var-file",
+        run: |input| {
+            let Ok(text) = std::str::from_utf8(input) else {
+                return;
+            };
+            for syntax in Syntax::ALL {
+                run_language(&[(VARIABLES, Syntax::Hcl)], &[(text, syntax)]);
+            }
+        },
+        seeds: &[
+            "env = \"prod\"\nsizes = { eu = \"5GiB\" }\nkey = <<EOF\nsecret\nEOF\n",
+            "env: prod\nsizes: {eu: 5GiB}\nkey: secret\n",
+            r#"{"env": "prod", "sizes": {"eu": "5GiB"}, "key": "secret"}"#,
+        ],
+        words: LANGUAGE_WORDS,
+    },
+    FuzzTarget {
+        name: "fmt",
+        run: |input| {
+            let Ok(text) = std::str::from_utf8(input) else {
+                return;
+            };
+            let format = |text: &str| {
+                let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+                let source = sources.add("input", text);
+                spec::format_hcl(&mut sources, source, &mut diagnostics)
+            };
+            if let Some(once) = format(text) {
+                let twice = format(&once).expect("what was formatted can be read");
+                assert_eq!(once, twice, "{text:?}");
+            }
+        },
+        seeds: LANGUAGE_SEEDS,
+        words: HCL_WORDS,
     },
     FuzzTarget {
         name: "job",
@@ -402,6 +586,37 @@ fn specification(input: &[u8], syntax: Syntax) {
         let _place = sources.location(label.span);
     }
     assert_eq!(sources.redacted_text(source).len(), text.len());
+}
+
+/// Reads a file of the language, with the variables that the seeds need.
+fn language(input: &[u8], syntax: Syntax) {
+    if let Ok(text) = std::str::from_utf8(input) {
+        run_language(&[(text, syntax)], &[("env = \"dev\"\nceph_key = \"k\"\n", Syntax::Hcl)]);
+    }
+}
+
+/// Evaluates specifications as `validate` does, takes the place of every label, and prints the volumes.
+fn run_language(files: &[(&str, Syntax)], variable_files: &[(&str, Syntax)]) {
+    let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+    let mut add = |(text, syntax): &(&str, Syntax)| (sources.add("input", *text), *syntax);
+    let texts: Vec<_> = files.iter().map(&mut add).collect();
+    let files = variable_files.iter().map(&mut add).collect();
+    let given = spec::GivenVariables { files, ..spec::GivenVariables::default() };
+    let defaults = Defaults::default();
+    let parsed = spec::read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
+    spec::validate(&parsed.volumes, Purpose::ByExternalId, &mut diagnostics);
+    let steps = diagnostics.iter().flat_map(|one| &one.trail).filter_map(|step| step.span);
+    let labels = diagnostics.iter().flat_map(|one| &one.labels).map(|label| label.span);
+    for span in labels.chain(steps) {
+        let (text, range) = (sources.text(span.source), span.range());
+        assert!(text.get(range.clone()).is_some(), "{range:?} of {text:?}");
+        let _place = sources.location(span);
+    }
+    let volumes = parsed.volumes.iter().map(spec::WritableSpec::without_values);
+    let volumes: Vec<_> = volumes.collect();
+    for syntax in Syntax::ALL {
+        let _text = spec::encode_all(&volumes, None, syntax);
+    }
 }
 
 /// Reads what a server sends, as lists and as documents.
