@@ -186,9 +186,9 @@ fn one_block_with_count(bencher: divan::Bencher<'_, '_>, volumes: usize) {
 
 #[divan::bench(sample_count = 10)]
 fn one_block_with_for_each(bencher: divan::Bencher<'_, '_>) {
-    let keys: String = (0..VOLUMES).map(|at| format!("\"k{at}\" = {{ size = {at} }}, ")).collect();
+    let keys: String = (0..VOLUMES).map(|at| format!("k{at} = {at}, ")).collect();
     let text = format!(
-        "{DECLARATIONS}locals {{\n  all = {{ {keys} }}\n}}\nvolume \"db\" {{\n  for_each = local.all\n  context = {{ size = \"${{local.all[each.key].size}}\" }}\n{EXPRESSIONS}}}\n"
+        "{DECLARATIONS}locals {{\n  all = {{ {keys} }}\n}}\nvolume \"db\" {{\n  for_each = local.all\n  capacity_max = \"${{local.all[each.key] + 20}}GiB\"\n{EXPRESSIONS}}}\n"
     );
     bencher.bench(|| assert_eq!(generate(&text), VOLUMES));
 }
