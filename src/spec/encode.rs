@@ -481,18 +481,16 @@ fn hcl_fields(volume: &WritableSpec, label: Option<&str>) -> Vec<Vec<Structure>>
 }
 
 fn hcl_mount_options(options: &MountOptions, volume: &WritableSpec) -> Structure {
-    let mut body = vec![];
-    if !options.fs_type.is_empty() {
-        body.extend(attributes([("fs_type", string(&options.fs_type))]));
-    }
+    let fs_type = (!options.fs_type.is_empty()).then(|| string(&options.fs_type));
     let flags = match options.mount_flags.as_slice() {
         _ if volume.is_unknown(HiddenField::MountFlags) => Some(word(UNKNOWN)),
         [] => None,
         _ if volume.hides_values => Some(word(SENSITIVE)),
         flags => Some(Expression::Array(flags.iter().map(|flag| string(flag)).collect())),
     };
-    body.extend(attributes(flags.map(|flags| ("mount_flags", flags))));
-    block("mount_options", body)
+    let fields = [("fs_type", fs_type), ("mount_flags", flags)];
+    let fields = fields.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    block("mount_options", attributes(fields))
 }
 
 fn hcl_topologies(name: &str, topologies: &[Topology]) -> Option<Structure> {

@@ -200,24 +200,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (Code::SpecTooManyValues, "src/spec/tests/limits.rs", "a_file_has_a_limit_of_values"),
     (Code::SpecTooManyVolumes, "src/spec/tests/limits.rs", "a_file_has_a_limit_of_volumes"),
     (
-        Code::SpecUnknownName,
-        "src/spec/expression/name_tests.rs",
-        "unknown_names_are_found_with_a_suggestion",
-    ),
-    (
-        Code::SpecUnknownFunction,
-        "src/spec/expression/name_tests.rs",
-        "unknown_functions_have_a_suggestion_of_their_own",
-    ),
-    (
-        Code::SpecFunctionArguments,
-        "src/spec/expression/function_tests.rs",
-        "functions_say_why_they_have_no_result",
-    ),
-    (Code::SpecNoSuchItem, "src/spec/expression/tests.rs", "missing_items_have_a_suggestion"),
-    (Code::SpecArithmetic, "src/spec/expression/tests.rs", "numbers_are_exact_or_refused"),
-    (Code::SpecLateSecret, "src/spec/expression/tests.rs", "a_secret_can_be_moved_but_not_read"),
-    (
         Code::SpecEvaluationLimit,
         "src/spec/expression/tests.rs",
         "hostile_values_end_within_their_limits",

@@ -324,7 +324,7 @@ fn lists_of_objects_are_values_and_blocks() {
     assert_eq!(request.plugin_id.to_string(), "p1");
 }
 
-/// Instances have the position of their block in common, so they are told apart by more.
+/// Instances have the position of their block in common, so more tells them apart.
 #[test]
 fn instances_with_one_id_are_duplicates() {
     let text = format!(
