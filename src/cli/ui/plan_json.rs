@@ -14,6 +14,7 @@ use nomad_csi_plan::{
     LastSnapshot, Plan, PlannedVolume, ProtectionChange, ReplaceSteps, SecretsChange,
     VolumeVersion,
 };
+use nomad_csi_spec::{InstanceKey, Origin};
 
 /// The version of the format.
 const FORMAT_VERSION: u32 = 1;
@@ -62,6 +63,7 @@ fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Va
         "id": planned.key.id.as_str(),
         "file": span.map(|span| sources.name(span.source)),
         "line": span.map(|span| sources.location(span).line),
+        "instance": planned.spec.as_ref().and_then(|spec| instance(spec.origin.as_deref()?)),
         "action": planned.action.as_str(),
         "modify_index": match planned.expected_version {
             VolumeVersion::Absent => None,
@@ -81,6 +83,15 @@ fn planned_json(plan: &Plan, planned: &PlannedVolume, sources: &SourceMap) -> Va
         "claims": claims(planned).iter().map(claim).collect::<Vec<_>>(),
         "reasons": diagnostics(planned.action.reasons(), sources),
         "warnings": diagnostics(&planned.warnings, sources),
+    })
+}
+
+/// Returns which volume of its block it is; `None` if the block declares one.
+fn instance(origin: &Origin) -> Option<Value> {
+    let instance = origin.instance.as_ref()?;
+    Some(match &instance.key {
+        InstanceKey::Index(index) => json!({"block": origin.block, "index": index}),
+        InstanceKey::Key(key) => json!({"block": origin.block, "key": key}),
     })
 }
 
