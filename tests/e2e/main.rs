@@ -31,6 +31,7 @@ mod embedded;
 mod fenced_nodes;
 #[path = "../support/filled_journal.rs"]
 mod filled_journal;
+mod generated_volumes;
 mod hostile_server;
 mod hostpath;
 mod hostpath_concurrency;
