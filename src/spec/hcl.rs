@@ -452,7 +452,8 @@ impl HclReader<'_, '_> {
         let count = source.argument_count();
         let is_complete = |texts: &Vec<_>| texts.len() == count && !call.args.expand_final();
         if let Some(arguments) = texts.filter(is_complete) {
-            return Node { value: Value::Reference(SecretReference { source, arguments }), span };
+            let reference = SecretReference { source, arguments, place: None };
+            return Node { value: Value::Reference(reference), span };
         }
         let (texts, example) = match count {
             1 => ("one text", "\"…\""),

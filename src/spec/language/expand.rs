@@ -403,7 +403,7 @@ impl Globals {
         volume: Option<&'s VolumeNames>,
     ) -> Scope<'s> {
         let (variables, locals) = (&self.variables, &self.locals);
-        Scope { variables, locals, each, count_index: index, volume }
+        Scope { variables, locals, each, count_index: index, volume, place: None }
     }
 }
 

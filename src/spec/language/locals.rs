@@ -47,8 +47,7 @@ pub(super) fn evaluate_locals(
         left.remove(&slot);
         let local = by_slot.get(&slot).and_then(|name| locals.get(name));
         if let Some(local) = local {
-            let scope =
-                Scope { variables, locals: &values, each: None, count_index: None, volume: None };
+            let scope = Scope { variables, locals: &values, ..Scope::default() };
             match entries_value(&local.entries, &scope, budget) {
                 Ok(value) => {
                     if let Some(place) = values.get_mut(slot as usize) {

@@ -214,7 +214,7 @@ fn literal_entries(entries: &[&Entry<'_>], budget: &mut Budget) -> Result<Value,
     if entries.iter().any(|entry| entry.value.has_expression()) {
         return Err(no_literal());
     }
-    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope::default();
     let value = entries_value(entries, &scope, budget).map_err(|_| no_literal())?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => Err(no_literal()),
@@ -237,8 +237,7 @@ pub(super) fn validate_variables(
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
 ) {
-    let scope =
-        Scope { variables: values, locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope { variables: values, ..Scope::default() };
     for (name, variable) in variables {
         let slot = names.variable(name) as usize;
         let Some(Some(own)) = assigned.get(slot) else {

@@ -7,5 +7,6 @@ mod language;
 mod limits;
 mod properties;
 mod reading;
+mod reference_places;
 mod references;
 mod secrets;
