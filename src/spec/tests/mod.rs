@@ -1,5 +1,6 @@
 //! Reads whole texts: their meaning and their diagnostics.
 
+mod declarations;
 mod decoding;
 mod formatting;
 pub(crate) mod harness;
@@ -10,3 +11,4 @@ mod reading;
 mod reference_places;
 mod references;
 mod secrets;
+mod trails;
