@@ -36,6 +36,7 @@ mod server_connection;
 mod server_outage;
 mod servers;
 mod settings;
+mod single_dash;
 mod specs;
 mod ui;
 mod workflow;

@@ -13,6 +13,7 @@ use super::env::Variable;
 use super::exit::Exit;
 use super::process_environment::{OutputStream, ProcessEnvironment};
 use super::settings::{output_width, uses_colour};
+use super::single_dash::with_two_dashes;
 use super::ui::{OutputReader, Printer, PrinterStream};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
 use nomad_csi_model::one_line;
@@ -77,7 +78,7 @@ fn parse(process_environment: &ProcessEnvironment, width: usize) -> Result<Cli, 
     }
     Cli::command()
         .term_width(width.min(100))
-        .try_get_matches_from(&process_environment.arguments)
+        .try_get_matches_from(with_two_dashes(&process_environment.arguments))
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
         .map_err(ParseFailure::Clap)
 }

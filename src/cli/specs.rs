@@ -13,6 +13,7 @@ use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
 };
 use nomad_csi_model::{Namespace, SetName};
+use nomad_csi_plan::DenyRule;
 use nomad_csi_spec::{
     Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec,
     declares_host_volumes, read, second_registrations, single_set, validate,
@@ -38,6 +39,8 @@ pub(super) struct LoadOptions<'a> {
     /// The volumes that may have the data of another one, as `--share` names them; `None` for a command that
     /// registers nothing.
     pub share: Option<&'a [String]>,
+    /// The rules of `--deny`; one of them is about the files.
+    pub deny: &'a [DenyRule],
 }
 
 /// How files that declare no volume are handled. In each case the files must exist and name a set:
@@ -141,6 +144,9 @@ pub(super) fn read_specifications(
     diagnostics.extend(of_host.into_iter().filter(is_error).collect());
     let Parsed { volumes, sets, empty } =
         read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
+    if options.deny.contains(&DenyRule::UndeclaredVariables) {
+        diagnostics = diagnostics.map(deny_undeclared);
+    }
     let file_count = texts.len() + named.len();
     validate(&volumes, options.purpose, &mut diagnostics);
     if let Some(share) = options.share {
@@ -183,6 +189,17 @@ fn host_volumes_left_alone(name: &str) -> Diagnostic {
     Diagnostic::warning(Code::SpecHostVolume, message).help(Code::SpecHostVolume.advice())
 }
 
+/// Makes an error of a value in a file of variables that no file declares.
+fn deny_undeclared(problem: Diagnostic) -> Diagnostic {
+    let is_in_file = !problem.labels.is_empty();
+    if problem.code != Code::SpecUndeclaredVariable || is_error(&problem) || !is_in_file {
+        return problem;
+    }
+    Diagnostic { severity: Severity::Error, ..problem }
+        .note("`--deny undeclared-variables` refuses values without a declaration")
+        .help(Code::SpecUndeclaredVariable.advice())
+}
+
 /// Reads the values of variables: from the environment, files and arguments.
 fn given_variables(
     context: &CommandContext,
@@ -191,8 +208,17 @@ fn given_variables(
     diagnostics: &mut Diagnostics,
 ) -> GivenVariables {
     let mut files = vec![];
-    for path in &arguments.variable_files {
-        match files::read_text(&context.directory, Path::new(path)) {
+    if arguments.variable_files.len() > files::MAX_VARIABLE_FILES {
+        let message = format!(
+            "cannot read {} files of variables: a command takes at most {}",
+            arguments.variable_files.len(),
+            files::MAX_VARIABLE_FILES
+        );
+        let problem = Diagnostic::error(Code::FilesTooLarge, message);
+        diagnostics.push(problem.help("put the values into fewer files"));
+    }
+    for path in arguments.variable_files.iter().take(files::MAX_VARIABLE_FILES) {
+        match files::read_variable_file(&context.directory, Path::new(path)) {
             Ok(text) => {
                 let syntax = Syntax::from_path(Path::new(path)).unwrap_or(Syntax::Hcl);
                 files.push((sources.add(path.as_str(), text), syntax));

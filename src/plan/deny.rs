@@ -22,17 +22,20 @@ pub enum DenyRule {
     LostValues,
     /// Forbids literal secrets in files.
     LiteralSecrets,
+    /// Forbids values for variables that no file declares. The files are refused, not a change.
+    UndeclaredVariables,
 }
 
 impl DenyRule {
     /// All rules.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DeleteData,
         Self::Deregister,
         Self::Replace,
         Self::Expand,
         Self::LostValues,
         Self::LiteralSecrets,
+        Self::UndeclaredVariables,
     ];
 
     /// Its name on the command line: `delete-data`.
@@ -44,6 +47,7 @@ impl DenyRule {
             Self::Expand => "expand",
             Self::LostValues => "lost-values",
             Self::LiteralSecrets => "literal-secrets",
+            Self::UndeclaredVariables => "undeclared-variables",
         }
     }
 
@@ -56,6 +60,7 @@ impl DenyRule {
             Self::Expand => "the change would expand it",
             Self::LostValues => "the update may clear values that the server hides",
             Self::LiteralSecrets => "the file contains a literal secret",
+            Self::UndeclaredVariables => "no file declares a variable that has a value",
         }
     }
 
@@ -88,6 +93,8 @@ impl DenyRule {
             Self::Expand => matches!(planned.action, Action::Expand(_)),
             Self::LostValues => clears_values(planned),
             Self::LiteralSecrets => has_literal_secrets(planned),
+            // Without its files, there is no plan.
+            Self::UndeclaredVariables => false,
         }
     }
 }

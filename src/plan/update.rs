@@ -18,7 +18,7 @@ use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, Updat
 use super::selector::selector;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume, shell_quoted};
-use nomad_csi_spec::{Purpose, VolumeSpec};
+use nomad_csi_spec::{InstanceKey, Purpose, VolumeSpec};
 
 /// Returns the action for an existing volume, with warnings.
 pub(super) fn planned_update(
@@ -384,7 +384,16 @@ fn refusal_error(spec: &VolumeSpec, refusal: &Refusal, rules: MergeRules) -> Dia
     )
     .label(spec.field_span(refusal.field), "")
     .note(format!("the server would return: {}", refusal.text))
-    .help(help)
+    .help(help_of_position(spec, code).unwrap_or(help))
+}
+
+/// Returns the help for a volume of a `count` whose fields are those of another index now.
+fn help_of_position(spec: &VolumeSpec, code: Code) -> Option<&'static str> {
+    let instance = spec.origin.as_deref()?.instance.as_ref()?;
+    let is_indexed = matches!(instance.key, InstanceKey::Index(_));
+    (is_indexed && code == Code::VolumeImmutableField).then_some(
+        "volumes of a `count` are identified by position: use `for_each` with stable keys",
+    )
 }
 
 /// Warns that Nomad silently ignores the topology request of a volume without topologies (W21).

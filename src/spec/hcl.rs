@@ -142,33 +142,40 @@ fn language<'a>(
         let expressions = Expressions { names, shared: &mut shared };
         language_expression(text, source, range, expressions)
     })?;
-    let types = type_constraints(&parsed.body);
+    let mut types = vec![];
+    type_constraints(&parsed.body, &mut types);
+    types.sort_unstable();
     let is_of_type = |problem: &Diagnostic| {
-        problem
-            .labels
-            .first()
-            .is_some_and(|label| types.iter().any(|span| span.contains(label.span)))
+        let place = problem.labels.first().map(|label| label.span);
+        place.is_some_and(|place| {
+            let after = types.partition_point(|span| span.start <= place.start);
+            let before = after.checked_sub(1).and_then(|at| types.get(at));
+            before.is_some_and(|span| span.contains(place))
+        })
     };
     let problems = parsed.diagnostics.into_iter().filter(|problem| !is_of_type(problem));
     problems.for_each(|problem| diagnostics.push(problem));
     Ok(parsed.body)
 }
 
-/// Returns the positions of the types of variables.
-fn type_constraints(document: &Object<'_>) -> Vec<Span> {
-    let variables = document.entries.iter().filter(|entry| entry.key.text == "variable");
-    let fields = variables.filter_map(|entry| match &entry.value.value {
-        Value::Object(object) => Some(&object.entries),
-        Value::Null
-        | Value::Invalid
-        | Value::Scalar(_)
-        | Value::Reference(_)
-        | Value::Unknown
-        | Value::Expression(_)
-        | Value::List(_) => None,
-    });
-    let types = fields.flatten().filter(|field| field.key.text == "type");
-    types.map(|field| field.value.span).collect()
+/// Adds the positions of the types of variables, in `variable "NAME" { … }` and in `variable { NAME { … } }`.
+fn type_constraints(document: &Object<'_>, types: &mut Vec<Span>) {
+    for block in document.entries.iter().filter(|entry| entry.key.text == "variable") {
+        let Value::Object(fields) = &block.value.value else {
+            continue;
+        };
+        add_types(fields, types);
+        for named in fields.entries.iter().filter(|_| block.labels.is_empty()) {
+            if let Value::Object(fields) = &named.value.value {
+                add_types(fields, types);
+            }
+        }
+    }
+}
+
+fn add_types(fields: &Object<'_>, types: &mut Vec<Span>) {
+    let fields = fields.entries.iter().filter(|field| field.key.text == "type");
+    types.extend(fields.map(|field| field.value.span));
 }
 
 fn read(text: &str, source: SourceId, meaning: HclVersion) -> Result<ParsedHcl<'_>, ParseError> {
@@ -452,7 +459,8 @@ impl HclReader<'_, '_> {
         let count = source.argument_count();
         let is_complete = |texts: &Vec<_>| texts.len() == count && !call.args.expand_final();
         if let Some(arguments) = texts.filter(is_complete) {
-            return Node { value: Value::Reference(SecretReference { source, arguments }), span };
+            let reference = SecretReference { source, arguments, place: None };
+            return Node { value: Value::Reference(reference), span };
         }
         let (texts, example) = match count {
             1 => ("one text", "\"…\""),

@@ -94,6 +94,8 @@ pub(crate) struct SecretReference<'a> {
     /// The arguments, as many as the source takes: the name of a variable, the path of a file, or the
     /// path of a Nomad variable and the key of its item.
     pub(crate) arguments: Vec<Cow<'a, str>>,
+    /// Where it is written, if an expression took it from elsewhere.
+    pub(crate) place: Option<Span>,
 }
 
 /// The source of a secret.
@@ -296,7 +298,7 @@ impl<'a> Node<'a> {
                 ([entry], []) => {
                     let source = ReferenceSource::parse(&entry.key.text)?;
                     let arguments = entry.value.as_arguments(source.argument_count())?;
-                    Some(SecretReference { source, arguments })
+                    Some(SecretReference { source, arguments, place: None })
                 }
                 _ => None,
             },

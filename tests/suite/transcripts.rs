@@ -197,6 +197,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (Code::FilesTimedOut, "tests/suite/spec_files.rs", "a_pipe_without_a_writer_ends_at_its_limit"),
     (Code::JournalMissing, "tests/e2e/agent_remains.rs", "a_journal_that_is_gone_is_not_replaced"),
+    (
+        Code::PlanRenamedInstance,
+        "src/plan/renamed.rs",
+        "a_renamed_key_of_a_block_is_explained_once_at_the_block",
+    ),
     (Code::SpecTooManyValues, "src/spec/tests/limits.rs", "a_file_has_a_limit_of_values"),
     (Code::SpecTooManyVolumes, "src/spec/tests/limits.rs", "a_file_has_a_limit_of_volumes"),
     (

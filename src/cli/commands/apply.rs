@@ -151,10 +151,12 @@ pub(crate) async fn apply_specifications(
     let requested = plan.and_then(|plan| plan.options().ok()).unwrap_or_default();
     let share = requested.share.iter().map(NamespacedId::option);
     let share: Vec<_> = arguments.changes.share.iter().cloned().chain(share).collect();
+    let deny: Vec<_> = arguments.changes.deny.iter().chain(&requested.deny).copied().collect();
     let load_options = LoadOptions {
         purpose: mode.purpose(),
         empty_files: EmptyFiles::with_prune(arguments.changes.prune || requested.prune),
         share: Some(&share),
+        deny: &deny,
     };
     let (files, set, namespace) = match saved {
         Some(saved) => (&saved.files, &saved.set, saved.namespace.clone()),

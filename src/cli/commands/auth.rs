@@ -68,6 +68,7 @@ pub(crate) async fn check(
                 purpose: Purpose::ByExternalId,
                 empty_files: EmptyFiles::Rejected,
                 share: None,
+                deny: &[],
             },
             &arguments.set,
         )?)

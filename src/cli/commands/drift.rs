@@ -66,6 +66,7 @@ pub(crate) async fn show_drift(
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::Accepted,
         share: None,
+        deny: &[],
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

@@ -99,6 +99,7 @@ pub(crate) async fn show_plan(
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::with_prune(arguments.changes.prune),
         share: Some(&arguments.changes.share),
+        deny: &arguments.changes.deny,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

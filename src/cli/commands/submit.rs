@@ -29,6 +29,7 @@ pub(crate) async fn submit_volumes(
         purpose: mode.purpose(),
         empty_files: EmptyFiles::Rejected,
         share: Some(&arguments.share),
+        deny: &[],
     };
     let specifications =
         load_specifications(context, &arguments.files, load_options, &SetArgs::default())?;

@@ -4,7 +4,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::args::{
-    FileArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SHARE_HELP, SetArgs, required_paths,
+    FileArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SHARE_HELP, SetArgs, one_of,
+    required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
@@ -14,7 +15,11 @@ use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
 use crate::cli::ui::{diagnostic_json, json_text, report_files};
 use nomad_csi_client::reconcile::workflow::Specifications;
 use nomad_csi_model::diagnostic::{Diagnostics, Severity};
+use nomad_csi_plan::DenyRule;
 use nomad_csi_spec::Purpose;
+
+/// Help of `--deny`.
+const DENY_HELP: &str = "Refuse specifications of this kind; repeatable";
 
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
@@ -25,6 +30,8 @@ pub(crate) struct ValidateArgs {
     pub files: FileArgs,
     #[arg(long, value_name = "[NAMESPACE/]ID", help = SHARE_HELP)]
     pub share: Vec<String>,
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = one_of([DenyRule::UndeclaredVariables], DenyRule::as_str), help = DENY_HELP)]
+    pub deny: Vec<DenyRule>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
     /// The reports.
@@ -49,6 +56,7 @@ pub(crate) fn validate_files(
             purpose: Purpose::ByExternalId,
             empty_files: EmptyFiles::Warned,
             share: Some(&arguments.share),
+            deny: &arguments.deny,
         },
         &SetArgs::default(),
         asked.as_ref(),

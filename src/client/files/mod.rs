@@ -20,5 +20,8 @@ pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, re
 pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
-pub use text::{read_beginning, read_text, read_text_from, read_trusted_text};
+pub use text::{
+    MAX_VARIABLE_FILE_BYTES, MAX_VARIABLE_FILES, read_beginning, read_text, read_text_from,
+    read_trusted_text, read_variable_file,
+};
 pub use write::{write_many, write_new, write_over, write_private};

@@ -8,12 +8,19 @@ use super::specs::{MAX_BYTES, reason};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::private::NotPrivate;
 
+/// The largest file of variables that is read.
+pub const MAX_VARIABLE_FILE_BYTES: u64 = 1 << 20;
+
+/// The most files of variables of one command.
+pub const MAX_VARIABLE_FILES: usize = 16;
+
 /// Reads the text of a file, relative to `base_directory`.
 ///
 /// # Errors
 /// If the file is unreadable, larger than [`MAX_BYTES`], or not UTF-8.
 pub fn read_text(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
-    read_opened(file, GivenFile::open(&base_directory.join(file), PIPE_LIMIT))
+    let opened = GivenFile::open(&base_directory.join(file), PIPE_LIMIT);
+    read_opened(file, opened, MAX_BYTES)
 }
 
 /// The length of what [`read_beginning`] reads, in bytes.
@@ -35,7 +42,7 @@ pub fn read_beginning(file: &Path) -> Option<String> {
 /// # Errors
 /// See [`read_text`]; also if another user owns the file or can write to it.
 pub fn read_trusted_text(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
-    read_opened(file, GivenFile::open_trusted(&base_directory.join(file)))
+    read_opened(file, GivenFile::open_trusted(&base_directory.join(file)), MAX_BYTES)
 }
 
 /// Reads the text of a reader with this name.
@@ -43,14 +50,37 @@ pub fn read_trusted_text(base_directory: &Path, file: &Path) -> Result<String, D
 /// # Errors
 /// See [`read_text`].
 pub fn read_text_from(reader: &mut dyn Read, name: &str) -> Result<String, Diagnostics> {
-    read_named(name, Ok(reader))
+    read_named(name, Ok(reader), MAX_BYTES)
 }
 
-fn read_opened(file: &Path, opened: io::Result<GivenFile>) -> Result<String, Diagnostics> {
-    read_named(&file.display().to_string(), opened)
+/// Reads the text of a file of variables, relative to `base_directory`.
+///
+/// # Errors
+/// See [`read_text`]; also if it is larger than [`MAX_VARIABLE_FILE_BYTES`].
+pub fn read_variable_file(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
+    let opened = GivenFile::open(&base_directory.join(file), PIPE_LIMIT);
+    let help = "give the values that this run needs, or split the file";
+    read_opened(file, opened, MAX_VARIABLE_FILE_BYTES).map_err(|problems| {
+        problems.map(|problem| match problem.code {
+            Code::FilesTooLarge => Diagnostic { help: vec![help.to_owned()], ..problem },
+            _ => problem,
+        })
+    })
 }
 
-fn read_named(name: &str, opened: io::Result<impl Read>) -> Result<String, Diagnostics> {
+fn read_opened(
+    file: &Path,
+    opened: io::Result<GivenFile>,
+    limit: u64,
+) -> Result<String, Diagnostics> {
+    read_named(&file.display().to_string(), opened, limit)
+}
+
+fn read_named(
+    name: &str,
+    opened: io::Result<impl Read>,
+    limit: u64,
+) -> Result<String, Diagnostics> {
     let refused = |code: Code, why: String| {
         let message = format!("cannot read `{name}`: {why}");
         Diagnostics::from(Diagnostic::error(code, message).help(code.advice()))
@@ -69,10 +99,10 @@ fn read_named(name: &str, opened: io::Result<impl Read>) -> Result<String, Diagn
     };
     let opened = opened.map_err(unreadable)?;
     let mut text = String::new();
-    let read = opened.take(MAX_BYTES + 1).read_to_string(&mut text);
+    let read = opened.take(limit + 1).read_to_string(&mut text);
     read.map_err(unreadable)?;
-    if text.len() as u64 > MAX_BYTES {
-        let why = format!("the file is larger than {MAX_BYTES} bytes");
+    if text.len() as u64 > limit {
+        let why = format!("the file is larger than {limit} bytes");
         return Err(refused(Code::FilesTooLarge, why));
     }
     Ok(text)
@@ -85,6 +115,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_file_of_variables_has_at_most_one_mebibyte() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |size: usize| {
+            std::fs::write(directory.path().join("v.hcl"), "#".repeat(size)).unwrap();
+            read_variable_file(directory.path(), Path::new("v.hcl"))
+        };
+        assert!(read(1 << 20).is_ok());
+        let problems = read((1 << 20) + 1).unwrap_err();
+        let problem = problems.iter().next().unwrap();
+        assert_eq!(problem.code, Code::FilesTooLarge);
+        assert_eq!(problem.message, "cannot read `v.hcl`: the file is larger than 1048576 bytes");
+        assert_eq!(problem.help, ["give the values that this run needs, or split the file"]);
+    }
 
     #[test]
     fn a_plan_that_others_can_write_to_is_not_trusted() {

@@ -51,6 +51,8 @@ codes! {
         "Apply it with `protect = false` and then remove it, or stop managing it with `forget`.";
     PlanDataUnconfirmed = "plan/data-unconfirmed": "A set owns the volume, and its registration is gone from the server. It is not certain that its data still exists, so a new volume would be empty.",
         "Set the `external_id` of the data in the file, so that the volume is registered again; or approve an empty volume with `--approve destroys-data:ID`.";
+    PlanRenamedInstance = "plan/renamed-instance": "A block with `count` or `for_each` declares a new volume, and the set owns a volume that looks like one of the same block under another key. A renamed key declares a new, empty volume.",
+        "To keep the data, keep the ID with `source`, or register the data with `external_id`.";
     PlanDataChanged = "plan/data-changed": "A set owns the volume, and the volume has another external ID or plugin than the set recorded. The data under this name is not the data that the set knows.",
         "Find out who registered the other data; to accept it, run `forget` for the volume and apply again.";
     PlanDataGone = "plan/data-gone": "The volume is registered, but its provider no longer lists its data. Every use of the volume fails.",
@@ -327,7 +329,7 @@ codes! {
         "Correct the path; relative paths start at the working directory.";
     FilesUnreadable = "files/unreadable": "The file or directory exists but cannot be read.",
         "Correct its permissions, then run the command again.";
-    FilesTooLarge = "files/too-large": "The file is larger than 16 MiB, the limit for a specification, or than 4 MiB, the limit for a job file.",
+    FilesTooLarge = "files/too-large": "The file is larger than 16 MiB, the limit for a specification, than 4 MiB, the limit for a job file, or than 1 MiB, the limit for a file of variables. There are at most 16 of those.",
         "Check the path, or split the file.";
     FilesForeignLink = "files/foreign-link": "The file is a link to a file outside its directory, so its content is not shown in messages.",
         "Run the command with the file that the link leads to, or replace the link by a copy.";

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::diff::{Change, FieldValue};
-use crate::inputs::PluginState;
+use crate::inputs::{PlanInputs, PlanOptions, PluginState};
 use crate::merge::{Expansion, SecretsChange};
 use crate::rules::MergeRules;
 use crate::samples::{
@@ -10,12 +10,13 @@ use crate::samples::{
     places, plugin, sent, spec,
 };
 use crate::volume_version::VolumeVersion;
+use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, CapacityRange, ControllerCapabilities, ControllerInfo,
     ExternalId, HealthCount, MountOptions, Namespace, PluginId, SecretRefs, Secrets,
     UnresolvedRequest, Volume, VolumeId,
 };
-use nomad_csi_spec::Purpose;
+use nomad_csi_spec::{Defaults, Purpose, Syntax, parse};
 
 const BOTH: [MergeRules; 2] = [MergeRules::NOMAD, MergeRules::AGENT];
 
@@ -373,4 +374,41 @@ fn a_new_volume_needs_an_existing_namespace() {
             (other, _) => panic!("{other:?}"),
         }
     }
+}
+
+/// A list that loses an item gives the fields of its neighbour to each index after it.
+#[test]
+fn a_field_of_another_index_has_the_help_of_stable_keys() {
+    let text = |block: &str| {
+        format!(
+            "volume \"db\" {{\n {block}\n type = \"csi\"\n plugin_id = \"hostpath\"\n capability {{\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}}\n}}\n"
+        )
+    };
+    let reasons = |block: &str, id: &str| {
+        let (mut sources, mut problems) = (SourceMap::default(), Diagnostics::default());
+        let source = sources.add("v.hcl", text(block));
+        let defaults = Defaults::default();
+        let desired = parse(&mut sources, source, Syntax::Hcl, &defaults, &mut problems);
+        assert!(!problems.has_errors(), "{problems:?}");
+        let volume = Volume { id: VolumeId::new(id), ..existing() };
+        let observed = observed(Some(volume), plugin(|_| {}));
+        let plan = build_plan(PlanInputs {
+            desired,
+            purpose: Purpose::ByExternalId,
+            observed: &observed,
+            rules: MergeRules::NOMAD,
+            owned: None,
+            options: &PlanOptions::default(),
+        });
+        let Action::Blocked(reasons) = &plan.volumes[0].action else { panic!("{id}") };
+        let of_name = reasons.iter().find(|one| one.code == Code::VolumeImmutableField);
+        of_name.expect("the name differs").help.clone()
+    };
+    assert_eq!(
+        reasons("count = 1\n name = \"other\"", "db[0]"),
+        ["volumes of a `count` are identified by position: use `for_each` with stable keys"]
+    );
+    let other = ["keep the current value, or create another volume with another ID"];
+    assert_eq!(reasons("for_each = [\"a\"]\n name = \"other\"", "db-a"), other);
+    assert_eq!(reasons("name = \"other\"", "db"), other);
 }

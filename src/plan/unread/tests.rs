@@ -133,7 +133,7 @@ fn volume_of(at: usize, story: &Story) -> Volume {
 
 fn resolved(request: &UnresolvedRequest) -> VolumeRequest {
     let value = |_: &str, of: &SecretRef| match of {
-        SecretRef::Literal(secret) => Ok(secret.clone()),
+        SecretRef::Literal(secret) | SecretRef::Evaluated(secret) => Ok(secret.clone()),
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::NomadVar { .. } => Err(()),
     };
     request.resolve(value).unwrap()

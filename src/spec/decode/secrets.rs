@@ -40,7 +40,18 @@ impl Reader<'_> {
     ) -> (Option<SecretRefs>, BTreeMap<String, Span>) {
         let mut spans = BTreeMap::new();
         let secrets = self.map_of(entries, |reader, map, pair| {
-            spans.insert(pair.key.text.to_string(), pair.value.span);
+            // A relative path starts at the file in which the reference is written.
+            let place = match &pair.value.value {
+                Value::Reference(reference) => reference.place.unwrap_or(pair.value.span),
+                Value::Null
+                | Value::Invalid
+                | Value::Scalar(_)
+                | Value::Unknown
+                | Value::Expression(_)
+                | Value::List(_)
+                | Value::Object(_) => pair.value.span,
+            };
+            spans.insert(pair.key.text.to_string(), place);
             reader.secret(map, pair)
         });
         (secrets.map(SecretRefs::from_iter), spans)
@@ -56,6 +67,14 @@ impl Reader<'_> {
             Value::Object(object) => {
                 self.refuse_labels(pair);
                 match pair.value.as_reference() {
+                    // The values of an expression all have its position, and none of where they were written.
+                    Some(reference)
+                        if reference.source == ReferenceSource::File
+                            && object.entries.iter().all(|one| one.key.span == pair.value.span) =>
+                    {
+                        self.computed_path(&pair.value);
+                        None
+                    }
                     Some(reference) => self.reference(&pair.value, &reference),
                     None => {
                         self.invalid_reference(pair, object);
@@ -102,6 +121,17 @@ impl Reader<'_> {
         let message = format!("invalid {what}: {problem}");
         self.error(Code::SpecSecretReference, message, node.span);
         None
+    }
+
+    /// Reports the path of a file in a map that an expression made: nothing says at which directory it starts.
+    fn computed_path(&mut self, node: &Node<'_>) {
+        let message =
+            "a map of an expression cannot name a file: its path starts at no known directory";
+        self.diagnostics.push(
+            Diagnostic::error(Code::SpecSecretReference, message)
+                .label(node.span, "has `file` as a key")
+                .help("write the reference as a call: `${file(\"PATH\")}`"),
+        );
     }
 
     /// Reports a value that is neither a text nor a reference.

@@ -14,6 +14,15 @@ impl Reader<'_> {
     /// Decodes the set of a file, with its position.
     pub(crate) fn set(&mut self, entries: &[&Entry<'_>]) -> Option<(SetName, Span)> {
         let entry = self.single(entries)?;
+        if matches!(entry.value.value, Value::Null) {
+            // Volumes of no set would be planned without those that the set has.
+            self.diagnostics.push(
+                Diagnostic::error(Code::SpecSetName, "`set` is null, and names no set")
+                    .label(entry.value.span, "expected the name of a set")
+                    .help("write a name, or remove `set` if the volumes belong to no set"),
+            );
+            return None;
+        }
         let text = self.text(schema::SET, &entry.value, ScalarConversion::AsWritten)?;
         match SetName::parse(&text) {
             Ok(name) => Some((name, entry.value.span)),

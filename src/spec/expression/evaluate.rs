@@ -11,6 +11,7 @@ use super::budget::{Budget, LimitExceeded};
 use super::functions::call::Failure;
 use super::functions::table::{Function, Mark};
 use super::operators::{self, OperatorProblem};
+use super::place::TextPlace;
 use super::problem::{Problem, shortened, suggestion};
 use super::tree::{Expr, ExprKind, ForExpr, FunctionId, Get, Key, Operator, VolumeName};
 use super::value::{Kind, MapItems, NotComparable, SecretReference, SecretSource, Value};
@@ -29,6 +30,8 @@ pub(crate) struct Scope<'s> {
     pub(crate) count_index: Option<i64>,
     /// `volume.label`, `volume.key` and `volume.id`.
     pub(crate) volume: Option<&'s VolumeNames>,
+    /// The place of the expression; references to secrets keep theirs.
+    pub(crate) place: Option<TextPlace>,
 }
 
 /// The names of the volume that an expression belongs to.
@@ -124,7 +127,7 @@ impl Evaluator<'_, '_> {
             }
             ExprKind::Binary(operator, sides) => self.binary(expr, *operator, sides),
             ExprKind::Call(function, args, expands) => self.call(expr, *function, args, *expands),
-            ExprKind::Source(source, args) => self.source(*source, args),
+            ExprKind::Source(source, args) => self.source(expr, *source, args),
             ExprKind::For(each) => self.for_each(expr, each),
             ExprKind::Unknown => Ok(Kind::Unknown.into()),
         }
@@ -322,7 +325,12 @@ impl Evaluator<'_, '_> {
         Ok(result.marked(is_sensitive))
     }
 
-    fn source(&mut self, source: SecretSource, exprs: &[Expr]) -> Result<Value, Problem> {
+    fn source(
+        &mut self,
+        call: &Expr,
+        source: SecretSource,
+        exprs: &[Expr],
+    ) -> Result<Value, Problem> {
         let mut arguments = vec![];
         let mut is_sensitive = false;
         for (index, expr) in exprs.iter().enumerate() {
@@ -361,7 +369,8 @@ impl Evaluator<'_, '_> {
                 (_, _) => return Err(wrong("a text", value.kind_name())),
             }
         }
-        let reference = SecretReference { source, arguments };
+        let place = self.scope.place.map(|place| place.of(&call.at));
+        let reference = SecretReference { source, arguments, place };
         Ok(Value { kind: Kind::Secret(Rc::new(reference)), is_sensitive })
     }
 

@@ -95,6 +95,7 @@ fn seven_expressions_of_ten_thousand_instances_are_fast() {
                 each: None,
                 count_index: Some(index),
                 volume: Some(&volume),
+                place: None,
             };
             let mut budget = run.start_volume();
             for expr in &exprs {

@@ -5,6 +5,8 @@
 
 pub(crate) mod budget;
 pub(crate) mod convert;
+#[cfg(test)]
+mod cost_tests;
 pub(crate) mod embedded;
 pub(crate) mod evaluate;
 #[cfg(test)]

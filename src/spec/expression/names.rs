@@ -79,7 +79,7 @@ impl Names {
 }
 
 /// A variable or a local value that an expression uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reference {
     Variable(u32),
     Local(u32),

@@ -534,6 +534,7 @@ fn own(text: &str) -> Result<Value, Problem> {
         each: Some((&each["key"], &each["value"])),
         count_index: Some(4),
         volume: Some(&volume),
+        place: None,
     };
     let expr = parse_expression(text, &mut names).map_err(|mut problems| problems.remove(0))?;
     evaluate(&expr, &scope, &mut Budget::run())

@@ -71,7 +71,7 @@ impl Problem {
 }
 
 /// Returns a suggestion, or `other` if no name is similar.
-pub(super) fn suggestion<'a>(
+pub(crate) fn suggestion<'a>(
     word: &str,
     names: impl IntoIterator<Item = &'a str>,
     other: &str,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::budget::{Budget, LimitExceeded};
+use nomad_csi_model::diagnostic::Span;
 
 /// Limit of the levels of a value.
 pub(crate) const MAX_LEVELS: u8 = 64;
@@ -60,6 +61,8 @@ pub(crate) struct SecretReference {
     pub(crate) source: SecretSource,
     /// As many as the source takes; of a program, its words.
     pub(crate) arguments: Vec<Rc<str>>,
+    /// Where it is written: a relative path starts at the directory of that file.
+    pub(crate) place: Option<Span>,
 }
 
 /// The source of a secret.

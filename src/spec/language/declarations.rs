@@ -142,9 +142,31 @@ pub(crate) struct Declarations<'t, 'a> {
     pub(super) volumes: Vec<VolumeBlock<'t, 'a>>,
     /// The `set` keys, each with the indexes of its document and of its object.
     pub(super) sets: Vec<(usize, usize, &'t Entry<'a>)>,
+    /// True if there are more variables, local values and classes than a run can have, which is reported.
+    is_full: bool,
 }
 
+/// Limit of the variables, local values and classes of a run.
+const MAX_DECLARATIONS: usize = 10_000;
+
 impl<'t, 'a> Declarations<'t, 'a> {
+    /// Returns whether a variable, a local value or a class can be added. Reports the first one that cannot.
+    fn has_room(&mut self, at: Span, diagnostics: &mut Diagnostics) -> bool {
+        let count = self.variables.len() + self.locals.len() + self.classes.len();
+        if count < MAX_DECLARATIONS {
+            return true;
+        }
+        if !std::mem::replace(&mut self.is_full, true) {
+            let message = "the files declare more than 10,000 variables, local values and classes";
+            diagnostics.push(
+                Diagnostic::error(Code::SpecEvaluationLimit, message)
+                    .label(at, "the first one that is too many")
+                    .help("use maps for similar values, or run one command per set"),
+            );
+        }
+        false
+    }
+
     /// Adds what one object of a document declares. `labels` are those of the `volume` blocks of its text so far.
     pub(crate) fn add(
         &mut self,
@@ -263,6 +285,9 @@ impl<'t, 'a> Declarations<'t, 'a> {
             reader.diagnostics.push(problem);
             return;
         }
+        if !self.has_room(header, reader.diagnostics) {
+            return;
+        }
         let kind_source =
             kind.map(|entry| reader.source_text(entry.value.span).to_owned()).unwrap_or_default();
         let variable = Variable { header, kind, kind_source, default, is_sensitive, validations };
@@ -276,6 +301,10 @@ impl<'t, 'a> Declarations<'t, 'a> {
             }
             reader.refuse_labels(entry);
             let name: &'t str = &entry.key.text;
+            if !self.locals.contains_key(name) && !self.has_room(entry.key.span, reader.diagnostics)
+            {
+                return;
+            }
             match self.locals.get_mut(name) {
                 None => {
                     self.locals.insert(name, Local { entries: vec![entry] });
@@ -305,6 +334,9 @@ impl<'t, 'a> Declarations<'t, 'a> {
         let name: &'t str = &label.text;
         if let Some(first) = self.classes.get(name) {
             diagnostics.push(declared_twice(&format!("class `{name}`"), header, first.header));
+            return;
+        }
+        if !self.has_room(header, diagnostics) {
             return;
         }
         // Under `class:` each class has a body of its own, which begins after its key.

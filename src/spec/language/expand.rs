@@ -10,21 +10,23 @@ use std::sync::Arc;
 use super::declarations::{Class, Declarations, VolumeBlock};
 use super::instances::{Instances, instances_of};
 use super::layers::layered;
+use super::value_sources::ValueSources;
 use super::values::{NoValue, expression_value, value_node};
 use super::walk::for_each_expression;
 use crate::decode::{self, Document, NamedBlock, Reader, ScalarConversion};
 use crate::expression::budget::Budget;
 use crate::expression::evaluate::{Scope, VolumeNames};
 use crate::expression::names::{Reference, references};
+use crate::expression::problem::suggestion;
 use crate::expression::value::{Kind, Value};
-use crate::origin::{Layer, Origin};
+use crate::origin::{FieldPlaces, Layer, Origin, with_value_sources};
 use crate::repeated::RepeatedProblems;
 use crate::schema;
 use crate::syntax::Syntax;
 use crate::tree::{Entry, Node, Object, SpannedText, Value as NodeValue};
 use crate::volume_spec::{VolumeSpec, too_many_volumes};
 use nomad_csi_model::SetName;
-use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span, closest_match};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
 
 /// A block that declares no volume, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(crate) struct Expansion {
 pub(super) struct Globals {
     pub(super) variables: Vec<Option<Value>>,
     pub(super) locals: Vec<Option<Value>>,
+    /// Where the values of variables come from.
+    pub(super) sources: ValueSources,
 }
 
 /// Expands all blocks of a run. `room` is the number of volumes that the run may still have.
@@ -67,13 +71,14 @@ pub(super) fn expand(
     diagnostics: &mut Diagnostics,
 ) -> Expansion {
     let found = Expansion::default();
-    let taken = BTreeSet::new();
+    let taken = BTreeMap::new();
     let mut expander = Expander {
         declarations,
         documents,
         globals,
         room,
         is_full: false,
+        suggestions_left: MAX_SUGGESTIONS,
         budget,
         diagnostics,
         found,
@@ -95,6 +100,9 @@ pub(super) fn expand(
     expander.found
 }
 
+/// Limit of the unknown classes that are compared with known ones.
+const MAX_SUGGESTIONS: usize = 100;
+
 struct Expander<'e, 't, 'a> {
     declarations: &'e Declarations<'t, 'a>,
     documents: &'e [Document<'e>],
@@ -102,11 +110,13 @@ struct Expander<'e, 't, 'a> {
     room: usize,
     /// True if a volume had no room, which is reported.
     is_full: bool,
+    /// How many unknown classes are still compared with known ones, which takes time.
+    suggestions_left: usize,
     budget: &'e mut Budget,
     diagnostics: &'e mut Diagnostics,
     found: Expansion,
-    /// The layers that some volume takes, by the positions of their fields.
-    taken: BTreeSet<Span>,
+    /// The layers that some volume takes, by the positions of their fields, with their places.
+    taken: BTreeMap<Span, Arc<FieldPlaces>>,
 }
 
 /// The layers of one volume, the nearest one first, and where they come from.
@@ -124,20 +134,20 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
 
     /// Decodes the set that a document names.
     fn set(&mut self, document: usize, entry: &Entry<'a>) -> Option<(SetName, Span)> {
-        let value = self.node(schema::SET, &entry.value, &self.globals.scope(None, None, None))?;
-        let entry = Entry { value, ..entry.clone() };
-        self.reader(document)?.set(&[&entry])
+        let places = self.globals.sources.places_of([entry]);
+        let mut found = Diagnostics::default();
+        let scope = self.globals.scope(None, None, None);
+        let value = self.node_of(schema::SET, &entry.value, &scope, &mut found);
+        let set = value.and_then(|value| {
+            let entry = Entry { value, ..entry.clone() };
+            let own = self.documents.get(document)?;
+            Reader::new(own, self.documents, &mut found).set(&[&entry])
+        });
+        self.diagnostics.extend(found.map(|problem| with_value_sources(problem, &places)));
+        set
     }
 
     /// Returns the node that a node stands for, of a key whose value is shown. Reports why there is none.
-    fn node(&mut self, key: &str, node: &Node<'a>, scope: &Scope<'_>) -> Option<Node<'a>> {
-        let mut found = Diagnostics::default();
-        let value = self.node_of(key, node, scope, &mut found);
-        self.diagnostics.extend(found);
-        value
-    }
-
-    /// As [`Self::node`], with a list of problems.
     fn node_of(
         &mut self,
         key: &str,
@@ -169,8 +179,11 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
 
     /// Expands one `volume` block.
     fn block(&mut self, block: &VolumeBlock<'t, 'a>) {
-        let (Some(is_enabled), Some(own)) = (self.is_enabled(block), self.layers_of_block(block))
-        else {
+        let places = self.globals.sources.places_of(&block.block.object.entries);
+        let mut found = Diagnostics::default();
+        let is_enabled = self.is_enabled(block, &mut found);
+        self.diagnostics.extend(found.map(|problem| with_value_sources(problem, &places)));
+        let (Some(is_enabled), Some(own)) = (is_enabled, self.layers_of_block(block)) else {
             return;
         };
         if !is_enabled {
@@ -184,7 +197,9 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
                 self.found.is_incomplete = true;
                 return;
             }
-            Err(NoValue::Problem(problem)) => return self.diagnostics.push(*problem),
+            Err(NoValue::Problem(problem)) => {
+                return self.diagnostics.push(with_value_sources(*problem, &places));
+            }
         };
         if let Instances::Several { list, place, .. } = &instances
             && list.is_empty()
@@ -200,7 +215,9 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         let mut problems = RepeatedProblems::default();
         let name = &*block.block.label.text;
         for instance in instances.into_list() {
-            let origin = Origin { block: name.into(), instance: instance.origin, layers: vec![] };
+            let places = Arc::clone(&places);
+            let (block_name, layers) = (name.into(), vec![]);
+            let origin = Origin { block: block_name, instance: instance.origin, layers, places };
             let names = VolumeNames {
                 label: name.into(),
                 key: origin.key().into(),
@@ -223,16 +240,22 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
     }
 
     /// Returns whether a block declares any volume; `None` if that is unknown.
-    fn is_enabled(&mut self, block: &VolumeBlock<'t, 'a>) -> Option<bool> {
+    fn is_enabled(
+        &mut self,
+        block: &VolumeBlock<'t, 'a>,
+        problems: &mut Diagnostics,
+    ) -> Option<bool> {
         let Some(entry) = self.unique(block, schema::ENABLED) else {
             return Some(true);
         };
-        let node =
-            self.node(schema::ENABLED, &entry.value, &self.globals.scope(None, None, None))?;
+        let scope = self.globals.scope(None, None, None);
+        let node = self.node_of(schema::ENABLED, &entry.value, &scope, problems)?;
         if matches!(node.value, NodeValue::Null) {
             return Some(true);
         }
-        let is_enabled = self.reader(block.document)?.boolean(schema::ENABLED, &node)?;
+        let own = self.documents.get(block.document)?;
+        let mut reader = Reader::new(own, self.documents, problems);
+        let is_enabled = reader.boolean(schema::ENABLED, &node)?;
         if !is_enabled {
             let reason = format!("`enabled` of `{}` is `false`", block.block.label.text);
             self.found.empty.push(EmptyBlock { reason, place: entry.value.span });
@@ -328,7 +351,8 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
                 let class = self.class(&name, choice.value.span, problems)?;
                 layers.objects.push(class.object);
                 let (body, taken) = (class.body, choice.value.span);
-                layers.origins.push(Layer { class: Some(name.into()), body, taken });
+                let places = self.places_of_layer(body, class.object);
+                layers.origins.push(Layer { class: Some(name.into()), body, taken, places });
             } else if !matches!(node.value, NodeValue::Null) {
                 return None;
             }
@@ -336,14 +360,21 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
         if let Some(defaults) = self.declarations.defaults.get(&block.block.header.source) {
             layers.objects.push(defaults.object);
             let (body, taken) = (defaults.body, defaults.header);
-            layers.origins.push(Layer { class: None, body, taken });
-        }
-        for (object, layer) in layers.objects.iter().skip(1).zip(&layers.origins) {
-            if self.taken.insert(layer.body) {
-                self.note_uses(object);
-            }
+            let places = self.places_of_layer(body, defaults.object);
+            layers.origins.push(Layer { class: None, body, taken, places });
         }
         Some(layers)
+    }
+
+    /// Returns the places of a layer, and notes its variables when it is taken for the first time.
+    fn places_of_layer(&mut self, body: Span, object: &Object<'_>) -> Arc<FieldPlaces> {
+        if let Some(places) = self.taken.get(&body) {
+            return Arc::clone(places);
+        }
+        self.note_uses(object);
+        let places = self.globals.sources.places_of(&object.entries);
+        self.taken.insert(body, Arc::clone(&places));
+        places
     }
 
     /// Notes the variables that a layer uses.
@@ -361,15 +392,20 @@ impl<'e, 't, 'a> Expander<'e, 't, 'a> {
     }
 
     /// Returns a class. Reports an unknown one.
-    fn class(&self, name: &str, at: Span, problems: &mut Diagnostics) -> Option<&'e Class<'t, 'a>> {
+    fn class(
+        &mut self,
+        name: &str,
+        at: Span,
+        problems: &mut Diagnostics,
+    ) -> Option<&'e Class<'t, 'a>> {
         let found = self.declarations.classes.get(name);
         if found.is_none() {
             let message = format!("unknown class `{name}`");
-            let near = closest_match(name, self.declarations.classes.keys().copied());
-            let label = near.map_or_else(
-                || "not declared".to_owned(),
-                |near| format!("did you mean `{near}`?"),
-            );
+            let label = match self.suggestions_left {
+                0 => "not declared".to_owned(),
+                _ => suggestion(name, self.declarations.classes.keys().copied(), "not declared"),
+            };
+            self.suggestions_left = self.suggestions_left.saturating_sub(1);
             let problem = Diagnostic::error(Code::SpecUnknownClass, message).label(at, label);
             problems.push(problem.help(Code::SpecUnknownClass.advice()));
         }
@@ -403,7 +439,7 @@ impl Globals {
         volume: Option<&'s VolumeNames>,
     ) -> Scope<'s> {
         let (variables, locals) = (&self.variables, &self.locals);
-        Scope { variables, locals, each, count_index: index, volume }
+        Scope { variables, locals, each, count_index: index, volume, place: None }
     }
 }
 

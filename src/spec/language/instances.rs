@@ -136,7 +136,11 @@ fn counted(entry: &Entry<'_>, value: &Value, budget: &mut Budget) -> Result<Inst
     let limit = |limit| NoValue::limit(limit, entry.value.span);
     budget.take_steps(indexes as usize).map_err(limit)?;
     let instance = |index: u32| OneInstance {
-        origin: Some(Instance { key: InstanceKey::Index(index), place: entry.key.span }),
+        origin: Some(Instance {
+            key: InstanceKey::Index(index),
+            place: entry.key.span,
+            value: entry.value.span,
+        }),
         index: Some(i64::from(index)),
         each: None,
     };
@@ -150,7 +154,11 @@ fn named(
     budget: &mut Budget,
 ) -> Result<Instances, NoValue> {
     let instance = |key: &str, value: &Value| OneInstance {
-        origin: Some(Instance { key: InstanceKey::Key(key.into()), place: entry.key.span }),
+        origin: Some(Instance {
+            key: InstanceKey::Key(key.into()),
+            place: entry.key.span,
+            value: entry.value.span,
+        }),
         index: None,
         each: Some((Value::text(key), value.clone())),
     };

@@ -47,8 +47,7 @@ pub(super) fn evaluate_locals(
         left.remove(&slot);
         let local = by_slot.get(&slot).and_then(|name| locals.get(name));
         if let Some(local) = local {
-            let scope =
-                Scope { variables, locals: &values, each: None, count_index: None, volume: None };
+            let scope = Scope { variables, locals: &values, ..Scope::default() };
             match entries_value(&local.entries, &scope, budget) {
                 Ok(value) => {
                     if let Some(place) = values.get_mut(slot as usize) {
@@ -72,6 +71,9 @@ pub(super) fn evaluate_locals(
     values
 }
 
+/// Limit of the members of a circle that its problem shows.
+const MAX_SHOWN: usize = 20;
+
 /// Reports one circle of those that are left.
 fn report_cycle(
     left: &BTreeMap<u32, BTreeSet<u32>>,
@@ -84,26 +86,32 @@ fn report_cycle(
     };
     // Each of those that are left uses another one that is left, so this path ends in a circle.
     let mut path = vec![*first];
+    let mut places = BTreeMap::from([(*first, 0)]);
     let cycle = loop {
         let used = path.last().and_then(|slot| left.get(slot)).and_then(|used| used.first());
         let Some(next) = used else {
             return;
         };
-        if let Some(at) = path.iter().position(|slot| slot == next) {
-            break path.split_off(at);
+        if let Some(at) = places.get(next) {
+            break path.split_off(*at);
         }
+        places.insert(*next, path.len());
         path.push(*next);
     };
     let name = |slot: &u32| names.get(slot).copied().unwrap_or_default();
     let mut cycle = cycle;
     let first = cycle.iter().enumerate().min_by_key(|(_, slot)| name(slot)).map(|(at, _)| at);
     cycle.rotate_left(first.unwrap_or_default());
-    let members: Vec<String> =
-        cycle.iter().chain(cycle.first()).map(|slot| format!("`{}`", name(slot))).collect();
     let own = cycle.first().map(name).unwrap_or_default();
+    let shown = cycle.iter().take(MAX_SHOWN).map(|slot| format!("`{}`", name(slot)));
+    let mut members: Vec<String> = shown.collect();
+    if let Some(others) = cycle.len().checked_sub(MAX_SHOWN).filter(|others| *others > 0) {
+        members.push(format!("{others} more"));
+    }
+    members.push(format!("`{own}`"));
     let message = format!("local value `{own}` depends on itself: {}", members.join(", "));
     let mut problem = Diagnostic::error(Code::SpecDeclarationCycle, message);
-    for slot in &cycle {
+    for slot in cycle.iter().take(MAX_SHOWN) {
         let entry = locals.get(name(slot)).and_then(|local| local.entries.first());
         if let Some(entry) = entry {
             problem = problem.label(entry.key.span, "in the circle");

@@ -13,6 +13,7 @@ mod names_check;
 mod run;
 mod templates;
 mod type_constraint;
+mod value_sources;
 mod values;
 mod variables;
 mod walk;

@@ -58,12 +58,17 @@ pub(super) fn check_names(
     for (_, _, entry) in &declarations.sets {
         checker.used(&entry.value, &everywhere);
     }
+    let before_id = Availability::Missing(BEFORE_ID);
     let in_layer = Allowed { each: here, count: here, volume: here, ..everywhere };
     for class in declarations.classes.values() {
         class.object.entries.iter().for_each(|entry| checker.unused(&entry.value, &in_layer));
     }
     for defaults in declarations.defaults.values() {
-        defaults.object.entries.iter().for_each(|entry| checker.unused(&entry.value, &in_layer));
+        for entry in &defaults.object.entries {
+            let is_choice = entry.key.text == schema::CLASS;
+            let volume = if is_choice { before_id } else { here };
+            checker.unused(&entry.value, &Allowed { volume, ..in_layer });
+        }
     }
     for volume in &declarations.volumes {
         checker.volume(volume, everywhere);
@@ -95,6 +100,9 @@ pub(super) fn report_unset(
         }
     }
 }
+
+/// Why fields that decide about the ID of a volume cannot use it.
+const BEFORE_ID: &str = "it is not known before the volume has its ID";
 
 struct Checker<'c> {
     used: BTreeMap<u32, Span>,
@@ -139,7 +147,7 @@ impl Checker<'_> {
         let instance = Allowed {
             each: is_there(has(schema::FOR_EACH), &each),
             count: is_there(has(schema::COUNT), &count),
-            volume: Availability::Missing("it is not known before the volume has its ID"),
+            volume: Availability::Missing(BEFORE_ID),
             ..everywhere
         };
         let number = Allowed {

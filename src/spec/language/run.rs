@@ -9,6 +9,7 @@ use super::declarations::Declarations;
 use super::expand::{Expansion, Globals, expand};
 use super::locals::evaluate_locals;
 use super::names_check::{check_names, report_unset};
+use super::value_sources::ValueSources;
 use super::variables::{Assigned, GivenVariables, VariableFile, assign, validate_variables};
 use crate::decode::Document;
 use crate::expression::budget::Budget;
@@ -63,7 +64,8 @@ impl Run<'_> {
         );
         let locals =
             evaluate_locals(&declarations.locals, &variables, names, &mut budget, &mut of_values);
-        let globals = Globals { variables, locals };
+        let sources = ValueSources::new(&declarations, &assigned, names);
+        let globals = Globals { variables, locals, sources };
         let room = (self.room, &mut budget);
         let mut of_volumes = Diagnostics::default();
         let expansion = expand(&declarations, self.documents, &globals, room, &mut of_volumes);

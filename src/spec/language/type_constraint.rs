@@ -328,7 +328,7 @@ pub(super) fn literal(text: &str) -> Option<Value> {
     if !root.is_literal() {
         return None;
     }
-    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope::default();
     let value = evaluate(&root, &scope, &mut Budget::run()).ok()?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => None,

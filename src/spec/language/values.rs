@@ -47,7 +47,8 @@ pub(super) fn expression_value(
     if !has_all_values(expression, scope, budget)? {
         return Err(NoValue::Reported);
     }
-    evaluate(&expression.root, scope, budget).map_err(|problem| NoValue::of(problem, expression))
+    let scope = Scope { place: Some(expression.place), ..*scope };
+    evaluate(&expression.root, &scope, budget).map_err(|problem| NoValue::of(problem, expression))
 }
 
 /// Returns whether every variable and local value of an expression has a value.
@@ -88,7 +89,7 @@ pub(super) fn node_value(
         NodeValue::Invalid => return Err(NoValue::Reported),
         NodeValue::Unknown => Kind::Unknown.into(),
         NodeValue::Scalar(scalar) => scalar_value(scalar),
-        NodeValue::Reference(reference) => reference_value(reference),
+        NodeValue::Reference(reference) => reference_value(reference, node.span),
         NodeValue::Expression(expression) => return expression_value(expression, scope, budget),
         NodeValue::List(items) => {
             let items = items.iter().map(|item| node_value(item, scope, budget));
@@ -133,14 +134,15 @@ fn scalar_value(scalar: &Scalar<'_>) -> Value {
     }
 }
 
-fn reference_value(reference: &SecretReference<'_>) -> Value {
+fn reference_value(reference: &SecretReference<'_>, written: Span) -> Value {
     let source = match reference.source {
         ReferenceSource::Env => SecretSource::Env,
         ReferenceSource::File => SecretSource::File,
         ReferenceSource::NomadVar => SecretSource::NomadVar,
     };
     let arguments = reference.arguments.iter().map(|argument| Rc::from(&**argument)).collect();
-    Kind::Secret(Rc::new(EvaluatedReference { source, arguments })).into()
+    let place = Some(reference.place.unwrap_or(written));
+    Kind::Secret(Rc::new(EvaluatedReference { source, arguments, place })).into()
 }
 
 fn object_value(
@@ -229,5 +231,5 @@ fn reference_node<'a>(
         }
     };
     let arguments = reference.arguments.iter().map(|argument| argument.to_string().into());
-    Ok(SecretReference { source, arguments: arguments.collect() })
+    Ok(SecretReference { source, arguments: arguments.collect(), place: reference.place })
 }

@@ -61,14 +61,15 @@ pub(super) fn assign(
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
 ) -> (Vec<Option<Assigned>>, BTreeSet<u32>) {
-    report_undeclared(variables, given, files, diagnostics);
+    let values = GivenValues::of(given, files);
+    report_undeclared(variables, &values, diagnostics);
     let mut refused = BTreeSet::new();
     let mut assigned: Vec<Option<Assigned>> = vec![];
     for (name, variable) in variables {
         let number = names.variable(name);
         let slot = number as usize;
         let errors = diagnostics.count(Severity::Error);
-        let found = value_of(name, variable, (given, files), budget, diagnostics);
+        let found = value_of(name, variable, &values, budget, diagnostics);
         if diagnostics.count(Severity::Error) > errors {
             refused.insert(number);
         }
@@ -86,7 +87,7 @@ pub(super) fn assign(
 fn value_of(
     name: &str,
     variable: &Variable<'_, '_>,
-    (given, files): (&GivenVariables, &[VariableFile<'_>]),
+    values: &GivenValues<'_>,
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
 ) -> Option<Assigned> {
@@ -113,9 +114,9 @@ fn value_of(
             None => Type::String,
         },
     };
-    let argument = given.arguments.iter().rev().find(|(of, _)| of == name).map(|(_, text)| text);
-    let file = files.iter().rev().find_map(|file| file.entries_of(name));
-    let environment = given.environment.get(name).filter(|text| !text.is_empty());
+    let argument = values.arguments.get(name);
+    let file = values.in_files(name);
+    let environment = values.environment.get(name).filter(|text| !text.is_empty());
     if argument.is_some() && variable.is_sensitive {
         let message =
             format!("cannot use `--var` for `{name}`: other users can read the command line");
@@ -127,7 +128,7 @@ fn value_of(
     let (value, origin) = if let Some(text) = argument {
         (written(text, &kind), ValueOrigin::CommandLine)
     } else if let Some((entries, span)) = file {
-        (literal_entries(&entries, budget), ValueOrigin::File(span))
+        (literal_entries(entries, budget), ValueOrigin::File(span))
     } else if let Some(text) = environment {
         (written(text, &kind), ValueOrigin::Environment)
     } else {
@@ -175,13 +176,73 @@ fn value_of(
     }
 }
 
-impl VariableFile<'_> {
-    /// Returns the entries of a variable and their position.
-    fn entries_of(&self, name: &str) -> Option<(Vec<&Entry<'_>>, Span)> {
-        let of_name = self.object.entries.iter().filter(|entry| entry.key.text == name);
-        let entries: Vec<_> = of_name.collect();
-        let span = entries.first()?.value.span;
-        Some((entries, span))
+/// The given values by their names, so that each of many variables finds its value at once.
+struct GivenValues<'g> {
+    environment: &'g BTreeMap<String, Secret>,
+    /// The last value of each name.
+    arguments: BTreeMap<&'g str, &'g Secret>,
+    /// The files in the order in which they apply, with the entries of each name.
+    files: Vec<(&'g VariableFile<'g>, BTreeMap<&'g str, Vec<&'g Entry<'g>>>)>,
+}
+
+impl<'g> GivenValues<'g> {
+    fn of(given: &'g GivenVariables, files: &'g [VariableFile<'g>]) -> Self {
+        let arguments = given.arguments.iter().map(|(name, value)| (name.as_str(), value));
+        let entries = |file: &'g VariableFile<'g>| {
+            let mut by_name: BTreeMap<&str, Vec<&Entry<'_>>> = BTreeMap::new();
+            for entry in &file.object.entries {
+                by_name.entry(&*entry.key.text).or_default().push(entry);
+            }
+            (file, by_name)
+        };
+        Self {
+            environment: &given.environment,
+            arguments: arguments.collect(),
+            files: files.iter().map(entries).collect(),
+        }
+    }
+
+    /// Returns the entries of a variable in the last file that has some, and their position.
+    fn in_files(&self, name: &str) -> Option<(&[&'g Entry<'g>], Span)> {
+        let entries = self.files.iter().rev().find_map(|(_, entries)| entries.get(name))?;
+        Some((entries, entries.first()?.value.span))
+    }
+}
+
+/// Finds declared names that are similar to others. Comparing takes time, so there are only so many comparisons in a run.
+struct SimilarNames<'n, 'v> {
+    variables: &'n BTreeMap<&'v str, Variable<'v, 'v>>,
+    comparisons_left: usize,
+}
+
+/// Limit of the comparisons of names with declared ones.
+const MAX_COMPARISONS: usize = 200_000;
+
+/// The length in bytes of the longest name that is compared.
+const LONGEST_COMPARED: usize = 100;
+
+impl<'v> SimilarNames<'_, 'v> {
+    /// Returns the declared name that is most similar to another one.
+    fn near(&mut self, name: &str) -> Option<&'v str> {
+        if name.len() > LONGEST_COMPARED {
+            return None;
+        }
+        self.comparisons_left = self.comparisons_left.checked_sub(self.variables.len())?;
+        let short = self.variables.keys().filter(|known| known.len() <= LONGEST_COMPARED);
+        closest_match(name, short.copied())
+    }
+}
+
+/// Limit of the names that one message lists.
+const MAX_LISTED: usize = 20;
+
+/// Returns names as a message lists them.
+fn listed(names: &[&str]) -> String {
+    let shown: Vec<String> =
+        names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(MAX_LISTED) {
+        0 => shown.join(", "),
+        others => format!("{} and {others} more", shown.join(", ")),
     }
 }
 
@@ -214,7 +275,7 @@ fn literal_entries(entries: &[&Entry<'_>], budget: &mut Budget) -> Result<Value,
     if entries.iter().any(|entry| entry.value.has_expression()) {
         return Err(no_literal());
     }
-    let scope = Scope { variables: &[], locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope::default();
     let value = entries_value(entries, &scope, budget).map_err(|_| no_literal())?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => Err(no_literal()),
@@ -237,8 +298,7 @@ pub(super) fn validate_variables(
     budget: &mut Budget,
     diagnostics: &mut Diagnostics,
 ) {
-    let scope =
-        Scope { variables: values, locals: &[], each: None, count_index: None, volume: None };
+    let scope = Scope { variables: values, ..Scope::default() };
     for (name, variable) in variables {
         let slot = names.variable(name) as usize;
         let Some(Some(own)) = assigned.get(slot) else {
@@ -299,59 +359,52 @@ pub(super) fn validate_variables(
 /// Reports values of variables that no file declares.
 fn report_undeclared(
     variables: &BTreeMap<&str, Variable<'_, '_>>,
-    given: &GivenVariables,
-    files: &[VariableFile<'_>],
+    values: &GivenValues<'_>,
     diagnostics: &mut Diagnostics,
 ) {
-    let near = |name: &str| closest_match(name, variables.keys().copied());
-    for (name, _) in &given.arguments {
-        if !variables.contains_key(name.as_str()) {
-            let message = format!("variable `{name}` is not declared");
-            let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
-            diagnostics.push(match near(name) {
-                Some(near) => problem.help(format!("did you mean `{near}`?")),
-                None => problem.help(Code::SpecUndeclaredVariable.advice()),
-            });
-        }
+    let mut similar = SimilarNames { variables, comparisons_left: MAX_COMPARISONS };
+    for name in values.arguments.keys().filter(|name| !variables.contains_key(*name)) {
+        let message = format!("variable `{name}` is not declared");
+        let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
+        diagnostics.push(match similar.near(name) {
+            Some(near) => problem.help(format!("did you mean `{near}`?")),
+            None => problem.help(Code::SpecUndeclaredVariable.advice()),
+        });
     }
-    for file in files {
-        let undeclared =
-            file.object.entries.iter().filter(|entry| !variables.contains_key(&*entry.key.text));
-        let (similar, others): (Vec<_>, Vec<_>) =
-            undeclared.partition(|entry| near(&entry.key.text).is_some());
-        for entry in similar {
-            let name = &entry.key.text;
-            let label =
-                near(name).map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
+    for (file, entries) in &values.files {
+        let mut unused: Vec<&Entry<'_>> = vec![];
+        for (name, entries) in entries.iter().filter(|(name, _)| !variables.contains_key(*name)) {
+            let Some(near) = similar.near(name) else {
+                unused.extend(entries.first());
+                continue;
+            };
             let message = format!("variable `{name}` is not declared");
-            let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
-            diagnostics.push(problem.label(entry.key.span, label));
+            for entry in entries {
+                let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message.clone());
+                let label = format!("did you mean `{near}`?");
+                diagnostics.push(problem.label(entry.key.span, label));
+            }
         }
-        let mut unused: Vec<String> =
-            others.iter().map(|entry| format!("`{}`", entry.key.text)).collect();
-        unused.dedup();
-        if let Some(first) = others.first() {
+        unused.sort_by_key(|entry| entry.key.span.start);
+        if let Some(first) = unused.first() {
+            let names: Vec<&str> = unused.iter().map(|entry| &*entry.key.text).collect();
             let message = format!(
                 "`{}` gives variables that no file declares: {}",
                 file.name,
-                unused.join(", ")
+                listed(&names)
             );
             let problem = Diagnostic::warning(Code::SpecUndeclaredVariable, message);
             diagnostics.push(problem.label(first.key.span, "no effect"));
         }
     }
-    for name in given.environment.keys() {
-        let unset = |near: &&str| {
-            let is_given = given.arguments.iter().any(|(of, _)| of == near)
-                || given.environment.contains_key(*near)
-                || files
-                    .iter()
-                    .any(|file| file.object.entries.iter().any(|entry| entry.key.text == *near));
-            !is_given && variables.get(near).is_some_and(|variable| variable.default.is_empty())
-        };
-        if let Some(near) =
-            near(name).filter(|_| !variables.contains_key(name.as_str())).filter(unset)
-        {
+    let is_unset = |name: &str| {
+        let is_given = values.arguments.contains_key(name)
+            || values.environment.contains_key(name)
+            || values.in_files(name).is_some();
+        !is_given && variables.get(name).is_some_and(|variable| variable.default.is_empty())
+    };
+    for name in values.environment.keys().filter(|name| !variables.contains_key(name.as_str())) {
+        if let Some(near) = similar.near(name).filter(|near| is_unset(near)) {
             let message = format!("NOMAD_CSI_VAR_{name} gives a variable that no file declares");
             let problem = Diagnostic::warning(Code::SpecUndeclaredVariable, message);
             diagnostics.push(problem.help(format!("did you mean `NOMAD_CSI_VAR_{near}`?")));

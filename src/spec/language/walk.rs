@@ -1,17 +1,27 @@
 //! Visits the expressions of a node.
 
 use crate::tree::{Node, PlacedExpression, Value};
+use nomad_csi_model::diagnostic::Span;
 
 /// Calls `see` for every expression in a node.
 pub(super) fn for_each_expression<'n>(
     node: &'n Node<'_>,
     see: &mut impl FnMut(&'n PlacedExpression),
 ) {
+    for_each_placed_expression(node, &mut |_, expression| see(expression));
+}
+
+/// Calls `see` for every expression in a node, with the position of its value.
+pub(super) fn for_each_placed_expression<'n>(
+    node: &'n Node<'_>,
+    see: &mut impl FnMut(Span, &'n PlacedExpression),
+) {
     match &node.value {
-        Value::Expression(expression) => see(expression),
-        Value::List(items) => items.iter().for_each(|item| for_each_expression(item, see)),
+        Value::Expression(expression) => see(node.span, expression),
+        Value::List(items) => items.iter().for_each(|item| for_each_placed_expression(item, see)),
         Value::Object(object) => {
-            object.entries.iter().for_each(|entry| for_each_expression(&entry.value, see));
+            let values = object.entries.iter().map(|entry| &entry.value);
+            values.for_each(|value| for_each_placed_expression(value, see));
         }
         Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {}
     }

@@ -14,20 +14,20 @@ use nomad_csi_model::{Secret, SecretRef};
 
 /// Texts of one run, with values of variables.
 #[derive(Clone, Default)]
-struct Given<'t> {
-    files: &'t [(&'t str, Syntax)],
-    arguments: &'t [(&'t str, &'t str)],
-    environment: &'t [(&'t str, &'t str)],
-    variable_files: &'t [(&'t str, Syntax)],
+pub(super) struct Given<'t> {
+    pub(super) files: &'t [(&'t str, Syntax)],
+    pub(super) arguments: &'t [(&'t str, &'t str)],
+    pub(super) environment: &'t [(&'t str, &'t str)],
+    pub(super) variable_files: &'t [(&'t str, Syntax)],
 }
 
-struct Ran {
-    parsed: Parsed,
-    diagnostics: Diagnostics,
-    sources: SourceMap,
+pub(super) struct Ran {
+    pub(super) parsed: Parsed,
+    pub(super) diagnostics: Diagnostics,
+    pub(super) sources: SourceMap,
 }
 
-fn run(given: &Given<'_>) -> Ran {
+pub(super) fn run(given: &Given<'_>) -> Ran {
     let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
     let mut add = |(text, syntax): &(&str, Syntax)| (sources.add("file", *text), *syntax);
     let texts: Vec<_> = given.files.iter().map(&mut add).collect();
@@ -54,7 +54,7 @@ fn run(given: &Given<'_>) -> Ran {
 }
 
 /// Returns the volumes of one HCL text that has no problem.
-fn volumes(text: &str) -> Vec<VolumeSpec> {
+pub(super) fn volumes(text: &str) -> Vec<VolumeSpec> {
     let ran = run(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() });
     let problems: Vec<_> = ran.diagnostics.iter().map(|one| one.message.clone()).collect();
     assert_eq!(problems, Vec::<String>::new(), "{text}");
@@ -62,11 +62,11 @@ fn volumes(text: &str) -> Vec<VolumeSpec> {
 }
 
 /// Returns the problems of one HCL text: `code text-at-the-place message`.
-fn problems(text: &str) -> Vec<String> {
+pub(super) fn problems(text: &str) -> Vec<String> {
     problems_of(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() })
 }
 
-fn problems_of(given: &Given<'_>) -> Vec<String> {
+pub(super) fn problems_of(given: &Given<'_>) -> Vec<String> {
     let ran = run(given);
     let shown = |one: &nomad_csi_model::diagnostic::Diagnostic| {
         let place = one.labels.first().map(|label| ran.sources.redacted_snippet(label.span));
@@ -75,10 +75,10 @@ fn problems_of(given: &Given<'_>) -> Vec<String> {
     ran.diagnostics.iter().map(shown).collect()
 }
 
-const CAPABILITY: &str =
+pub(super) const CAPABILITY: &str =
     "capability {\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}\n";
 
-fn ids(specs: &[VolumeSpec]) -> Vec<&str> {
+pub(super) fn ids(specs: &[VolumeSpec]) -> Vec<&str> {
     specs.iter().map(|spec| spec.request.id.as_str()).collect()
 }
 

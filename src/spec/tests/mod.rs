@@ -1,5 +1,6 @@
 //! Reads whole texts: their meaning and their diagnostics.
 
+mod declarations;
 mod decoding;
 mod formatting;
 pub(crate) mod harness;
@@ -7,6 +8,8 @@ mod language;
 mod limits;
 mod properties;
 mod reading;
+mod reference_places;
 mod references;
 mod rendering;
 mod secrets;
+mod trails;

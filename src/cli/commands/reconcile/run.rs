@@ -123,6 +123,7 @@ fn read_files(
             false => EmptyFiles::Accepted,
         },
         share: Some(&arguments.changes.share),
+        deny: &arguments.changes.deny,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let read = read_specifications(context, files, load_options, set, namespace.as_ref());

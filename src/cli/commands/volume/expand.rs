@@ -75,6 +75,7 @@ fn load_files(
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::Rejected,
         share: None,
+        deny: &[],
     };
     load_specifications(context, &files, load_options, &set).map(Some)
 }
