@@ -6,8 +6,8 @@ use crate::defaults::Defaults;
 use crate::language::GivenVariables;
 use crate::parse::read;
 use crate::syntax::Syntax;
-use nomad_csi_model::SecretRef;
 use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
+use nomad_csi_model::{SecretRef, SecretRefs};
 
 /// Returns the secrets of the volumes of files: `key directory/path`, or the messages of the problems.
 fn secrets(files: &[(&str, &str)]) -> Result<Vec<String>, Vec<String>> {
@@ -26,7 +26,7 @@ fn secrets(files: &[(&str, &str)]) -> Result<Vec<String>, Vec<String>> {
     }
     let mut found = vec![];
     for spec in &parsed.volumes {
-        for (key, secret) in spec.request.secrets.iter().flat_map(|secrets| secrets.iter()) {
+        for (key, secret) in spec.request.secrets.iter().flat_map(SecretRefs::iter) {
             let SecretRef::File(path) = secret else { panic!("{key} is {secret:?}") };
             let name = PathBuf::from(sources.name(spec.secret_span(key).source));
             found.push(format!("{key} {}", name.with_file_name(path).display()));
