@@ -21,4 +21,4 @@ pub use ledger::FileLedger;
 pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
 pub use text::{read_beginning, read_text, read_text_from, read_trusted_text};
-pub use write::{write_many, write_new, write_over, write_private};
+pub use write::{rewrite, write_many, write_new, write_over, write_private};
