@@ -42,6 +42,10 @@ pub(super) fn read_streams(
     paths: &[String],
 ) -> Result<StreamTexts, CliError> {
     let mut texts = StreamTexts::default();
+    if paths.iter().filter(|path| *path == "-").count() > 1 {
+        let message = "cannot read standard input twice: `-` is named more than once";
+        return Err(Diagnostic::error(Code::CliInvalidValue, message).help("name it once").into());
+    }
     for path in paths {
         let read = if path == "-" {
             let read = context.stdin.with_reader(|stdin| read_at_most(stdin, MAX_BYTES));
@@ -97,7 +101,11 @@ fn trusted_text(
         let code = Code::FilesTooLarge;
         return Err(Diagnostic::error(code, message).help(code.advice()).into());
     }
-    Ok(String::from_utf8_lossy(bytes).into_owned())
+    String::from_utf8(bytes.to_vec()).map_err(|_| {
+        let message = format!("cannot read `{}`: it is not UTF-8", one_line(argument));
+        let code = Code::FilesNotUtf8;
+        Diagnostic::error(code, message).help(code.advice()).into()
+    })
 }
 
 /// Reads a saved plan.

@@ -49,11 +49,33 @@ pub(super) fn parse_job<'a>(
     source: SourceId,
     diagnostics: &mut Diagnostics,
 ) -> Result<Object<'a>, ParseError> {
-    let parsed = hcl1::parse(text, source, HclVersion::Hcl1, |range| {
-        expression(text, source, range, Dialect::Job)
-    })?;
+    let parsed = job(text, source)?;
     diagnostics.extend(parsed.diagnostics);
     Ok(parsed.body)
+}
+
+fn job(text: &str, source: SourceId) -> Result<ParsedHcl<'_>, ParseError> {
+    hcl1::parse(text, source, HclVersion::Hcl1, |range| {
+        expression(text, source, range, Dialect::Job)
+    })
+}
+
+/// A file with the places of its expressions.
+pub(super) struct PlacedHcl<'a> {
+    pub(super) body: Object<'a>,
+    /// In ascending order. None is in another one.
+    pub(super) expressions: Vec<Range<usize>>,
+}
+
+/// Reads a specification, or a job if it cannot be one, whatever its expressions mean.
+pub(super) fn parse_placed<'a>(
+    text: &'a str,
+    source: SourceId,
+    is_of_language: impl FnOnce(&Object<'a>) -> bool,
+) -> Result<PlacedHcl<'a>, ParseError> {
+    let parsed = specification(text, source, is_of_language, &mut Names::default())
+        .or_else(|problem| job(text, source).map_err(|_| problem))?;
+    Ok(PlacedHcl { body: parsed.body, expressions: parsed.expressions })
 }
 
 /// Returns what only HCL1 accepts in a file. Nomad reads volume files as HCL1, and job files as HCL2.
@@ -114,15 +136,7 @@ pub(super) fn parse_specification<'a>(
     names: &mut Names,
     diagnostics: &mut Diagnostics,
 ) -> Result<Object<'a>, ParseError> {
-    let mut parsed = read(text, source, HclVersion::Hcl1)?;
-    let is_literal =
-        parsed.diagnostics.is_empty() && parsed.templates.is_empty() && !parsed.has_octal;
-    if !is_literal && is_of_language(&parsed.body) {
-        return language(text, source, names, diagnostics);
-    }
-    if parsed.uses_expressions && (parsed.has_octal || !parsed.templates.is_empty()) {
-        parsed = read(text, source, HclVersion::Hcl2)?;
-    }
+    let parsed = specification(text, source, is_of_language, names)?;
     for template in parsed.templates {
         diagnostics.push(literal_template(template));
     }
@@ -130,15 +144,32 @@ pub(super) fn parse_specification<'a>(
     Ok(parsed.body)
 }
 
+fn specification<'a>(
+    text: &'a str,
+    source: SourceId,
+    is_of_language: impl FnOnce(&Object<'a>) -> bool,
+    names: &mut Names,
+) -> Result<ParsedHcl<'a>, ParseError> {
+    let parsed = read(text, source, HclVersion::Hcl1)?;
+    let is_literal =
+        parsed.diagnostics.is_empty() && parsed.templates.is_empty() && !parsed.has_octal;
+    if !is_literal && is_of_language(&parsed.body) {
+        return language(text, source, names);
+    }
+    if parsed.uses_expressions && (parsed.has_octal || !parsed.templates.is_empty()) {
+        return read(text, source, HclVersion::Hcl2);
+    }
+    Ok(parsed)
+}
+
 /// Reads a file of the language. A type constraint is kept as text, because its words are no names.
 fn language<'a>(
     text: &'a str,
     source: SourceId,
     names: &mut Names,
-    diagnostics: &mut Diagnostics,
-) -> Result<Object<'a>, ParseError> {
+) -> Result<ParsedHcl<'a>, ParseError> {
     let mut shared = HashMap::new();
-    let parsed = hcl1::parse(text, source, HclVersion::Language, |range| {
+    let mut parsed = hcl1::parse(text, source, HclVersion::Language, |range| {
         let expressions = Expressions { names, shared: &mut shared };
         language_expression(text, source, range, expressions)
     })?;
@@ -153,9 +184,11 @@ fn language<'a>(
             before.is_some_and(|span| span.contains(place))
         })
     };
-    let problems = parsed.diagnostics.into_iter().filter(|problem| !is_of_type(problem));
-    problems.for_each(|problem| diagnostics.push(problem));
-    Ok(parsed.body)
+    let problems = std::mem::take(&mut parsed.diagnostics).into_iter();
+    let mut kept = Diagnostics::default();
+    problems.filter(|problem| !is_of_type(problem)).for_each(|problem| kept.push(problem));
+    parsed.diagnostics = kept;
+    Ok(parsed)
 }
 
 /// Adds the positions of the types of variables, in `variable "NAME" { … }` and in `variable { NAME { … } }`.

@@ -23,7 +23,8 @@ pub fn declares_host_volumes(sources: &SourceMap, source: SourceId, syntax: Synt
     documents.is_ok_and(|documents| !documents.is_empty() && documents.iter().all(is_host_volume))
 }
 
-fn is_host_volume(document: &Object<'_>) -> bool {
+/// Returns whether a document is a host volume.
+pub(super) fn is_host_volume(document: &Object<'_>) -> bool {
     let is_host = |value: &Value<'_>| match value {
         Value::Scalar(scalar) => scalar.text.eq_ignore_ascii_case("host"),
         Value::Null

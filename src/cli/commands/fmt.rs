@@ -13,7 +13,7 @@ use crate::cli::exit::Exit;
 use crate::cli::ui::{one_line, shown_text};
 use nomad_csi_client::files::{self, SpecFilesRequest, StreamTexts};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap};
-use nomad_csi_spec::{Syntax, format_difference, format_hcl};
+use nomad_csi_spec::{FormatChoice, Syntax, format_difference, format_hcl};
 
 /// Arguments of `fmt`.
 #[derive(Args, Debug)]
@@ -54,21 +54,22 @@ pub(crate) fn format_files(
     let mut changed_count = 0;
     for (source, syntax) in texts {
         let name = sources.name(source).to_owned();
+        let is_named = arguments.paths.contains(&name) || name == STDIN_NAME;
         if !is_hcl(&sources, source, syntax) {
-            let is_named = arguments.paths.contains(&name) || name == STDIN_NAME;
             if is_named {
                 diagnostics.push(not_hcl(&name));
             }
             continue;
         }
-        let Some(formatted) = format_hcl(&mut sources, source, &mut diagnostics) else {
+        let choice = if is_named { FormatChoice::Named } else { FormatChoice::Found };
+        let Some(formatted) = format_hcl(&mut sources, source, choice, &mut diagnostics) else {
             continue;
         };
         let is_changed = formatted != **sources.text(source);
         changed_count += usize::from(is_changed);
         let shown = one_line(&name);
         if arguments.diff {
-            let difference = format_difference(&shown, sources.text(source), &formatted);
+            let difference = format_difference(&shown, &mut sources, source, &formatted);
             context.printer.print_result(&difference);
         }
         if arguments.check && is_changed {
@@ -80,8 +81,12 @@ pub(crate) fn format_files(
         if name == STDIN_NAME || files::is_passing(&context.directory.join(&name)) {
             print_exactly(context, &shown, &formatted)?;
         } else if is_changed {
-            files::write_over(&context.directory, Path::new(&name), formatted.as_bytes())?;
-            context.printer.print_status(&format!("{shown}: formatted"));
+            let old = sources.text(source).as_bytes();
+            let file = Path::new(&name);
+            match files::rewrite(&context.directory, file, old, formatted.as_bytes()) {
+                Ok(()) => context.printer.print_status(&format!("{shown}: formatted")),
+                Err(problems) => diagnostics.extend(problems),
+            }
         }
     }
     diagnostics.sort();
@@ -108,15 +113,17 @@ fn not_hcl(name: &str) -> Diagnostic {
     Diagnostic::error(Code::CliInvalidValue, message).help("name HCL files, or their directory")
 }
 
-/// Prints a text that another program reads, so that no character may be replaced.
+/// Prints a text without a change, because another program reads it. A terminal must not obey it.
 fn print_exactly(context: &CommandContext, name: &str, text: &str) -> Result<(), CliError> {
-    if text.contains('\u{1b}') || shown_text(text) != text {
+    let plain = text.replace("\r\n", "\n");
+    let is_obeyed = plain.contains('\u{1b}') || shown_text(&plain) != plain;
+    if context.printer.writes_to_terminal() && is_obeyed {
         let message =
             format!("cannot print `{name}`: a terminal would obey some of its characters");
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
-            .help("format it as a file")
+            .help("format it as a file, or write the output to a file")
             .into());
     }
-    context.printer.print_result(text);
+    context.printer.print_exactly(text);
     Ok(())
 }

@@ -43,6 +43,7 @@ pub(crate) struct Printer {
     colour_out: bool,
     colour_err: bool,
     can_redraw: bool,
+    is_terminal: bool,
     columns: usize,
     reader: OutputReader,
 }
@@ -67,6 +68,7 @@ impl Printer {
     ) -> Self {
         let (colour_out, colour_err) = (out.colour, err.colour);
         let can_redraw = can_redraw && err.is_terminal;
+        let is_terminal = out.is_terminal;
         let target = |stream: PrinterStream| {
             Mutex::new(StreamState { writer: stream.writer, closed: false, failure: None })
         };
@@ -77,6 +79,7 @@ impl Printer {
             colour_out,
             colour_err,
             can_redraw,
+            is_terminal,
             columns,
             reader: OutputReader::Person,
         }
@@ -101,6 +104,17 @@ impl Printer {
     /// Writes text to standard output, unchanged except for colours.
     pub(crate) fn print_result(&self, text: &str) {
         self.suspend_bars(|| self.write(&self.out, text, self.colour_out));
+    }
+
+    /// Returns whether standard output is a terminal.
+    pub(crate) fn writes_to_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Writes text to standard output without any change: it is data for a program. The caller checks what a terminal
+    /// would obey.
+    pub(crate) fn print_exactly(&self, text: &str) {
+        self.suspend_bars(|| write_raw(&self.out, text, true));
     }
 
     /// Writes commands to the workflow runner of GitHub, `::` at the start of each line, to standard output. Other

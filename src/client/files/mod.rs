@@ -24,4 +24,4 @@ pub use text::{
     MAX_VARIABLE_FILE_BYTES, MAX_VARIABLE_FILES, read_beginning, read_text, read_text_from,
     read_trusted_text, read_variable_file,
 };
-pub use write::{write_many, write_new, write_over, write_private};
+pub use write::{rewrite, write_many, write_new, write_over, write_private};

@@ -54,6 +54,85 @@ pub fn write_over(base_directory: &Path, file: &Path, bytes: &[u8]) -> Result<()
     written.map_err(|error| refused(file, &error))
 }
 
+/// Replaces the content of a file, if it still is `old`, apart from a mark of the byte order, which stays. The file keeps its
+/// permissions and its owner.
+///
+/// # Errors
+/// If the file changed, cannot be written by this user, has several names, or cannot keep its owner. It is unchanged then.
+pub fn rewrite(
+    base_directory: &Path,
+    file: &Path,
+    old: &[u8],
+    new: &[u8],
+) -> Result<(), Diagnostics> {
+    let why = |why: &str| refused(file, &io::Error::other(why));
+    let Place::File(path) = place_of(base_directory, file)? else {
+        return Err(why("it is not a regular file"));
+    };
+    let held = HeldFile::of(&path).map_err(|error| refused(file, &error))?;
+    rewrite_held(held.path(), old, new).map_err(|error| refused(file, &error))
+}
+
+fn rewrite_held(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    let found = path.symlink_metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("something else has taken its place"));
+    }
+    if found.permissions().readonly() {
+        return Err(io::Error::other("it is read-only; run `chmod u+w` on it first"));
+    }
+    // Opening it shows whether this user may write to it: replacing it needs only the right to its directory.
+    drop(OpenOptions::new().write(true).open(path)?);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if found.nlink() > 1 {
+            let names = found.nlink();
+            return Err(io::Error::other(format!(
+                "it has {names} names (hard links), of which only one would be changed"
+            )));
+        }
+    }
+    let has_mark = std::fs::read(path)?.starts_with(MARK);
+    let with_mark = |text: &[u8]| match has_mark && !text.starts_with(MARK) {
+        true => [MARK, text].concat(),
+        false => text.to_vec(),
+    };
+    let (old, new) = (with_mark(old), with_mark(new));
+    private::replace_with(path, &new, |temporary| {
+        keep_owner(temporary, &found)?;
+        temporary.set_permissions(found.permissions())?;
+        match std::fs::read(path)? == old {
+            true => Ok(()),
+            false => Err(io::Error::other("it changed after it was read; run the command again")),
+        }
+    })
+}
+
+/// Gives a new file the owner and the group of the one that it replaces.
+#[cfg(unix)]
+fn keep_owner(temporary: &File, found: &std::fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let made = temporary.metadata()?;
+    if (made.uid(), made.gid()) == (found.uid(), found.gid()) {
+        return Ok(());
+    }
+    let kept = std::os::unix::fs::fchown(temporary, Some(found.uid()), Some(found.gid()));
+    kept.map_err(|_| {
+        let (user, group) = (found.uid(), found.gid());
+        io::Error::other(format!(
+            "it cannot keep its owner (user ID {user}, group ID {group}); run the command as that user"
+        ))
+    })
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &std::fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
 fn write_or_replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(found) if found.is_file() => replace(path, bytes),
@@ -206,6 +285,43 @@ mod tests {
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
         let names = std::fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(names, 4, "nothing temporary stays");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_rewritten_only_if_nothing_is_lost() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let rewrite = |old: &str, new: &str| -> Vec<String> {
+            let written = rewrite(directory.path(), Path::new("a"), old.as_bytes(), new.as_bytes());
+            written.err().iter().flatten().map(|one| one.message.clone()).collect()
+        };
+        std::fs::write(&path, "\u{feff}one").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(&path, mode).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(61_234), Some(61_235)).unwrap();
+        }
+        let before = path.metadata().unwrap();
+        assert_eq!(rewrite("one", "two"), Vec::<String>::new());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "\u{feff}two");
+        let after = path.metadata().unwrap();
+        let kept = |found: &std::fs::Metadata| (found.uid(), found.gid(), found.mode());
+        assert_eq!(kept(&after), kept(&before));
+
+        let changed = rewrite("one", "three");
+        assert!(changed[0].contains("it changed after it was read"), "{changed:?}");
+        std::fs::hard_link(&path, directory.path().join("b")).unwrap();
+        let linked = rewrite("two", "three");
+        assert!(linked[0].contains("it has 2 names"), "{linked:?}");
+        std::fs::remove_file(directory.path().join("b")).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o444);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let read_only = rewrite("two", "three");
+        assert!(read_only[0].contains("it is read-only"), "{read_only:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "\u{feff}two");
     }
 
     /// A pipe that no one reads would hold a pipeline for ever.

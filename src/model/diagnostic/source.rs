@@ -155,6 +155,11 @@ impl SourceMap {
         first.is_some_and(|range| range.start < span.range().end)
     }
 
+    /// Returns the hidden ranges of a text, in ascending order.
+    pub fn hidden_ranges(&self, id: SourceId) -> &[Range<usize>] {
+        &self.source(id).hidden
+    }
+
     /// Returns the hidden ranges of the text that end after the start of the span.
     fn hidden_ranges_from(&self, span: Span) -> &[Range<usize>] {
         let hidden = &self.source(span.source).hidden;

@@ -41,7 +41,7 @@ pub fn open_given(path: &Path) -> io::Result<File> {
 /// If it belongs to a stranger, or other users can write to it.
 #[cfg(unix)]
 pub fn check_given(path: &Path, file: &File) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
     use super::directory::{is_trusted, own_user};
     use super::problem::{NotPrivate, Problem};
@@ -51,7 +51,8 @@ pub fn check_given(path: &Path, file: &File) -> io::Result<()> {
     if !is_trusted(owner) {
         return Err(NotPrivate::at(path, Problem::Foreign { owner, mode, own }));
     }
-    if found.is_file() && mode & 0o022 != 0 {
+    let holds_content = found.is_file() || found.file_type().is_fifo();
+    if holds_content && mode & 0o022 != 0 {
         return Err(NotPrivate::at(path, Problem::Writable { owner, mode }));
     }
     Ok(())
@@ -191,6 +192,24 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let expected = is_refused.then_some(Problem::Writable { owner, mode });
             assert_eq!(problem(&path), expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_others_can_write_to_is_refused() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let link = base.path().join("link");
+        symlink(&path, &link).unwrap();
+        let owner = own_user();
+        for (mode, is_refused) in [(0o600, false), (0o644, false), (0o622, true), (0o666, true)] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let expected = is_refused.then_some(Problem::Writable { owner, mode });
+            assert_eq!(problem(&path), expected, "{mode:o}");
+            assert_eq!(problem(&link), expected, "{mode:o}");
         }
     }
 

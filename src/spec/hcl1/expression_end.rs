@@ -51,7 +51,12 @@ pub(super) fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
             b'"' => at = template_end(bytes, at) - 1,
             b'<' if text[at..].starts_with("<<") => {
                 match token::heredoc(text, at) {
-                    Ok(parts) => at = parts.closing.end - 1,
+                    Ok(parts) => {
+                        let closing = text.get(parts.closing.clone()).unwrap_or_default();
+                        // The first half of its line break is not part of the expression.
+                        let length = closing.trim_end_matches('\r').len();
+                        at = (parts.closing.start + length).max(at + 1) - 1;
+                    }
                     // No expression contains an open here-document.
                     Err(problem) if problem.is_conclusive => return text.len(),
                     Err(_) => {}

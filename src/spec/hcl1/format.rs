@@ -1,8 +1,9 @@
 //! Formats HCL: changes the white space between tokens, and nothing else.
 //!
 //! A line is indented by two spaces below the line that opened its bracket. Items of one line that follow each other have
-//! their `=` in one column, and their comments too. Tokens, comments and here-documents stay as they are; lines are never
-//! joined, split or ordered. Of several empty lines one is left. Where two tokens of an expression touch, they still do.
+//! their `=` in one column, and their comments too, unless that column is far to the right. Tokens, comments,
+//! here-documents and expressions of HCL2 stay as they are; lines are never joined, split or ordered. Of several empty lines
+//! one is left. All lines end as the first one does, except those within a token.
 
 use std::ops::Range;
 
@@ -24,8 +25,13 @@ struct Piece {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PieceKind {
     Token(Kind),
+    /// An expression of HCL2, which has other tokens.
+    Expression,
     Comment,
 }
+
+/// The last column in which anything is aligned. One long key must not widen a thousand lines.
+const LAST_COLUMN: usize = 120;
 
 /// The pieces of one line.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a line")]
@@ -42,25 +48,16 @@ struct Line {
     is_doubtful: bool,
 }
 
-/// Returns the text with its white space in order.
+/// Returns the text with its white space in order. `expressions` are the places of its expressions, in ascending order.
 ///
 /// # Errors
 /// If the text has something that is no token.
-pub(crate) fn format(text: &str) -> Result<String, ParseError> {
-    let (mark, body) = match text.strip_prefix('\u{feff}') {
-        Some(body) => ("\u{feff}", body),
-        None => ("", text),
-    };
-    let pieces = pieces(body)?;
-    let lines = lines(body, &pieces);
-    let first_end = body.find('\n');
-    let line_end = match first_end.and_then(|at| body[..at].chars().next_back()) {
-        Some('\r') => "\r\n",
-        Some(_) | None => "\n",
-    };
-    let mut written = Written { text: body, pieces: &pieces, line_end, out: String::new() };
+pub(crate) fn format(text: &str, expressions: &[Range<usize>]) -> Result<String, ParseError> {
+    let pieces = pieces(text, expressions)?;
+    let lines = lines(text, &pieces);
+    let line_end = line_end(text, &pieces);
+    let mut written = Written { text, pieces: &pieces, line_end, out: String::new() };
     written.out.reserve(text.len() + text.len() / 8);
-    written.out.push_str(mark);
     let mut at = 0;
     while at < lines.len() {
         at = written.run(&lines, at);
@@ -68,19 +65,64 @@ pub(crate) fn format(text: &str) -> Result<String, ParseError> {
     Ok(written.out)
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece>, ParseError> {
+/// Returns the places of all tokens, expressions and comments. The format changes none of them.
+///
+/// # Errors
+/// See [`format`].
+pub(crate) fn places(
+    text: &str,
+    expressions: &[Range<usize>],
+) -> Result<Vec<Range<usize>>, ParseError> {
+    Ok(pieces(text, expressions)?.iter().map(|piece| piece.start..piece.end).collect())
+}
+
+/// Returns how lines end: as the first one that ends between two pieces, because others belong to a piece and stay.
+fn line_end(text: &str, pieces: &[Piece]) -> &'static str {
+    let starts = pieces.iter().skip(1).map(|piece| piece.start).chain([text.len()]);
+    let gaps = pieces.iter().zip(starts).filter_map(|(piece, start)| text.get(piece.end..start));
+    let ends = gaps.filter_map(|gap| gap.split_once('\n'));
+    let first = ends.map(|(before, _)| before).next();
+    match first.or_else(|| Some(text.split_once('\n')?.0)) {
+        Some(before) if before.ends_with('\r') => "\r\n",
+        Some(_) | None => "\n",
+    }
+}
+
+fn pieces(text: &str, expressions: &[Range<usize>]) -> Result<Vec<Piece>, ParseError> {
     let mut scanner = Scanner { text, at: 0 };
     let mut pieces = Vec::with_capacity(text.len() / 6);
+    let mut expressions = expressions.iter().peekable();
     loop {
         let before = scanner.at;
+        scanner.skip_blanks()?;
+        let start = scanner.at;
+        while expressions.next_if(|range| range.start < start).is_some() {}
+        if let Some(range) = expressions.next_if(|range| range.start == start && !range.is_empty())
+        {
+            let (breaks, is_apart) = comments(text, before..start, &mut pieces);
+            let end = without_return(text, start..range.end);
+            pieces.push(Piece { kind: PieceKind::Expression, start, end, breaks, is_apart });
+            scanner.at = range.end;
+            continue;
+        }
         let token = scanner.next()?;
         let (breaks, is_apart) = comments(text, before..token.start, &mut pieces);
         if token.kind == Kind::End {
             return Ok(pieces);
         }
         let kind = PieceKind::Token(token.kind);
-        pieces.push(Piece { kind, start: token.start, end: token.end, breaks, is_apart });
+        let end = match token.kind {
+            Kind::Heredoc => without_return(text, token.range()),
+            _ => token.end,
+        };
+        pieces.push(Piece { kind, start: token.start, end, breaks, is_apart });
     }
+}
+
+/// Returns the end of a piece without the first half of a line break.
+fn without_return(text: &str, range: Range<usize>) -> usize {
+    let written = text.get(range.clone()).map(|written| written.trim_end_matches('\r').len());
+    written.map_or(range.end, |length| range.start + length)
 }
 
 /// Adds the comments of a gap. Returns the line breaks after the last one, and whether there is white space.
@@ -97,9 +139,13 @@ fn comments(text: &str, gap: Range<usize>, pieces: &mut Vec<Piece>) -> (usize, b
             return (breaks, blanks > 0);
         }
         let end = (at + length).min(gap.end);
-        let piece =
-            Piece { kind: PieceKind::Comment, start: at, end, breaks, is_apart: blanks > 0 };
-        pieces.push(piece);
+        pieces.push(Piece {
+            kind: PieceKind::Comment,
+            start: at,
+            end: without_return(text, at..end),
+            breaks,
+            is_apart: blanks > 0,
+        });
         at = end;
     }
 }
@@ -165,7 +211,7 @@ fn lines(text: &str, pieces: &[Piece]) -> Vec<Line> {
 fn has_break(text: &str, piece: &Piece) -> bool {
     match piece.kind {
         PieceKind::Token(Kind::Heredoc) => true,
-        PieceKind::Token(Kind::Text) | PieceKind::Comment => {
+        PieceKind::Token(Kind::Text) | PieceKind::Expression | PieceKind::Comment => {
             text.as_bytes()[piece.start..piece.end].contains(&b'\n')
         }
         PieceKind::Token(_) => false,
@@ -205,13 +251,16 @@ impl Written<'_> {
         };
         let run = &lines[start..start + length];
         let key = |line: &Line| self.pieces.get(line.pieces.start).map_or(0, |key| self.width(key));
-        let column = if first.is_item { run.iter().map(key).max().unwrap_or(0) } else { 0 };
+        let widest = if first.is_item { run.iter().map(key).max().unwrap_or(0) } else { 0 };
+        let indent = 2 * first.level;
+        let column = if indent + widest < LAST_COLUMN { widest } else { 0 };
         let mut at = 0;
         while at < run.len() {
             let is_aligned = |line: &&Line| line.has_comment && !line.is_long && !line.is_doubtful;
             let count = run[at..].iter().take_while(is_aligned).count();
             let widths = run[at..at + count].iter().map(|line| self.line_width(line, column));
-            let comments = widths.max().unwrap_or(0);
+            let widest = widths.max().unwrap_or(0);
+            let comments = if indent + widest < LAST_COLUMN { widest } else { 0 };
             for line in &run[at..at + count.max(1)] {
                 let is_first = start + at == 0 && line.pieces.start == 0;
                 self.line(line, column, comments, is_first);
@@ -246,14 +295,14 @@ impl Written<'_> {
             if let [only] = pieces {
                 self.start(line, only, is_first);
                 self.out.push_str(&self.text[only.start..only.end]);
-                self.end(only);
+                self.out.push_str(self.line_end);
             }
             return;
         };
         self.start(line, first, is_first);
         if line.is_doubtful {
             self.out.push_str(&self.text[first.start..last.end]);
-            self.end(last);
+            self.out.push_str(self.line_end);
             return;
         }
         let mut width = 0;
@@ -268,7 +317,7 @@ impl Written<'_> {
             self.out.push_str(&self.text[piece.start..piece.end]);
             width += gap + self.width(piece);
         }
-        self.end(last);
+        self.out.push_str(self.line_end);
     }
 
     fn start(&mut self, line: &Line, first: &Piece, is_first: bool) {
@@ -276,12 +325,6 @@ impl Written<'_> {
             self.out.push_str(self.line_end);
         }
         self.out.extend(std::iter::repeat_n("  ", line.level));
-    }
-
-    /// Ends a line. A comment and a here-document may end with the first half of its line break.
-    fn end(&mut self, last: &Piece) {
-        let is_half = self.text[last.start..last.end].ends_with('\r');
-        self.out.push_str(if is_half { "\n" } else { self.line_end });
     }
 
     /// Returns whether a `=` is the end of an operator, such as `==` or `>=`.
@@ -334,10 +377,14 @@ impl Written<'_> {
 
 /// Returns the kind and the place of every token and comment, for tests of the format.
 #[cfg(test)]
-pub(crate) fn tokens(text: &str) -> Result<Vec<(TokenKind, Range<usize>)>, ParseError> {
-    let pieces = pieces(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+pub(crate) fn tokens(
+    text: &str,
+    expressions: &[Range<usize>],
+) -> Result<Vec<(TokenKind, Range<usize>)>, ParseError> {
+    let pieces = pieces(text, expressions)?;
     let kind = |piece: &Piece| match piece.kind {
         PieceKind::Token(kind) => TokenKind(format!("{kind:?}")),
+        PieceKind::Expression => TokenKind("Expression".to_owned()),
         PieceKind::Comment => TokenKind("Comment".to_owned()),
     };
     Ok(pieces.iter().map(|piece| (kind(piece), piece.start..piece.end)).collect())

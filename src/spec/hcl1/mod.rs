@@ -12,9 +12,9 @@ mod parse;
 mod text;
 mod token;
 
-pub(super) use format::format;
 #[cfg(test)]
 pub(super) use format::{TokenKind, tokens};
+pub(super) use format::{format, places};
 pub(super) use parse::{Expression, HclVersion, ParsedHcl, parse};
 pub(super) use text::unquote;
 pub(super) use token::evaluate;

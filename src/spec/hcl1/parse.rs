@@ -28,6 +28,8 @@ pub(crate) struct ParsedHcl<'a> {
     pub(crate) body: Object<'a>,
     /// True if the file has expressions, so it is not plain HCL1.
     pub(crate) uses_expressions: bool,
+    /// The places of the expressions, in ascending order. None is in another one.
+    pub(crate) expressions: Vec<Range<usize>>,
     /// Texts with `${` or `%{`, which HCL2 would evaluate.
     pub(crate) templates: Vec<Span>,
     /// True if a number starts with zero, which HCL2 reads as decimal.
@@ -55,6 +57,7 @@ pub(crate) fn parse<'a>(
         found: ParsedHcl {
             body: Object::default(),
             uses_expressions: false,
+            expressions: vec![],
             templates: vec![],
             has_octal: false,
             diagnostics: Diagnostics::default(),
@@ -170,6 +173,7 @@ where
         let depth = self.depth;
         let (length, template_count) =
             (self.found.diagnostics.length(), self.found.templates.len());
+        let expression_count = self.found.expressions.len();
         let problem = match self.plain_value(in_list) {
             Ok(node) if !self.operator_follows(in_list) => return Ok(node),
             Ok(_) => None,
@@ -186,11 +190,13 @@ where
         self.depth = depth;
         self.found.diagnostics.truncate(length);
         self.found.templates.truncate(template_count);
+        self.found.expressions.truncate(expression_count);
         match (self.expressions)(start..end) {
             Ok((node, diagnostics)) => {
                 self.count(2 * node.size_and_depth().0, start..start)?;
                 self.found.diagnostics.extend(diagnostics);
                 self.found.uses_expressions = true;
+                self.found.expressions.push(start..end);
                 self.scanner.at = end;
                 Ok(node)
             }

@@ -80,7 +80,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips white space and comments.
-    fn skip_blanks(&mut self) -> Result<(), ParseError> {
+    pub(super) fn skip_blanks(&mut self) -> Result<(), ParseError> {
         loop {
             let rest = self.rest();
             let trimmed = rest.trim_start_matches([' ', '\t', '\n', '\r']);

@@ -1,7 +1,5 @@
 //! `explain placement`.
 
-use std::path::Path;
-
 use super::args::{JobFileArgs, PlacementArgs};
 use super::submitted::read_submitted;
 use crate::cli::args::ReportFormat;
@@ -28,7 +26,7 @@ pub(crate) async fn explain_placement(
 ) -> Result<Exit, CliError> {
     let is_file = |name: &str| {
         let has_end = FILE_ENDS.iter().any(|end| name.ends_with(end));
-        name == "-" || has_end || name.contains('/') && is_passing(Path::new(name))
+        name == "-" || has_end || name.contains('/') && is_passing(&context.directory.join(name))
     };
     let submitted = match is_file(&arguments.job) {
         true => {
