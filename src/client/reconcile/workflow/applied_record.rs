@@ -11,7 +11,7 @@ pub enum AppliedRecord {
     /// The set in the ledger.
     Set(Box<LedgerSet>),
     /// No record exists: why.
-    Missing(Diagnostic),
+    Missing(Box<Diagnostic>),
 }
 
 impl AppliedRecord {
@@ -25,21 +25,21 @@ impl AppliedRecord {
     ) -> Result<Self, WorkflowError> {
         let Some(name) = set else {
             let why = missing("no set is named");
-            return Ok(Self::Missing(why.help(
+            return Ok(Self::Missing(Box::new(why.help(
                 "name the set with `--set NAME`, or with `set = \"NAME\"` in a specification file",
-            )));
+            ))));
         };
         let Some(access) = access else {
-            return Ok(Self::Missing(missing("no ledger is used (`--ledger none`)")));
+            return Ok(Self::Missing(Box::new(missing("no ledger is used (`--ledger none`)"))));
         };
         let set = access.open_set(name).await?;
         if set.exists() {
             return Ok(Self::Set(Box::new(set.set().clone())));
         }
         let why = missing(&format!("set `{name}` is not in {}", access.ledger.name()));
-        Ok(Self::Missing(
+        Ok(Self::Missing(Box::new(
             why.help("run `nomad-csi set list` to list all sets; `apply --set` creates one"),
-        ))
+        )))
     }
 
     /// The set, if it is recorded.
