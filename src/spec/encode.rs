@@ -20,15 +20,12 @@ use serde_json::{Map, Value, json};
 
 use super::schema::{self, Kind};
 use super::syntax::Syntax;
-use super::tree::UNKNOWN;
 use super::volume_spec::VolumeSpec;
+use super::words::{SENSITIVE, UNKNOWN};
 use nomad_csi_model::{
     FieldRef, HiddenField, MountOptions, SecretRef, SetName, Topology, UnresolvedRequest,
     VolumeField, escape_json, escape_json_for_yaml, is_invisible,
 };
-
-/// The word in place of a hidden value. No reader accepts it.
-const SENSITIVE: &str = "sensitive";
 
 /// A volume to write, with the fields of a specification that are not part of the request.
 #[derive(Clone, Debug)]

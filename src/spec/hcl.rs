@@ -25,8 +25,9 @@ use super::interpolation::{evaluated_part, malformed_part};
 use super::parse_error::ParseError;
 use super::tree::{
     Node, Object, PlacedExpression, ReferenceSource, ScalarKind, SecretReference, SpannedText,
-    UNKNOWN, Value,
+    Value,
 };
+use super::words::UNKNOWN;
 use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, SourceId, SourceMap, Span, closest_match,
 };

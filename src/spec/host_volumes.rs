@@ -38,12 +38,30 @@ pub(super) fn is_host_volume(document: &Object<'_>) -> bool {
     let mut types =
         document.entries.iter().filter(|entry| entry.key.text.eq_ignore_ascii_case("type"));
     let first = types.next();
-    let may_be_csi = document.entries.iter().any(|entry| {
-        let key = &*entry.key.text;
-        let mut words = CSI_ONLY.iter();
-        words.any(|word| word.eq_ignore_ascii_case(key))
-    });
+    let has_key =
+        |word: &str| document.entries.iter().any(|entry| entry.key.text.eq_ignore_ascii_case(word));
+    let mut ids = document.entries.iter().filter(|entry| entry.key.text.eq_ignore_ascii_case("id"));
+    let has_chosen_id = ids.any(|entry| !is_uuid(&entry.value.value));
+    let may_be_csi = CSI_ONLY.iter().any(|word| has_key(word))
+        || has_chosen_id && !HOST_ONLY.iter().any(|word| has_key(word));
     !may_be_csi && first.is_some_and(|entry| is_host(&entry.value.value)) && types.next().is_none()
+}
+
+/// Keys that no CSI volume has.
+const HOST_ONLY: [&str; 4] = ["host_path", "node_id", "node_pool", "constraint"];
+
+/// Returns whether a value has the form of a host volume's ID, which the server makes. Every CSI volume in a flat file has
+/// an ID of its author.
+fn is_uuid(value: &Value<'_>) -> bool {
+    let Value::Scalar(scalar) = value else {
+        return false;
+    };
+    let mut parts = scalar.text.split('-');
+    let is_part = |length: usize, part: Option<&str>| {
+        part.is_some_and(|part| part.len() == length && part.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    [8, 4, 4, 4, 12].into_iter().all(|length| is_part(length, parts.next()))
+        && parts.next().is_none()
 }
 
 /// Keys that no host volume has: a file with one of them is a CSI volume with a wrong type, or holds one, and leaving it
@@ -82,6 +100,11 @@ mod tests {
             ("type: host\n---\ntype: csi\n", Syntax::Yaml, false),
             ("type = \"csi\"\n", Syntax::Hcl, false),
             ("type = \"host\"\nset = \"a\"\n", Syntax::Hcl, false),
+            ("type = \"host\"\nid = \"db\"\n", Syntax::Hcl, false),
+            ("{\"ID\": [], \"Type\": \"host\"}", Syntax::Json, false),
+            ("type: host\nid: 84124d0e-1111-2222-3333-444455556666\nname: a\n", Syntax::Yaml, true),
+            ("type: host\nid: 84124d0e-1111-2222-3333-44445555666\n", Syntax::Yaml, false),
+            ("type: host\nid: db\nnode_id: n\n", Syntax::Yaml, true),
             ("type = \"host\"\nvolume \"b\" {\n type = \"csi\"\n}\n", Syntax::Hcl, false),
             ("type: host\nexternal_id: vol-1\n", Syntax::Yaml, false),
             ("type = \"host\"\ntype = \"csi\"\n", Syntax::Hcl, false),

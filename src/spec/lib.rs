@@ -46,6 +46,7 @@ mod validate;
 mod value_reader;
 mod variable_file;
 mod volume_spec;
+mod words;
 mod yaml;
 
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};

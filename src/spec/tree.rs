@@ -11,6 +11,7 @@ use std::rc::Rc;
 use super::expression::place::TextPlace;
 use super::expression::tree::Expr;
 use super::syntax::Syntax;
+use super::words::UNKNOWN;
 use nomad_csi_model::diagnostic::Span;
 
 /// Limit of nested objects and lists, so recursion over a tree, including its drop, cannot exhaust
@@ -37,9 +38,6 @@ impl ValueBudget {
         Some(())
     }
 }
-
-/// The word for an unknown hidden value.
-pub(super) const UNKNOWN: &str = "unknown";
 
 /// A value and its position.
 #[cfg_attr(test, derive(Debug))]

@@ -55,6 +55,7 @@ pub(crate) fn render_files(
             purpose: Purpose::ByExternalId,
             empty_files: EmptyFiles::Warned,
             share: None,
+            deny: &[],
         },
         &SetArgs::default(),
         asked.as_ref(),

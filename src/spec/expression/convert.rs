@@ -21,6 +21,7 @@ use super::names::Names;
 use super::problem::{Problem, suggestion};
 use super::tree::{Expr, ExprKind, ForExpr, Get, Key, Operator, VolumeName};
 use super::value::{Kind, SecretSource, Value};
+use crate::words::SENSITIVE;
 use nomad_csi_model::diagnostic::Code;
 
 /// Limit of the levels of a tree: those that the parser accepts, and as many again for chains.
@@ -486,6 +487,12 @@ fn operator(operator: BinaryOperator) -> Operator {
 }
 
 fn unknown_name(word: &str, at: Range<u32>) -> Problem {
+    if word == SENSITIVE {
+        let message = format!("`{SENSITIVE}` stands for a value that `render` does not print");
+        return Problem::new(Code::SpecUnknownName, at, message)
+            .label("not a value")
+            .help("write the value, or `env(…)`, `file(…)` or `nomad_var(…)`");
+    }
     Problem::new(Code::SpecUnknownName, at, format!("unknown name `{word}`"))
         .label("a name, or text without quotes")
         .help("put text in double quotes")

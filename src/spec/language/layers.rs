@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use crate::schema::{self, Field, Kind};
-use crate::tree::{Entry, Object, ScalarKind, UNKNOWN, Value};
+use crate::tree::{Entry, Object, ScalarKind, Value};
+use crate::words::UNKNOWN;
 
 /// Returns the entries of a volume that has these layers, the nearest one first. Keys that no volume has are kept from the
 /// first layer only. `evaluate` returns the entries that an entry stands for.

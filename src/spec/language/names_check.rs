@@ -94,9 +94,12 @@ pub(super) fn report_unset(
             let problem = Diagnostic::error(Code::SpecUnsetVariable, message)
                 .label(*place, "used here")
                 .label(variable.header, "declared here");
-            diagnostics.push(problem.help(format!(
-                "use `--var {name}=VALUE`, `--var-file FILE` or NOMAD_CSI_VAR_{name}"
-            )));
+            diagnostics.push(problem.help(match variable.is_sensitive {
+                true => format!("use NOMAD_CSI_VAR_{name} or `--var-file FILE`"),
+                false => {
+                    format!("use `--var {name}=VALUE`, `--var-file FILE` or NOMAD_CSI_VAR_{name}")
+                }
+            }));
         }
     }
 }

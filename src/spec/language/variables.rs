@@ -155,7 +155,7 @@ fn value_of(
         Err(message) => {
             let message = match variable.is_sensitive {
                 true => format!("invalid value of variable `{name}`, which is sensitive"),
-                false => format!("invalid value of variable {message}"),
+                false => format!("variable {message}"),
             };
             let problem = Diagnostic::error(Code::SpecVariableType, message);
             let type_place = variable.kind.map_or(variable.header, |entry| entry.value.span);

@@ -402,7 +402,7 @@ fn what_is_wrong_with_declarations_is_reported_at_its_place() {
         ("variable \"a\" { type = strng }\n", "spec/variable-type [strng] unknown type `strng`"),
         (
             "variable \"a\" {\n type = number\n default = \"x\"\n}\n",
-            "spec/variable-type [\"x\"] invalid value of variable `a` requires a number, and its value is a text",
+            "spec/variable-type [\"x\"] variable `a` requires a number, and its value is a text",
         ),
         (
             "variable \"a-b\" {}\n",
