@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::{one_line, shown_text};
+use crate::cli::ui::one_line;
 use nomad_csi_client::files::{self, SpecFilesRequest, StreamTexts};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, SourceMap};
 use nomad_csi_spec::{FormatChoice, Syntax, format_difference, format_hcl};
@@ -113,17 +113,10 @@ fn not_hcl(name: &str) -> Diagnostic {
     Diagnostic::error(Code::CliInvalidValue, message).help("name HCL files, or their directory")
 }
 
-/// Prints a text without a change, because another program reads it. A terminal must not obey it.
+/// Prints a text without a change, because another program reads it.
 fn print_exactly(context: &CommandContext, name: &str, text: &str) -> Result<(), CliError> {
-    let plain = text.replace("\r\n", "\n");
-    let is_obeyed = plain.contains('\u{1b}') || shown_text(&plain) != plain;
-    if context.printer.writes_to_terminal() && is_obeyed {
-        let message =
-            format!("cannot print `{name}`: a terminal would obey some of its characters");
-        return Err(Diagnostic::error(Code::CliInvalidValue, message)
-            .help("format it as a file, or write the output to a file")
-            .into());
-    }
-    context.printer.print_exactly(text);
-    Ok(())
+    context.printer.print_exactly(text).map_err(|reader| {
+        let message = format!("cannot print `{name}`: {reader} would obey some of its characters");
+        Diagnostic::error(Code::CliInvalidValue, message).help("format it as a file").into()
+    })
 }

@@ -43,9 +43,17 @@ pub(crate) struct Printer {
     colour_out: bool,
     colour_err: bool,
     can_redraw: bool,
-    is_terminal: bool,
+    out_is: OutputDevice,
     columns: usize,
     reader: OutputReader,
+}
+
+/// What standard output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OutputDevice {
+    Terminal,
+    /// A pipe or a file.
+    Other,
 }
 
 /// Who reads the output first.
@@ -68,7 +76,10 @@ impl Printer {
     ) -> Self {
         let (colour_out, colour_err) = (out.colour, err.colour);
         let can_redraw = can_redraw && err.is_terminal;
-        let is_terminal = out.is_terminal;
+        let out_is = match out.is_terminal {
+            true => OutputDevice::Terminal,
+            false => OutputDevice::Other,
+        };
         let target = |stream: PrinterStream| {
             Mutex::new(StreamState { writer: stream.writer, closed: false, failure: None })
         };
@@ -79,7 +90,7 @@ impl Printer {
             colour_out,
             colour_err,
             can_redraw,
-            is_terminal,
+            out_is,
             columns,
             reader: OutputReader::Person,
         }
@@ -106,15 +117,19 @@ impl Printer {
         self.suspend_bars(|| self.write(&self.out, text, self.colour_out));
     }
 
-    /// Returns whether standard output is a terminal.
-    pub(crate) fn writes_to_terminal(&self) -> bool {
-        self.is_terminal
-    }
-
-    /// Writes text to standard output without any change: it is data for a program. The caller checks what a terminal
-    /// would obey.
-    pub(crate) fn print_exactly(&self, text: &str) {
+    /// Writes text to standard output without any change: it is data for a program. Returns who would obey some of it, and
+    /// then writes nothing: a terminal, or the runner of a workflow, whose log may be the output.
+    pub(crate) fn print_exactly(&self, text: &str) -> Result<(), &'static str> {
+        let plain = text.replace("\r\n", "\n");
+        let is_obeyed = plain.contains('\u{1b}') || shown_text(&plain) != plain;
+        if self.out_is == OutputDevice::Terminal && is_obeyed {
+            return Err("a terminal");
+        }
+        if self.reader == OutputReader::WorkflowRunner && without_commands(text) != text {
+            return Err("the runner of a workflow");
+        }
         self.suspend_bars(|| write_raw(&self.out, text, true));
+        Ok(())
     }
 
     /// Writes commands to the workflow runner of GitHub, `::` at the start of each line, to standard output. Other
@@ -304,7 +319,7 @@ fn shown_char(c: char) -> char {
 }
 
 /// Replaces invisible characters except line ends, tabs and colours with visible symbols.
-pub(crate) fn shown_text(text: &str) -> Cow<'_, str> {
+fn shown_text(text: &str) -> Cow<'_, str> {
     let passes = |c: char| matches!(c, '\n' | '\t') || !is_invisible(c);
     if text.chars().all(passes) {
         return Cow::Borrowed(text);
