@@ -396,7 +396,7 @@ pub(crate) const TARGETS: &[FuzzTarget] = &[
             let format = |text: &str| {
                 let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
                 let source = sources.add("input", text);
-                spec::format_hcl(&mut sources, source, &mut diagnostics)
+                spec::format_hcl(&mut sources, source, spec::FormatChoice::Named, &mut diagnostics)
             };
             if let Some(once) = format(text) {
                 let twice = format(&once).expect("what was formatted can be read");
