@@ -67,7 +67,7 @@ async fn commits_that_belong_together_share_a_write() {
 async fn each_event_is_checked_after_the_ones_before_it() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let db = key("default", "db");
-    let delete = || event(EventKind::VolumeDeleteIntended { key: db.clone() });
+    let delete = || event(EventKind::VolumeDeleteIntended { key: db.clone(), instance: None });
     let deleted = || event(EventKind::VolumeDeleted { key: db.clone() });
     let register = || event(registered(&db, "1"));
     let early = cell.commit_all(vec![], vec![deleted(), register()]).await;
