@@ -56,12 +56,14 @@ pub(super) async fn modify_volume(
     let covers = |pending: &Parameters| pending.keys().all(|name| parameters.contains_key(name));
     let pending = record.modifying.filter(|pending| !covers(pending));
     if let Some(pending) = pending {
-        let settled = send_and_record(deps, reply, key, &pending).await;
+        let settle = || send_and_record(deps, reply, key, &pending);
+        let settled = deps.store.retry_on_conflict(key, settle).await;
         if registered_record(deps, key)?.modifying.is_some() {
             settled?;
         }
     }
-    send_and_record(deps, reply, key, parameters).await
+    let change = || send_and_record(deps, reply, key, parameters);
+    deps.store.retry_on_conflict(key, change).await
 }
 
 fn registered_record(deps: &VolumeDeps, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {

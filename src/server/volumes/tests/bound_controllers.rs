@@ -200,18 +200,7 @@ async fn other_calls_of_the_volume_go_to_the_controller_of_an_open_one() {
                 let what = format!("{open:?} {next:?} {id}");
                 let agent = with_volume().await;
                 if is_shared {
-                    let external_id = Some(ExternalId::new("fake-1"));
-                    let context = Some(agent.backend.volumes()[0].context.clone());
-                    let request = FakeAgent::request(id);
-                    let share = true;
-                    let request = VolumeRequest {
-                        external_id,
-                        context,
-                        share,
-                        capacity: sized(10, 0),
-                        ..request
-                    };
-                    agent.register(request).await.unwrap();
+                    register_again(&agent, id).await;
                 }
                 leave_open(&agent, open).await;
                 let newer = start_newer(&agent).await;
@@ -277,4 +266,170 @@ async fn calls_go_to_the_controller_of_an_open_attach() {
         assert_eq!(newer.calls().len(), 0, "{operation:?}");
         assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
     }
+}
+
+/// Returns the instances that the intents of an operation named, in the order of the journal.
+async fn named(agent: &FakeAgent, operation: Operation) -> Vec<Option<AllocId>> {
+    let events = agent.cell.read_events(1, 1000).await.unwrap();
+    let named = events.into_iter().filter_map(|(_, event)| match (operation, event.kind) {
+        (Operation::Create, EventKind::VolumeCreateIntended { instance, .. })
+        | (Operation::Delete, EventKind::VolumeDeleteIntended { instance, .. })
+        | (Operation::Expand, EventKind::VolumeExpandIntended { instance, .. })
+        | (Operation::Modify, EventKind::VolumeModifyIntended { instance, .. }) => Some(instance),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// B71: what was not sent to an instance without a connection goes to the next one, and only after that is on record.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_not_sent_moves_to_another_instance_after_that_is_on_record() {
+    for operation in ALL {
+        let agent = match operation {
+            Operation::Create => FakeAgent::start(settings()).await.unwrap(),
+            Operation::Delete | Operation::Expand | Operation::Modify => with_volume().await,
+        };
+        let before = named(&agent, operation).await.len();
+        start_newer(&agent).await;
+        agent.directory.remove(&FakeAgent::PLUGIN.into(), &NEWER.into());
+        let unknown = Fault::Fail(StatusCode::Internal);
+        agent.backend.inject_faults(operation.rpc(), [unknown]);
+        operation.run(&agent).await.unwrap_err();
+        let expected = [NEWER, FakeAgent::ALLOC].map(|alloc| Some(AllocId::new(alloc)));
+        assert_eq!(named(&agent, operation).await[before..], expected, "{operation:?}");
+
+        let newer = FakeBackend::new(settings());
+        let connection = FakePlugin::new(newer.clone()).connection();
+        agent.directory.insert(FakeAgent::PLUGIN.into(), NEWER.into(), connection);
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 2, "{operation:?}");
+    }
+}
+
+/// Registers the external volume of `db` a second time.
+async fn register_again(agent: &FakeAgent, id: &str) {
+    let volume = agent.backend.volumes().remove(0);
+    let request = VolumeRequest {
+        external_id: Some(volume.external_id),
+        context: Some(volume.context),
+        share: true,
+        capacity: sized(10, 0),
+        ..FakeAgent::request(id)
+    };
+    agent.register(request).await.unwrap();
+}
+
+fn expand_intended(id: &str, instance: Option<&str>) -> EventKind {
+    EventKind::VolumeExpandIntended {
+        key: FakeAgent::key(id),
+        to: sized(20, 0),
+        instance: instance.map(AllocId::new),
+    }
+}
+
+/// A call waits for its permit after its controller was chosen.
+#[tokio::test(start_paused = true)]
+async fn a_controller_is_chosen_again_if_the_volume_was_bound_in_the_meantime() {
+    for operation in [Operation::Expand, Operation::Modify] {
+        let agent = with_volume().await;
+        register_again(&agent, "same").await;
+        agent
+            .create(VolumeRequest { capacity: sized(10, 0), ..FakeAgent::request("other") })
+            .await
+            .unwrap();
+        let newer = start_newer(&agent).await;
+        newer.inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
+        let other = Operation::Expand.run_for(&agent, "other");
+        let bind = async {
+            newer.wait_for_calls(1).await;
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            let bound = expand_intended("same", Some(FakeAgent::ALLOC));
+            agent.record_event(bound).await;
+            newer.release();
+        };
+        let (other, one, ()) = tokio::join!(other, operation.run(&agent), bind);
+        other.and(one).unwrap();
+        assert_eq!(newer.calls().len(), 1, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
+    }
+}
+
+fn refuse_all(backend: &FakeBackend, operation: Operation, code: StatusCode) {
+    backend.inject_faults(operation.rpc(), [Fault::Fail(code); 10]);
+}
+
+/// The instance before may have carried the call out: it may be of another version of the plugin.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_another_instance_does_not_end_an_intent() {
+    let is_open = |agent: &FakeAgent, operation| {
+        let record = agent.record("db").unwrap();
+        match operation {
+            Operation::Create => record.phase == Phase::Creating,
+            Operation::Delete => record.phase == Phase::Deleting,
+            Operation::Expand => record.expanding.is_some(),
+            Operation::Modify => record.modifying.is_some(),
+        }
+    };
+    for operation in [Operation::Create, Operation::Expand, Operation::Modify] {
+        for is_another in [true, false] {
+            let agent = with_open(operation).await;
+            let backend = match is_another {
+                true => {
+                    let newer = start_newer(&agent).await;
+                    agent.end_alloc(FakeAgent::ALLOC).await;
+                    newer
+                }
+                false => agent.backend.clone(),
+            };
+            refuse_all(&backend, operation, StatusCode::InvalidArgument);
+            for _ in 0..2 {
+                match operation {
+                    // Only an operation that needs the end of the creation ends it.
+                    Operation::Create => agent.delete("db").await.is_ok(),
+                    _ => operation.run(&agent).await.is_ok(),
+                };
+                let what = format!("{operation:?} {is_another}");
+                assert_eq!(
+                    agent.record("db").is_some_and(|_| is_open(&agent, operation)),
+                    is_another,
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+/// What is in use exists, and no instance that is gone deletes it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_in_use_ends_a_deletion_of_an_instance_that_is_gone() {
+    let agent = with_open(Operation::Delete).await;
+    let newer = start_newer(&agent).await;
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    refuse_all(&newer, Operation::Delete, StatusCode::FailedPrecondition);
+    agent.delete("db").await.unwrap_err();
+    assert_eq!(agent.phase("db"), Some(Phase::Registered));
+}
+
+/// An earlier version recorded no instance: the call may run in any.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_does_not_end_an_intent_that_names_no_instance() {
+    let agent = with_volume().await;
+    agent.record_event(expand_intended("db", None)).await;
+    refuse_all(&agent.backend, Operation::Expand, StatusCode::OutOfRange);
+    for _ in 0..2 {
+        Operation::Expand.run(&agent).await.unwrap_err();
+        assert!(agent.record("db").unwrap().expanding.is_some());
+    }
+    let deleting = EventKind::VolumeDeleteIntended { key: FakeAgent::key("db"), instance: None };
+    agent.record_event(deleting).await;
+    refuse_all(&agent.backend, Operation::Delete, StatusCode::FailedPrecondition);
+    for _ in 0..2 {
+        agent.delete("db").await.unwrap_err();
+        assert_eq!(agent.phase("db"), Some(Phase::Deleting));
+    }
+    let newest = agent.record("db").unwrap().settling_by.unwrap();
+    assert_eq!(newest.instance, AllocId::new(FakeAgent::ALLOC), "from now on it names one");
 }
