@@ -304,8 +304,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         }
         EventKind::VolumeDeleteAbandoned { key } => {
             change(state, key, at, |record| {
-                record.phase = Phase::Registered;
-                record.settling_by = None;
+                (record.phase, record.settling_by) = (Phase::Registered, None);
             });
         }
         EventKind::VolumeExpandIntended { key, to, instance } => {
@@ -318,15 +317,13 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpanded { key, capacity, node_expansion_required } => {
             change(state, key, at, |record| {
                 record.provided.capacity = *capacity;
-                (record.expanding, record.expanding_by) = (None, None);
+                end_expansion(record);
                 record.node_expansion_pending |= *node_expansion_required;
             });
             expand_on_nodes(state, key, at);
         }
         EventKind::VolumeExpandAbandoned { key } => {
-            change(state, key, at, |record| {
-                (record.expanding, record.expanding_by) = (None, None);
-            });
+            change(state, key, at, end_expansion);
         }
         EventKind::VolumeModifyIntended { key, parameters, instance } => {
             let parameters = Some(parameters.clone());
@@ -338,9 +335,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         }
         EventKind::VolumeModified { key } => change(state, key, at, put_in_force),
         EventKind::VolumeModifyAbandoned { key } => {
-            change(state, key, at, |record| {
-                (record.modifying, record.modifying_by) = (None, None);
-            });
+            change(state, key, at, end_modification);
         }
         EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }
@@ -462,7 +457,7 @@ fn volume_updated(
             && record.provided.external_id == provided.external_id;
         if !is_same {
             record.mutable_parameters.clear();
-            (record.modifying, record.modifying_by) = (None, None);
+            end_modification(record);
         }
         record.definition = definition.clone();
         record.provided = provided.clone();
@@ -477,10 +472,18 @@ fn end_creation(record: &mut VolumeRecord, provided: &ProviderFacts) {
     record.settling_by = None;
 }
 
+fn end_expansion(record: &mut VolumeRecord) {
+    (record.expanding, record.expanding_by) = (None, None);
+}
+
+fn end_modification(record: &mut VolumeRecord) {
+    (record.modifying, record.modifying_by) = (None, None);
+}
+
 /// The mutable parameters of a change that has succeeded. Those that it does not name stay.
 fn put_in_force(record: &mut VolumeRecord) {
     let changed = record.modifying.take().unwrap_or_default();
-    record.modifying_by = None;
+    end_modification(record);
     record.mutable_parameters.extend(changed);
 }
 

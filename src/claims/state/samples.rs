@@ -202,8 +202,8 @@ impl History {
     /// Returns an allocation of the plugin, as [`Self::any_plugin_event`] names them, for the random number before.
     fn any_instance(&self) -> Option<AllocId> {
         let (number, generation) = (self.chance % 3, self.chance / 3 % 2);
-        let is_named = self.chance / 6 % 4 > 0;
-        is_named.then(|| AllocId::new(format!("task-{number}-{generation}")))
+        let is_unnamed = (self.chance / 6).is_multiple_of(4);
+        (!is_unnamed).then(|| AllocId::new(format!("task-{number}-{generation}")))
     }
 
     fn any_expansion(&mut self, key: NamespacedId) -> EventKind {

@@ -109,7 +109,7 @@ impl RunningPlugin {
             Ok(peer) => peer,
             Err(error) => {
                 let recorded = run_blocking(move || process_on_record(&file)).await;
-                return Err(unusable(recorded, error));
+                return Err(unusable(&recorded, error));
             }
         };
         let calls_end = self.earlier_calls_end;
@@ -151,7 +151,7 @@ fn with_advice(error: io::Error) -> io::Error {
 
 /// Returns the reason why a plugin cannot be used, as `ResourceBusy` if the process on record still runs: it cannot be
 /// reached, and is not gone.
-fn unusable(recorded: io::Result<ProcessRecord>, error: io::Error) -> io::Error {
+fn unusable(recorded: &io::Result<ProcessRecord>, error: io::Error) -> io::Error {
     match recorded {
         Ok(ProcessRecord::None | ProcessRecord::Exited) => error,
         Ok(ProcessRecord::Runs(_) | ProcessRecord::Idle(_)) | Err(_) => {
