@@ -1,6 +1,6 @@
 //! Plugins that an earlier start was given with `--plugin-endpoint`, and this one was not.
 //!
-//! An agent that was killed leaves them on record. No call can run in a process that has exited, so such an
+//! An agent leaves them on record while their processes run, however it ends. No call can run in a process that has exited, so such an
 //! instance is removed. One whose process still runs stays, unhealthy with this reason, because its calls may
 //! still take effect.
 
@@ -36,6 +36,7 @@ pub(super) async fn report_unused_endpoints(
             Ok(ProcessRecord::Runs(pid)) => {
                 Some(format!("process {pid} may still be carrying out calls"))
             }
+            Ok(ProcessRecord::Idle(pid)) => Some(format!("process {pid} still runs")),
             Err(error) => Some(error.to_string()),
         };
         let reported = match why {

@@ -150,8 +150,24 @@ pub struct Supervisor {
     status: watch::Sender<TaskStatus>,
     /// The last process. It is gone when it was waited for, or when the driver has started the next one.
     last_run: ProcessRun,
-    /// True if a process that the agent leaves running may be carrying out calls.
-    leaves_calls: bool,
+    /// The process that the agent leaves.
+    left: LeftProcess,
+}
+
+/// The process of a task that is not supervised any more.
+#[derive(Clone, Copy)]
+enum LeftProcess {
+    Exited,
+    /// It runs, and has answered every call. What it answered with an error may still take effect.
+    Idle,
+    /// It may be carrying out calls.
+    Busy,
+}
+
+impl LeftProcess {
+    fn of_error(error: &DriverError) -> Self {
+        if error.leaves_process() { Self::Busy } else { Self::Exited }
+    }
 }
 
 /// How one run of the process ended.
@@ -181,7 +197,7 @@ impl Supervisor {
             fingerprint,
             status,
             last_run: ProcessRun::default(),
-            leaves_calls: false,
+            left: LeftProcess::Exited,
         }
     }
 
@@ -225,9 +241,14 @@ impl Supervisor {
             }
         }
         self.deps.registry.deregister(&self.task.plugin, &self.task.task);
-        // The server asks no other instance while a call may run in this one.
-        if !self.leaves_calls {
-            self.fingerprint.record_gone().await;
+        // The server asks no other instance while a call may take effect in this one.
+        match self.left {
+            LeftProcess::Exited => self.fingerprint.record_gone().await,
+            LeftProcess::Idle => {
+                let reason = "the agent has stopped using the plugin, whose process still runs";
+                self.fingerprint.record(&FingerprintResult::Unhealthy(reason.to_owned())).await;
+            }
+            LeftProcess::Busy => {}
         }
         self.status.send_replace(TaskStatus::Stopped);
     }
@@ -236,7 +257,7 @@ impl Supervisor {
     async fn run_process(&mut self, stop: &CancellationToken) -> ProcessEnd {
         let started = self.deps.driver.start().await;
         let error = started.as_ref().err();
-        self.leaves_calls = error.is_some_and(DriverError::leaves_process);
+        self.left = error.map_or(LeftProcess::Exited, LeftProcess::of_error);
         let process = match started {
             Ok(process) => process,
             Err(error) => return ProcessEnd::Failed(format!("{error}: {}", error.source)),
@@ -336,14 +357,17 @@ impl Supervisor {
         }
         match process.stop(run.pending_calls() == 0).await {
             Ok(StoppedProcess::Exited) => true,
-            Ok(StoppedProcess::LeftIdle) => false,
+            Ok(StoppedProcess::LeftIdle) => {
+                self.left = LeftProcess::Idle;
+                false
+            }
             Ok(StoppedProcess::LeftBusy) => {
-                self.leaves_calls = true;
+                self.left = LeftProcess::Busy;
                 tracing::warn!(plugin.id = %self.task.plugin, "the plugin has not answered all calls; the next agent waits for them");
                 false
             }
             Err(error) => {
-                self.leaves_calls = error.leaves_process();
+                self.left = LeftProcess::of_error(&error);
                 tracing::warn!(plugin.id = %self.task.plugin, %error, "the process of the plugin did not stop");
                 false
             }

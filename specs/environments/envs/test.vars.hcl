@@ -1,2 +1,1 @@
-env      = "test"
-ceph_key = "a-key-of-the-laboratory"
+env = "test"

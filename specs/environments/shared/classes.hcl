@@ -10,11 +10,6 @@ variable "env" {
   }
 }
 
-variable "ceph_key" {
-  type      = string
-  sensitive = true
-}
-
 locals {
   zones   = ["eu-1a", "eu-1b", "eu-1c"]
   is_prod = var.env == "prod"
@@ -26,7 +21,7 @@ class "fast" {
   parameters = { pool = "nvme", imageFeatures = "layering" }
   secrets {
     userID  = env("CEPH_USER")
-    userKey = local.is_prod ? nomad_var("ceph/prod", "key") : var.ceph_key
+    userKey = local.is_prod ? nomad_var("ceph/prod", "key") : env("CEPH_KEY")
   }
 }
 

@@ -17,10 +17,12 @@
 //!    one has overtaken, or that is meant for another run of it.
 //! 3. No call outlives its host unseen: a host that starts makes sure that the calls of the one before it
 //!    have ended.
-//! 4. While a step is *Maybe*, no other instance of the plugin is called, unless the first one is gone. With
-//!    several controllers that holds for all of a volume's controller calls together: attachments, expansion
-//!    and deletion; and for a creation, by the name it is made under. A call moves to another instance if the
-//!    leader that recorded it knows that none of its attempts was sent. What an earlier leader sent is not known.
+//! 4. While a step is *Maybe*, no other instance of the plugin is called, unless the first one is gone: its process
+//!    has exited, and that is on record. One server has several controllers too: a job with two allocations, an
+//!    update of the plugin's job, two endpoints. So the rule holds for all of a volume's controller calls together:
+//!    attachments, expansion, change of parameters and deletion, through every registration; and for a creation, by
+//!    the name it is made under. A call moves to another instance if the leader that recorded it knows that none of
+//!    its attempts may take effect. What an earlier leader sent is not known. `state::bound_controller` is the rule.
 //! 5. Given rules 1 to 4, the server may stop waiting, start again, repeat or undo a step at any moment.
 //! 6. A lost node is not listened to: its answers are not recorded. Silence is not loss.
 //! 7. A node that returns is swept before it is used again.
@@ -37,8 +39,8 @@
 //!     record, and a reboot is on record with the session that follows it. A leader that was deposed commits
 //!     nothing, so a host that started again since is out of its reach.
 //!
-//!     Rules 11 and 12, and what rule 4 says of several controllers, are for several servers. The model checks
-//!     them. The agent has one server: it keeps rule 4 for each step alone, and does not have the rest yet.
+//!     Rules 11 and 12 are for several servers. The model checks them. The agent has one server, and does not have
+//!     them yet.
 //!
 //! 13. What a started step sends is on record while its effect is possible, and is repeated unchanged; only
 //!     secrets are those of the registration now. An attachment is read-only if the access mode in force

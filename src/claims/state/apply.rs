@@ -15,7 +15,10 @@ use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_eve
 use super::event::{Event, EventKind};
 use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
-use super::record::{CreateRequest, Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
+use super::record::{
+    CreateRequest, IntentController, Phase, ProviderFacts, VolumeDefinition, VolumeIntent,
+    VolumeRecord,
+};
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
 use crate::claim::EventPlace;
@@ -281,8 +284,8 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::PlacedAlloc { alloc, event } => apply_alloc(state, alloc, event, at),
         EventKind::Namespace { name, event } => apply_namespace(state, name, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
-        EventKind::VolumeCreateIntended { definition, secrets, earlier } => {
-            create_intended(state, definition, (secrets, earlier), at);
+        EventKind::VolumeCreateIntended { definition, secrets, earlier, instance } => {
+            create_intended(state, definition, (secrets, earlier), instance.as_ref(), at);
         }
         EventKind::VolumeRegistered { definition, provided, secrets } => {
             volume_registered(state, definition, provided, secrets, at);
@@ -293,32 +296,47 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeUpdated { definition, provided, secrets } => {
             volume_updated(state, definition, provided, secrets, at);
         }
-        EventKind::VolumeDeleteIntended { key } => {
-            change(state, key, at, |record| record.phase = Phase::Deleting);
+        EventKind::VolumeDeleteIntended { key, instance } => {
+            change(state, key, at, |record| {
+                record.settling_by = record.controller_for(VolumeIntent::Delete, instance.as_ref());
+                record.phase = Phase::Deleting;
+            });
         }
         EventKind::VolumeDeleteAbandoned { key } => {
-            change(state, key, at, |record| record.phase = Phase::Registered);
+            change(state, key, at, |record| {
+                (record.phase, record.settling_by) = (Phase::Registered, None);
+            });
         }
-        EventKind::VolumeExpandIntended { key, to } => {
-            change(state, key, at, |record| record.expanding = Some(*to));
+        EventKind::VolumeExpandIntended { key, to, instance } => {
+            change(state, key, at, |record| {
+                record.expanding_by =
+                    record.controller_for(VolumeIntent::Expand, instance.as_ref());
+                record.expanding = Some(*to);
+            });
         }
         EventKind::VolumeExpanded { key, capacity, node_expansion_required } => {
             change(state, key, at, |record| {
                 record.provided.capacity = *capacity;
-                record.expanding = None;
+                end_expansion(record);
                 record.node_expansion_pending |= *node_expansion_required;
             });
             expand_on_nodes(state, key, at);
         }
         EventKind::VolumeExpandAbandoned { key } => {
-            change(state, key, at, |record| record.expanding = None);
+            change(state, key, at, end_expansion);
         }
-        EventKind::VolumeModifyIntended { key, parameters } => {
+        EventKind::VolumeModifyIntended { key, parameters, instance } => {
             let parameters = Some(parameters.clone());
-            change(state, key, at, |record| record.modifying = parameters);
+            change(state, key, at, |record| {
+                record.modifying_by =
+                    record.controller_for(VolumeIntent::Modify, instance.as_ref());
+                record.modifying = parameters;
+            });
         }
         EventKind::VolumeModified { key } => change(state, key, at, put_in_force),
-        EventKind::VolumeModifyAbandoned { key } => change(state, key, at, |r| r.modifying = None),
+        EventKind::VolumeModifyAbandoned { key } => {
+            change(state, key, at, end_modification);
+        }
         EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }
         | EventKind::VolumeDeregistered { key } => {
@@ -410,11 +428,16 @@ fn create_intended(
     state: &mut State,
     definition: &VolumeDefinition,
     (secrets, earlier): (&SealedSecrets, &[CreateRequest]),
+    instance: Option<&AllocId>,
     at: EventPlace,
 ) {
     let mut record = new_record(definition, secrets, Phase::Creating, at);
     record.earlier_creates = earlier.to_vec();
-    if let Some(first) = state.volumes.get(&definition.key) {
+    let first = || IntentController::first(instance);
+    let before = state.volumes.get(&definition.key);
+    record.settling_by =
+        before.map_or_else(first, |before| before.controller_for(VolumeIntent::Create, instance));
+    if let Some(first) = before {
         record.create_index = first.create_index;
         record.create_time = first.create_time;
     }
@@ -434,7 +457,7 @@ fn volume_updated(
             && record.provided.external_id == provided.external_id;
         if !is_same {
             record.mutable_parameters.clear();
-            record.modifying = None;
+            end_modification(record);
         }
         record.definition = definition.clone();
         record.provided = provided.clone();
@@ -446,11 +469,21 @@ fn end_creation(record: &mut VolumeRecord, provided: &ProviderFacts) {
     record.provided = provided.clone();
     record.phase = Phase::Registered;
     record.earlier_creates = vec![];
+    record.settling_by = None;
+}
+
+fn end_expansion(record: &mut VolumeRecord) {
+    (record.expanding, record.expanding_by) = (None, None);
+}
+
+fn end_modification(record: &mut VolumeRecord) {
+    (record.modifying, record.modifying_by) = (None, None);
 }
 
 /// The mutable parameters of a change that has succeeded. Those that it does not name stay.
 fn put_in_force(record: &mut VolumeRecord) {
     let changed = record.modifying.take().unwrap_or_default();
+    end_modification(record);
     record.mutable_parameters.extend(changed);
 }
 
@@ -478,10 +511,13 @@ fn new_record(
         secrets: secrets.clone(),
         phase,
         earlier_creates: vec![],
+        settling_by: None,
         expanding: None,
+        expanding_by: None,
         node_expansion_pending: false,
         mutable_parameters: BTreeMap::new(),
         modifying: None,
+        modifying_by: None,
         used_index: 0,
         used_time: 0,
         create_index: at.index,

@@ -90,6 +90,9 @@ pub enum EventKind {
         /// first. Since version 8.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         earlier: Vec<CreateRequest>,
+        /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<AllocId>,
     },
     /// CreateVolume succeeded.
     VolumeCreated {
@@ -129,6 +132,9 @@ pub enum EventKind {
     VolumeDeleteIntended {
         /// The volume.
         key: NamespacedId,
+        /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<AllocId>,
     },
     /// The volume still exists at the provider, and its deletion ended.
     VolumeDeleteAbandoned {
@@ -152,6 +158,9 @@ pub enum EventKind {
         key: NamespacedId,
         /// The requested size.
         to: CapacityRange,
+        /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<AllocId>,
     },
     /// ControllerExpandVolume succeeded. Since version 3.
     VolumeExpanded {
@@ -174,6 +183,9 @@ pub enum EventKind {
         key: NamespacedId,
         /// The parameters that are sent. Others stay as they are.
         parameters: BTreeMap<String, String>,
+        /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<AllocId>,
     },
     /// ControllerModifyVolume succeeded: the intended parameters are in force. Since version 8.
     VolumeModified {
@@ -319,7 +331,7 @@ impl EventKind {
             | Self::VolumeUpdated { definition, .. } => Some(&definition.key),
             Self::VolumeCreated { key, .. }
             | Self::VolumeCreateAbandoned { key, .. }
-            | Self::VolumeDeleteIntended { key }
+            | Self::VolumeDeleteIntended { key, .. }
             | Self::VolumeDeleteAbandoned { key }
             | Self::VolumeDeleted { key }
             | Self::VolumeDeregistered { key }

@@ -176,6 +176,15 @@ fn record_problem(state: &State, record: &VolumeRecord) -> Option<&'static str> 
     if record.create_index <= State::FIRST_INDEX || !order.is_sorted() {
         return Some("has indexes out of order");
     }
+    let is_settling = record.phase != Phase::Registered;
+    let controllers = [
+        (&record.settling_by, is_settling),
+        (&record.expanding_by, record.expanding.is_some()),
+        (&record.modifying_by, record.modifying.is_some()),
+    ];
+    if controllers.iter().any(|(controller, is_open)| controller.is_some() && !is_open) {
+        return Some("has the controller of a call that has ended");
+    }
     match record.phase {
         Phase::Creating if record.provided != Default::default() => {
             Some("is being created but already has a response")

@@ -8,6 +8,7 @@
 mod apply;
 mod apply_claims;
 mod apply_jobs;
+mod bound_controller;
 mod claim_query;
 mod claims_record;
 mod event;
@@ -43,6 +44,7 @@ mod view;
 mod volume_history;
 
 pub use apply::{EventConflict, apply, check};
+pub use bound_controller::{ControllerCall, ControllerEffect, bound_controller, may_be_called};
 pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
 pub use event_text::event_text;
@@ -58,7 +60,10 @@ pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;
 pub use query::{plugin, plugin_status, plugins, volume, volumes_of_data, volumes_sharing};
-pub use record::{CreateRequest, Phase, ProviderFacts, VolumeDefinition, VolumeRecord};
+pub use record::{
+    CreateRequest, EarlierControllers, IntentController, Phase, ProviderFacts, VolumeDefinition,
+    VolumeIntent, VolumeRecord,
+};
 pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, replay, replay_changes};
 pub use resealed::{Reseal, ResealedState};

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use super::bound_controller::ControllerCall;
 use super::event::{EventKind, Subject};
 use super::snapshot::StateNumbers;
 use super::subjects::{claims_of, subjects, with_registrations};
@@ -37,6 +38,16 @@ impl<'a> Overlay<'a> {
         let nodes = losses.cloned().map(Subject::Node);
         let own = [Subject::Claims(volume.clone()), Subject::Plugin(volume.plugin_id.clone())];
         nodes.chain(own).collect()
+    }
+
+    /// Returns every object that decides which controller a call may go to.
+    pub fn subjects_of_controller(&self, call: &ControllerCall) -> Vec<Subject> {
+        let mut all = match call {
+            ControllerCall::Create { key, .. } => vec![Subject::Volume(key.clone())],
+            ControllerCall::OfVolume { volume, .. } => self.subjects_of_data(volume),
+        };
+        all.push(Subject::Plugin(call.plugin().clone()));
+        all
     }
 
     /// Returns the claims of every volume that an allocation uses.

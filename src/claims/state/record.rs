@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::recorded_options::RecordedMountOptions;
 use super::shared::{Shared, TextMap};
 use nomad_csi_model::{
-    Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, RemoteVolume,
+    AllocId, Bytes, Capability, CapacityRange, ExternalId, NamespacedId, PluginId, RemoteVolume,
     SealedSecrets, Text, Topology, TopologyRequest, UnresolvedRequest, Volume, VolumeRequest,
 };
 
@@ -174,6 +174,63 @@ impl std::fmt::Display for Phase {
     }
 }
 
+/// The controllers that may have got the call of an intent before the one that gets it now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EarlierControllers {
+    /// None.
+    #[default]
+    None,
+    /// Others, which are gone or got nothing: their calls have ended, and may have taken effect.
+    Ended,
+    /// Any: an earlier version recorded the intent without its controller.
+    Unknown,
+}
+
+impl EarlierControllers {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// The controller that gets the call of an intent (rule 4 of the claims machine).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IntentController {
+    /// The plugin's allocation.
+    pub instance: AllocId,
+    /// Those before it.
+    #[serde(default, skip_serializing_if = "EarlierControllers::is_none")]
+    pub earlier: EarlierControllers,
+}
+
+impl IntentController {
+    /// Returns the controller of an intent that no other controller got.
+    pub(super) fn first(instance: Option<&AllocId>) -> Option<Self> {
+        let instance = instance?.clone();
+        Some(Self { instance, earlier: EarlierControllers::None })
+    }
+}
+
+/// The intents that a record can have. Creation and deletion exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VolumeIntent {
+    /// To create the volume.
+    Create,
+    /// To delete it.
+    Delete,
+    /// To expand it.
+    Expand,
+    /// To change its mutable parameters.
+    Modify,
+}
+
+impl VolumeIntent {
+    /// All intents.
+    pub const ALL: [Self; 4] = [Self::Create, Self::Delete, Self::Expand, Self::Modify];
+}
+
 /// The stored data of one volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -190,10 +247,17 @@ pub struct VolumeRecord {
     /// newest first (W14). Since version 9.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_creates: Vec<CreateRequest>,
+    /// The controller of the creation or the deletion whose result is not recorded; `None` without one, and if an earlier
+    /// version recorded the intent. Since version 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settling_by: Option<IntentController>,
     /// The requested size of a recorded expansion. ControllerExpandVolume may have been sent, and its
     /// result is not recorded (W17). Since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expanding: Option<CapacityRange>,
+    /// The controller of that expansion. Since version 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expanding_by: Option<IntentController>,
     /// True if the provider expanded the volume, and nodes that use it still have to expand it.
     /// Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -206,6 +270,9 @@ pub struct VolumeRecord {
     /// recorded. Since version 9.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modifying: Option<BTreeMap<String, String>>,
+    /// The controller of that change. Since version 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modifying_by: Option<IntentController>,
     /// The index of the last change of the volume's claims; 0 if there was none. Clients see it as a
     /// change of the volume, and updates do not compare it (W08). Since version 4.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -253,6 +320,45 @@ impl VolumeRecord {
     /// Returns the time of the last change that clients see (W35).
     pub fn visible_time(&self) -> i64 {
         self.modify_time.max(self.used_time)
+    }
+
+    /// Returns whether an intent is on record.
+    pub fn is_open(&self, intent: VolumeIntent) -> bool {
+        match intent {
+            VolumeIntent::Create => self.phase == Phase::Creating,
+            VolumeIntent::Delete => self.phase == Phase::Deleting,
+            VolumeIntent::Expand => self.expanding.is_some(),
+            VolumeIntent::Modify => self.modifying.is_some(),
+        }
+    }
+
+    /// Returns the controller of an intent; `None` if the intent is not on record, or without its controller.
+    pub fn controller_of(&self, intent: VolumeIntent) -> Option<&IntentController> {
+        let controller = match intent {
+            VolumeIntent::Create | VolumeIntent::Delete => &self.settling_by,
+            VolumeIntent::Expand => &self.expanding_by,
+            VolumeIntent::Modify => &self.modifying_by,
+        };
+        controller.as_ref().filter(|_| self.is_open(intent))
+    }
+
+    /// Returns the controller of an intent that is recorded for this instance, again or for the first time.
+    pub(super) fn controller_for(
+        &self,
+        intent: VolumeIntent,
+        instance: Option<&AllocId>,
+    ) -> Option<IntentController> {
+        let first = IntentController::first(instance)?;
+        let earlier = match self.controller_of(intent) {
+            None if self.is_open(intent) => EarlierControllers::Unknown,
+            None => EarlierControllers::None,
+            Some(before) if before.instance == first.instance => before.earlier,
+            Some(before) => match before.earlier {
+                EarlierControllers::Unknown => EarlierControllers::Unknown,
+                EarlierControllers::None | EarlierControllers::Ended => EarlierControllers::Ended,
+            },
+        };
+        Some(IntentController { earlier, ..first })
     }
 
     /// Returns the external volume; `None` during creation.

@@ -102,6 +102,7 @@ pub fn create_intended(key: &NamespacedId) -> EventKind {
         definition: Box::new(definition(key)),
         secrets: SealedSecrets::default(),
         earlier: vec![],
+        instance: None,
     }
 }
 
@@ -175,7 +176,12 @@ impl History {
             0 => started(),
             1 => node_registered(self.choose(3)),
             2 | 3 => self.any_plugin_event(),
-            4 | 5 => create_intended(&key),
+            4 | 5 => EventKind::VolumeCreateIntended {
+                definition: Box::new(definition(&key)),
+                secrets: SealedSecrets::default(),
+                earlier: vec![],
+                instance: self.any_instance(),
+            },
             6..=8 => created(&key, &external_id),
             9 => EventKind::VolumeCreateAbandoned { key, may_remain: None },
             10 | 11 => registered(&key, &external_id),
@@ -184,7 +190,7 @@ impl History {
                 provided: Box::new(provided(&external_id)),
                 secrets: SealedSecrets::new(external_id.into_bytes()),
             },
-            13 => EventKind::VolumeDeleteIntended { key },
+            13 => EventKind::VolumeDeleteIntended { key, instance: self.any_instance() },
             14 => EventKind::VolumeDeleteAbandoned { key },
             _ if self.choose(2) == 0 => EventKind::VolumeDeleted { key },
             _ => EventKind::VolumeDeregistered { key },
@@ -193,12 +199,20 @@ impl History {
 }
 
 impl History {
+    /// Returns an allocation of the plugin, as [`Self::any_plugin_event`] names them, for the random number before.
+    fn any_instance(&self) -> Option<AllocId> {
+        let (number, generation) = (self.chance % 3, self.chance / 3 % 2);
+        let is_unnamed = (self.chance / 6).is_multiple_of(4);
+        (!is_unnamed).then(|| AllocId::new(format!("task-{number}-{generation}")))
+    }
+
     fn any_expansion(&mut self, key: NamespacedId) -> EventKind {
         let size = Bytes::from_wire(1 << (30 + self.choose(4)));
         match self.choose(4) {
             0 | 1 => EventKind::VolumeExpandIntended {
                 key,
                 to: CapacityRange { min: size, max: Bytes::ZERO },
+                instance: self.any_instance(),
             },
             2 => EventKind::VolumeExpanded {
                 key,
@@ -215,6 +229,7 @@ impl History {
             0 | 1 => EventKind::VolumeModifyIntended {
                 key,
                 parameters: [(format!("p{value}"), value)].into(),
+                instance: self.any_instance(),
             },
             2 => EventKind::VolumeModified { key },
             _ => EventKind::VolumeModifyAbandoned { key },

@@ -51,7 +51,7 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         | EventKind::NodeSwept { node } => vec![Subject::Node(node.clone())],
         EventKind::Namespace { name, event } => subjects_of_namespace(parts, name, event),
         EventKind::Variable { key, .. } => vec![Subject::Variable(key.clone())],
-        EventKind::VolumeDeleteIntended { key }
+        EventKind::VolumeDeleteIntended { key, .. }
         | EventKind::VolumeDeregistered { key }
         | EventKind::VolumeDeleted { key }
         | EventKind::VolumeExpanded { key, .. } => {

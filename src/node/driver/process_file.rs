@@ -6,17 +6,36 @@
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::process_id::ProcessId;
 use nomad_csi_model::private;
 
 /// No record is longer.
 const LONGEST: u64 = 4096;
 
+/// The content of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    pid: i32,
+    start_time: u64,
+    boot_id: String,
+    /// True if an agent left it without a call under way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_idle: bool,
+}
+
 /// Returns the recorded process; `None` if the task was never started.
 ///
 /// # Errors
 /// If the file cannot be read, or does not contain a process.
 pub(super) fn read(path: &Path) -> io::Result<Option<ProcessId>> {
+    Ok(read_with_use(path)?.map(|(process, _)| process))
+}
+
+/// As [`read`], with whether an agent left the process without a call under way.
+pub(super) fn read_with_use(path: &Path) -> io::Result<Option<(ProcessId, bool)>> {
     let mut text = vec![];
     let read =
         private::open_to_read(path).and_then(|file| file.take(LONGEST).read_to_end(&mut text));
@@ -34,7 +53,9 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ProcessId>> {
             ),
         )
     };
-    serde_json::from_slice(&text).map(Some).map_err(damaged)
+    let Content { pid, start_time, boot_id, is_idle } =
+        serde_json::from_slice(&text).map_err(damaged)?;
+    Ok(Some((ProcessId { pid, start_time, boot_id }, is_idle)))
 }
 
 /// Records the process with this ID.
@@ -50,7 +71,20 @@ pub(super) fn write(path: &Path, pid: i32) -> io::Result<()> {
 /// # Errors
 /// If the file cannot be written.
 pub(super) fn record(path: &Path, process: &ProcessId) -> io::Result<()> {
-    let text = serde_json::to_vec(process)?;
+    replace(path, process, false)
+}
+
+/// Records a process that has no call under way.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn record_idle(path: &Path, process: &ProcessId) -> io::Result<()> {
+    replace(path, process, true)
+}
+
+fn replace(path: &Path, process: &ProcessId, is_idle: bool) -> io::Result<()> {
+    let ProcessId { pid, start_time, boot_id } = process.clone();
+    let text = serde_json::to_vec(&Content { pid, start_time, boot_id, is_idle })?;
     private::replace(path, &text).map_err(|error| about(path, "write", &error))
 }
 

@@ -5,7 +5,8 @@
 //! while the agent uses it. A process on record that still runs may be carrying out calls of an agent
 //! that was killed. It is used again when it cannot be: after the longest time of a call. Any other
 //! process is used once the recorded one has exited. An agent that stops in order, with no call under
-//! way, removes the record, so the next agent uses the process at once.
+//! way, records that, so the next agent uses the process at once. The record stays as long as the process may live: what
+//! it was asked for and answered with an error may still take effect.
 //!
 //! Secrets go to the plugin, and its answers are believed. So the socket belongs to this user, to root or to a user that the
 //! operator named, only they can replace it, and one of them listens. Later connections lead to the same process.
@@ -103,12 +104,19 @@ impl RunningPlugin {
     }
 
     async fn find(&self) -> io::Result<RunningProcess> {
-        let peer = self.listener().await?;
-        let (file, calls_end) = (self.process_file.clone(), self.earlier_calls_end);
-        let (peer, descriptor) = run_blocking(move || record(peer, &file, calls_end)).await?;
+        let file = self.process_file.clone();
+        let peer = match self.listener().await {
+            Ok(peer) => peer,
+            Err(error) => {
+                let recorded = run_blocking(move || process_on_record(&file)).await;
+                return Err(unusable(&recorded, error));
+            }
+        };
+        let calls_end = self.earlier_calls_end;
+        let (process, descriptor) = run_blocking(move || record(peer, &file, calls_end)).await?;
         Ok(RunningProcess {
             name: self.name.clone(),
-            peer,
+            process,
             descriptor: register(descriptor)?,
             process_file: self.process_file.clone(),
         })
@@ -141,14 +149,26 @@ fn with_advice(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{refused}; {advice}"))
 }
 
-/// Records the process, and names it for connections. Blocks.
+/// Returns the reason why a plugin cannot be used, as `ResourceBusy` if the process on record still runs: it cannot be
+/// reached, and is not gone.
+fn unusable(recorded: &io::Result<ProcessRecord>, error: io::Error) -> io::Error {
+    match recorded {
+        Ok(ProcessRecord::None | ProcessRecord::Exited) => error,
+        Ok(ProcessRecord::Runs(_) | ProcessRecord::Idle(_)) | Err(_) => {
+            io::Error::new(io::ErrorKind::ResourceBusy, error)
+        }
+    }
+}
+
+/// Records the process. Blocks.
 fn record(
     peer: SocketPeer,
     file: &Path,
     earlier_calls_end: Instant,
-) -> io::Result<(PeerProcess, OwnedFd)> {
+) -> io::Result<(ProcessId, OwnedFd)> {
     let left = earlier_calls_end.saturating_duration_since(Instant::now());
-    if let Some(recorded) = process_file::read(file)?
+    if let Some((recorded, is_idle)) = process_file::read_with_use(file)?
+        && !is_idle
         && !left.is_zero()
         && recorded.open()?.is_some()
     {
@@ -164,8 +184,7 @@ fn record(
         return Err(exited());
     }
     process_file::record(file, &process)?;
-    let named = PeerProcess { pid: process.pid, start_time: process.start_time };
-    Ok((named, peer.into_descriptor()))
+    Ok((process, peer.into_descriptor()))
 }
 
 /// The content of a process file.
@@ -175,8 +194,10 @@ pub enum ProcessRecord {
     None,
     /// The process has exited.
     Exited,
-    /// The process with this ID runs.
+    /// The process with this ID runs, and may be carrying out calls of an agent that did not stop in order.
     Runs(i32),
+    /// The process with this ID runs, and has answered every call.
+    Idle(i32),
 }
 
 /// Returns what the file of a plugin that runs already says about its process. Blocks.
@@ -184,11 +205,12 @@ pub enum ProcessRecord {
 /// # Errors
 /// If the file or the process cannot be read.
 pub fn process_on_record(file: &Path) -> io::Result<ProcessRecord> {
-    let Some(recorded) = process_file::read(file)? else {
+    let Some((recorded, is_idle)) = process_file::read_with_use(file)? else {
         return Ok(ProcessRecord::None);
     };
     Ok(match recorded.open()? {
         None => ProcessRecord::Exited,
+        Some(_) if is_idle => ProcessRecord::Idle(recorded.pid),
         Some(_) => ProcessRecord::Runs(recorded.pid),
     })
 }
@@ -205,7 +227,7 @@ fn may_be_busy(pid: i32, left: Duration) -> io::Error {
 /// The process of a plugin that runs already.
 struct RunningProcess {
     name: String,
-    peer: PeerProcess,
+    process: ProcessId,
     /// Readable when the process has exited.
     descriptor: AsyncFd<OwnedFd>,
     process_file: PathBuf,
@@ -222,7 +244,7 @@ impl RunningProcess {
 impl Task for RunningProcess {
     async fn wait(&self) -> String {
         if let Err(error) = self.descriptor.readable().await {
-            tracing::warn!(pid = self.peer.pid, %error, "the process of the plugin cannot be watched");
+            tracing::warn!(pid = self.process.pid, %error, "the process of the plugin cannot be watched");
             // It is not known to have exited.
             return std::future::pending().await;
         }
@@ -236,8 +258,8 @@ impl Task for RunningProcess {
         if !is_idle {
             return Ok(StoppedProcess::LeftBusy);
         }
-        let file = self.process_file.clone();
-        match run_blocking(move || std::fs::remove_file(file)).await {
+        let (file, process) = (self.process_file.clone(), self.process.clone());
+        match run_blocking(move || process_file::record_idle(&file, &process)).await {
             Ok(()) => Ok(StoppedProcess::LeftIdle),
             Err(source) => {
                 Err(DriverError { task: self.name.clone(), action: "stop using", source })
@@ -246,7 +268,7 @@ impl Task for RunningProcess {
     }
 
     fn required_peer(&self) -> Option<PeerProcess> {
-        Some(self.peer)
+        Some(PeerProcess { pid: self.process.pid, start_time: self.process.start_time })
     }
 
     fn last_lines(&self) -> Vec<String> {

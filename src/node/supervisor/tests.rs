@@ -291,7 +291,8 @@ async fn a_plugin_that_runs_already_is_never_stopped() {
     assert!(!bed.driver.all_ended(), "it goes on");
     assert!(!bed.is_registered().await);
     let reports = bed.observer.reports();
-    assert_eq!(reports.last().map(String::as_str), Some("gone"));
+    let last = "the agent has stopped using the plugin, whose process still runs";
+    assert_eq!(reports.last().map(String::as_str), Some(last), "it is not gone");
 }
 
 /// Another instance would be asked while a call may run in this one.

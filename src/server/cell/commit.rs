@@ -13,7 +13,8 @@ use crate::error::NamespaceUser;
 use crate::journal::JournalError;
 use nomad_csi_claims::claim::Step;
 use nomad_csi_claims::state::{
-    Event, EventConflict, Overlay, Phase, State, Subject, apply, check, volumes_sharing,
+    ControllerCall, ControllerEffect, Event, EventConflict, Overlay, Phase, State, Subject, apply,
+    check, may_be_called, volumes_sharing,
 };
 use nomad_csi_model::{
     AllocId, ExternalId, JobKey, NamespacedId, Node, NodeId, RemoteVolume, VariableKey,
@@ -41,6 +42,8 @@ pub enum Expected {
     },
     /// The claims of that volume were last changed at this index; `None` if it has none.
     ClaimsAt(RemoteVolume, Option<u64>),
+    /// The controller call may go to this instance (rule 4 of the claims machine).
+    Controller(ControllerCall, AllocId),
     /// The step is due for that volume.
     StepDue(RemoteVolume, Step),
     /// A claim of that volume is the last one of its allocation, of all volumes, or is not.
@@ -79,6 +82,7 @@ impl Expected {
             Self::NamespaceOf(user) => vec![Subject::Namespace(user.namespace().clone())],
             Self::VariableAt(key, _) => vec![Subject::Variable(key.clone())],
             Self::ClaimsAt(volume, _) => vec![Subject::Claims(volume.clone())],
+            Self::Controller(call, _) => overlay.subjects_of_controller(call),
             Self::StepDue(volume, _) => overlay.subjects_of_steps(volume),
             Self::LastClaim { alloc, .. } => overlay.subjects_of_claims(alloc),
         }
@@ -116,6 +120,10 @@ impl Expected {
                 let conflict = CommitError::ClaimsConflict { volume };
                 (found == *index).then_some(()).ok_or(conflict)
             }
+            Self::Controller(call, instance) => match may_be_called(state, call, instance) {
+                true => Ok(()),
+                false => Err(bound_elsewhere(state, call)),
+            },
             Self::StepDue(volume, step) => {
                 let is_due = state.claim_steps(volume).contains(step);
                 let volume = volume.clone();
@@ -150,6 +158,23 @@ impl Expected {
                 (found == *index).then_some(()).ok_or(conflict)
             }
         }
+    }
+}
+
+/// The conflict with a call that went to another instance.
+fn bound_elsewhere(state: &State, call: &ControllerCall) -> CommitError {
+    let of_record = |key: &NamespacedId| {
+        let found = state.record(key).map(|record| (record.phase, record.modify_index));
+        CommitError::Conflict { volume: key.clone(), found }
+    };
+    match call {
+        ControllerCall::Create { key, .. } => of_record(key),
+        ControllerCall::OfVolume { volume, effect } => match effect {
+            ControllerEffect::Intended(key, _) => of_record(key),
+            ControllerEffect::Attached(_) | ControllerEffect::Unrecorded => {
+                CommitError::ClaimsConflict { volume: volume.clone() }
+            }
+        },
     }
 }
 

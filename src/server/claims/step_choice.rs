@@ -1,7 +1,7 @@
 //! Who gets a step, and for which claim. Pure.
 
 use nomad_csi_claims::claim::{ClaimKey, Known, Step};
-use nomad_csi_claims::state::State;
+use nomad_csi_claims::state::{ControllerCall, ControllerEffect, State, bound_controller};
 use nomad_csi_model::{
     AllocId, ControllerCapabilities, ExternalNodeId, NodeCapabilities, NodeId, RemoteVolume,
     shell_quoted,
@@ -58,11 +58,46 @@ pub(super) fn retry_command(state: &State, volume: &RemoteVolume, step: &Step) -
     }
 }
 
+/// Returns the call of a step to a controller; `None` if a node carries the step out.
+pub(super) fn controller_call(volume: &RemoteVolume, step: &Step) -> Option<ControllerCall> {
+    match step {
+        Step::ControllerPublish(node) | Step::ControllerUnpublish(node) => {
+            let effect = ControllerEffect::Attached(node.clone());
+            Some(ControllerCall::OfVolume { volume: volume.clone(), effect })
+        }
+        Step::NodeStage(_)
+        | Step::NodePublish(_)
+        | Step::NodeExpand(_)
+        | Step::NodeUnpublish(_)
+        | Step::NodeUnstage(_)
+        | Step::AssumeNodeGone(_)
+        | Step::Sweep(_)
+        | Step::Release(_) => None,
+    }
+}
+
+/// Returns the controller that a step waits for, with the reason: the volume is bound to it, and it is not healthy.
+pub(super) fn awaited_controller(
+    state: &State,
+    volume: &RemoteVolume,
+    step: &Step,
+) -> Option<(AllocId, String)> {
+    let call = controller_call(volume, step)?;
+    let instance = bound_controller(state, &call)?;
+    let record = state.plugin_record(&volume.plugin_id)?;
+    let health = &record.allocs.get(instance)?.instance.health;
+    (!health.healthy).then(|| (instance.clone(), health.description.clone()))
+}
+
 /// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one
-/// that got it, unless it has ended.
+/// that got it, unless it has ended. For a controller, an earlier call is any of the volume.
 pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) -> Option<AllocId> {
     let plugin = &volume.plugin_id;
     let claims = &state.claims(volume)?.claims;
+    if let Some(call) = controller_call(volume, step) {
+        let newest = || Some(&state.controller_instance(plugin)?.alloc_id);
+        return bound_controller(state, &call).or_else(newest).cloned();
+    }
     let is_open = step.effect().is_some_and(|effect| claims.known(&effect) == Known::Maybe);
     let bound = claims.call(step).filter(|_| is_open);
     let record = state.plugin_record(plugin)?;
@@ -72,9 +107,6 @@ pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) ->
         return Some(call.instance.clone());
     }
     let newest = match step {
-        Step::ControllerPublish(_) | Step::ControllerUnpublish(_) => {
-            state.controller_instance(plugin)?
-        }
         Step::NodePublish(key) | Step::NodeUnpublish(key) => {
             state.node_instance(plugin, &claims.claims.get(key)?.node)?
         }
@@ -83,7 +115,10 @@ pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) ->
         | Step::NodeExpand(node)
         | Step::AssumeNodeGone(node)
         | Step::Sweep(node) => state.node_instance(plugin, node)?,
-        Step::Release(_) => return None,
+        // Its controller is chosen above.
+        Step::ControllerPublish(_) | Step::ControllerUnpublish(_) | Step::Release(_) => {
+            return None;
+        }
     };
     Some(newest.alloc_id.clone())
 }

@@ -34,13 +34,13 @@ pub(super) fn step_started(
     ClaimEvent::StepStarted {
         step: step.clone(),
         instance: instance.clone(),
-        inputs: setup_inputs(state, volume, claims, step).map(Box::new),
+        inputs: setup_inputs((state, instance), volume, claims, step).map(Box::new),
     }
 }
 
-/// Returns what the call of a step sends besides its claim; `None` if the step makes no effect.
+/// Returns what the call of a step to this instance sends besides its claim; `None` if the step makes no effect.
 pub(super) fn setup_inputs(
-    state: &State,
+    (state, instance): (&State, &AllocId),
     volume: &RemoteVolume,
     claims: &Claims,
     step: &Step,
@@ -58,8 +58,9 @@ pub(super) fn setup_inputs(
     };
     if let Step::ControllerPublish(node) = step {
         let plugin = &volume.plugin_id;
-        let controller =
-            state.controller_instance(plugin).and_then(|instance| instance.controller.as_ref());
+        let record = state.plugin_record(plugin);
+        let alloc = record.and_then(|record| record.allocs.get(instance));
+        let controller = alloc.and_then(|alloc| alloc.instance.controller.as_ref());
         inputs.attaches_read_only =
             controller.is_some_and(|controller| controller.capabilities.publish_readonly);
         inputs.external_node = state.external_node(plugin, node);

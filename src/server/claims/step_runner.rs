@@ -5,7 +5,7 @@
 //! the plugin pass, after the patience its claims show that, and a late answer is recorded like any other. A step whose start is on
 //! record is repeated as it is. Its end and what follows at once are one write (`follow_up`). While its
 //! effect is possible, no other instance of the plugin is called as long as the first one may still run
-//! it (rule 4 of the claims machine).
+//! it. A controller gets no call while another one may run any call of the volume (rule 4 of the claims machine).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,10 +20,13 @@ use super::calls::{CallError, CallRight, StepCalls};
 use super::claim_spans::ClaimSpans;
 use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
-use super::step_choice::{instance_for, lacks_node_id, retry_command, waiting_for};
+use super::step_choice::{
+    awaited_controller, controller_call, instance_for, lacks_node_id, retry_command, waiting_for,
+};
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
+use crate::candidates::bound_help;
 use crate::cell::{CommitError, Expected};
 use crate::plugin_call_queue::CallClass;
 use crate::ports::ServerPorts;
@@ -168,8 +171,17 @@ impl StepRunner {
 
     /// Chooses the instance, waits for the right to call it, and records the start.
     async fn begin(&self, volume: &RemoteVolume, step: &Step) -> Result<RunningCall, StepEnd> {
+        let awaited = |state: &State| awaited_controller(state, volume, step);
+        if let Some((instance, reason)) = self.ports.cell.read(awaited) {
+            let error = format!(
+                "an earlier call for the volume may still take effect in plugin instance `{instance}`, so no other \
+                 instance is called, and that one is not healthy: {reason}"
+            );
+            let help = bound_help(&volume.plugin_id, &instance);
+            return Err(self.failed(volume, step, (error, Some(help))).await);
+        }
         let instance = |state: &State| instance_for(state, volume, step);
-        let Some(instance) = self.ports.cell.read(instance) else {
+        if self.ports.cell.read(instance).is_none() {
             let plugin = &volume.plugin_id;
             let error = format!("no healthy instance of plugin `{plugin}` can be called");
             let status = format!("nomad-csi plugin status {}", shell_quoted(plugin));
@@ -188,6 +200,10 @@ impl StepRunner {
         let right = match self.right(volume, step).await {
             Ok(right) => right,
             Err(error) => return Err(self.failed(volume, step, (error, None)).await),
+        };
+        // It took time: another call may have bound the volume to another instance.
+        let Some(instance) = self.ports.cell.read(instance) else {
+            return Err(StepEnd::Pause);
         };
         match self.start(volume, step, &instance).await {
             Ok(started) => Ok(RunningCall { step: step.clone(), started, instance, right }),
@@ -295,7 +311,10 @@ impl StepRunner {
             step_started(state, volume, claims, step, instance)
         });
         let due = Expected::StepDue(volume.clone(), step.clone());
-        self.commit(vec![due], vec![claim_event(volume, event)]).await
+        let call = controller_call(volume, step);
+        let bound = call.map(|call| Expected::Controller(call, instance.clone()));
+        let expected = [due].into_iter().chain(bound).collect();
+        self.commit(expected, vec![claim_event(volume, event)]).await
     }
 
     /// Sends the call and waits for its end, however long it takes.

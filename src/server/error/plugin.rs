@@ -266,6 +266,14 @@ impl PluginFailure {
 
     pub(super) fn help(&self) -> Vec<String> {
         let remedy = self.code().advice();
+        if let ForwardError::NoController(error) = &self.error
+            && let Some(help) = error.help()
+        {
+            return match self.residual {
+                ResidualState::PendingIntent { .. } => vec![remedy, help],
+                ResidualState::None | ResidualState::Unrecorded => vec![help],
+            };
+        }
         match (&self.residual, self.call.operation) {
             (ResidualState::None | ResidualState::Unrecorded, _) => vec![remedy],
             (ResidualState::PendingIntent { provider_name }, ControllerOperation::Create) => vec![

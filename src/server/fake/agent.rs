@@ -255,6 +255,18 @@ impl FakeAgent {
         self.observe_as(Self::PLUGIN, Self::ALLOC, self.backend.settings(), healthy).await;
     }
 
+    /// Records a fingerprint of another allocation of the plugin.
+    pub async fn observe_alloc(&self, alloc: &str, healthy: bool) {
+        self.observe_as(Self::PLUGIN, alloc, self.backend.settings(), healthy).await;
+    }
+
+    /// Records the end of an allocation of the plugin.
+    pub async fn end_alloc(&self, alloc: &str) {
+        let plugin = PluginId::new(Self::PLUGIN);
+        let alloc = AllocId::new(alloc);
+        self.record_event(EventKind::PluginAllocGone { plugin, alloc }).await;
+    }
+
     /// Records a fingerprint of another plugin on the node.
     pub async fn observe_plugin(&self, id: &str, healthy: bool) {
         self.observe_as(id, Self::ALLOC, self.backend.settings(), healthy).await;

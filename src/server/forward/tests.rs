@@ -359,10 +359,10 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
         list.iter().map(alloc).collect()
     };
     let all: Vec<_> = unusable.iter().cloned().chain(usable).collect();
-    let chosen = candidates(&plugin, &allocs(&all), &nodes).unwrap();
+    let chosen = candidates(&plugin, None, &allocs(&all), &nodes).unwrap();
     assert_eq!(chosen.allocs, [AllocId::new("a1"), AllocId::new("a6")]);
 
-    let none = candidates(&plugin, &allocs(&unusable), &nodes).unwrap_err();
+    let none = candidates(&plugin, None, &allocs(&unusable), &nodes).unwrap_err();
     assert_eq!(
         none.to_string(),
         "failed to find clients running controller plugin \"p\": \
@@ -371,7 +371,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
          cannot find node \"n4\" for plugin instance \"a4\", \
          plugin instance \"a5\" is not a controller but was registered as one - this is always a bug"
     );
-    let nothing = candidates(&plugin, &[], &nodes).unwrap_err();
+    let nothing = candidates(&plugin, None, &[], &nodes).unwrap_err();
     assert_eq!(nothing.to_string(), "failed to find instances of controller plugin \"p\"");
 }
 

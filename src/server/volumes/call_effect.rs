@@ -2,22 +2,56 @@
 
 use crate::error::ServerError;
 use crate::forward_error::{ForwardError, ForwardOutcome};
+use nomad_csi_claims::state::{EarlierControllers, IntentController};
 use nomad_csi_ports::StatusCode;
 
-/// Calls that were sent earlier under the same intent and have no answer on record.
+/// Calls that were sent earlier under the same intent, and may have taken effect. All of them have ended when the next one is
+/// sent: an instance gets one call of a volume at a time, and another instance gets one when those before it are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PriorCalls {
     /// No call was sent.
     None,
-    /// Calls may have been sent, and may have taken effect.
-    Possible,
+    /// They went to the instance that gets the next one, and to no other.
+    Here,
+    /// Others may have got one, and are gone.
+    Elsewhere,
+    /// It is not known who got one, and whether it has ended: an earlier version recorded the intent.
+    Unknown,
+}
+
+impl PriorCalls {
+    /// Returns the earlier calls of an intent that was on record before this request, with its controller now.
+    pub(super) fn of(controller: Option<&IntentController>) -> Self {
+        match controller.map(|controller| controller.earlier) {
+            Some(EarlierControllers::None) => Self::Here,
+            Some(EarlierControllers::Ended) => Self::Elsewhere,
+            Some(EarlierControllers::Unknown) | None => Self::Unknown,
+        }
+    }
+
+    /// Returns whether every call so far went to the instance that gets the next one.
+    pub(super) fn are_of_one_instance(self) -> bool {
+        match self {
+            Self::None | Self::Here => true,
+            Self::Elsewhere | Self::Unknown => false,
+        }
+    }
+
+    /// Returns whether every call so far has ended.
+    pub(super) fn have_ended(self) -> bool {
+        match self {
+            Self::None | Self::Here | Self::Elsewhere => true,
+            Self::Unknown => false,
+        }
+    }
 }
 
 /// Returns whether neither the failed call nor an earlier one can have taken effect.
 pub(super) fn certainly_had_no_effect(error: &ForwardError, prior: PriorCalls) -> bool {
     match (error.outcome(), prior) {
         (ForwardOutcome::NoEffect, PriorCalls::None) => true,
-        (ForwardOutcome::Unknown, _) | (_, PriorCalls::Possible) => false,
+        (ForwardOutcome::Unknown, _)
+        | (_, PriorCalls::Here | PriorCalls::Elsewhere | PriorCalls::Unknown) => false,
     }
 }
 
@@ -32,8 +66,9 @@ pub(super) fn is_answered_with(error: &ServerError, code: StatusCode) -> bool {
     }
 }
 
-/// Returns whether the plugin refuses the call as it is. The identical call was then refused before, even if
-/// that answer was lost. Other refusals may pass with time: storage is freed, a source appears.
+/// Returns whether the plugin refuses the call as it is. The same instance has then refused the identical call before, even
+/// if that answer was lost; another one, as of an earlier version of the plugin, may have carried it out. Other
+/// refusals may pass with time: storage is freed, a source appears.
 pub(super) fn is_permanently_refused(error: &ServerError) -> bool {
     is_answered_with(error, StatusCode::InvalidArgument)
         || is_answered_with(error, StatusCode::OutOfRange)

@@ -38,7 +38,7 @@ pub(super) async fn read_capacity(
     if !facts.can(|controller| controller.get_capacity) {
         return Ok(report);
     }
-    let candidates = match facts.candidates() {
+    let candidates = match facts.candidates(None) {
         Ok(candidates) => candidates,
         Err(error) => {
             report.unknown.push(ForwardError::from(error).to_string());

@@ -10,13 +10,14 @@
 
 use tracing::{Instrument as _, info};
 
-use super::call_effect::{PriorCalls, is_answered_with, is_certainly_refused};
+use super::call_effect::{is_answered_with, is_certainly_refused};
 use super::creation::{
     GivenUp, create_request, give_up_intent, prepare_call, record_intent, restore_intent,
     resume_creation, send_and_record, settle_creation, try_earlier_requests,
 };
 use super::deps::{VolumeDeps, volume_span};
 use super::expand::{ExpansionResult, run_expansion};
+use super::named_intent::Prior;
 use super::plugin::VolumePlugin;
 use super::plugin_validation::validate_at_plugin;
 use super::store::{conflict, unchanged};
@@ -167,9 +168,9 @@ async fn start_creation(
     let call = prepare_call(deps, &definition, ResidualState::None).await?;
     let secrets = request.secrets.clone().unwrap_or_default();
     let share = request.share;
-    let expected = Expected::VolumeAbsent(request.key());
+    let expected = (Expected::VolumeAbsent(request.key()), call.preferred());
     let request = create_request(deps, &definition, &secrets);
-    let intent = record_intent(deps, expected, request, vec![], PriorCalls::None).await?;
+    let intent = record_intent(deps, expected, request, vec![], Prior::None).await?;
     send_and_record(deps, reply, &intent, &call, share).await?;
     deps.store.written(&definition.key)
 }
@@ -223,8 +224,8 @@ async fn resume_with_request(
     let desired = deps.sealer.definition(request);
     let call = prepare_call(deps, &desired, deps.pending(record)).await?;
     let desired = create_request(deps, &desired, &secrets);
-    let prior = PriorCalls::Possible;
-    let changed = record_intent(deps, unchanged(record), desired, earlier, prior).await?;
+    let expected = (unchanged(record), call.preferred());
+    let changed = record_intent(deps, expected, desired, earlier, Prior::Possible).await?;
     let error = match send_and_record(deps, reply, &changed, &call, request.share).await {
         Ok(()) => return deps.store.written(&request.key()),
         Err(error) => error,

@@ -1,6 +1,6 @@
 //! The protocol of CreateVolume: intent, call, answer.
 //!
-//! The intent is recorded before the call. It is removed in one of two ways: the answer is recorded,
+//! The intent is recorded before the call, with the controller that gets it. It is removed in one of two ways: the answer is recorded,
 //! or neither this call nor an earlier one under the same name can have created anything, and the
 //! intent is abandoned. The answers alone decide which ([`certainly_had_no_effect`]). Callers hold
 //! the volume's lock.
@@ -18,8 +18,9 @@ use super::call_effect::{
 };
 use super::capacity::read_capacity_for;
 use super::deps::VolumeDeps;
+use super::named_intent::{NamedIntent, Prior, is_named};
 use super::plugin::VolumePlugin;
-use super::store::{conflict, unchanged};
+use super::store::unchanged;
 use crate::cell::{CommitError, Expected};
 use crate::early_reply::EarlyReply;
 use crate::error::{
@@ -29,20 +30,27 @@ use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
 use nomad_csi_claims::state::{
-    CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeRecord, provider_name,
+    ControllerCall, CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeIntent,
+    VolumeRecord, provider_name,
 };
 use nomad_csi_model::{
-    CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets,
+    AllocId, CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets,
 };
 use nomad_csi_ports::{CreateVolume, CreatedVolume, GetCapacity, Rpc, StatusCode, VolumeSource};
 
 /// A recorded intent to create a volume.
 pub(super) struct CreateIntent {
-    pub(super) record: VolumeRecord,
+    named: NamedIntent,
     secrets: Secrets,
     mount_options: MountOptions,
     provider_name: String,
-    prior: PriorCalls,
+}
+
+impl CreateIntent {
+    /// Returns the record as it is now.
+    pub(super) fn record(&self) -> VolumeRecord {
+        self.named.latest()
+    }
 }
 
 /// A plugin, and the right to call it.
@@ -75,17 +83,27 @@ pub(super) async fn settle_creation(
         return Ok(());
     };
     match resume_creation(deps, reply, &record, secrets, false).await {
-        Err(error) if is_permanently_refused(&error) => remove_refused_intent(deps, key).await,
+        Err(error) if is_permanently_refused(&error) => {
+            remove_refused_intent(deps, key, error).await
+        }
         settled => settled,
     }
 }
 
-/// Removes the intent of a volume that the provider has never created.
-async fn remove_refused_intent(deps: &VolumeDeps, key: &NamespacedId) -> Result<(), ServerError> {
+/// Removes the intent of a volume that the provider has never created. If another controller may have created it before,
+/// the refusal proves nothing, and the intent stays.
+async fn remove_refused_intent(
+    deps: &VolumeDeps,
+    key: &NamespacedId,
+    refusal: ServerError,
+) -> Result<(), ServerError> {
     let record = deps.store.record(key);
     let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
         return Ok(());
     };
+    if !PriorCalls::of(record.controller_of(VolumeIntent::Create)).are_of_one_instance() {
+        return Err(refusal);
+    }
     let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
     deps.store.commit(unchanged(&record), event).await?;
     Ok(())
@@ -129,13 +147,24 @@ pub(super) async fn resume_creation(
 ) -> Result<(), ServerError> {
     let call = prepare_call(deps, &record.definition, deps.pending(record)).await?;
     let stored = deps.sealer.secrets_of(record);
-    let intent = match secrets {
-        Some(secrets) if stored.as_ref().ok() != Some(secrets) => {
-            let request = create_request(deps, &record.definition, secrets);
-            let earlier = record.earlier_creates.clone();
-            record_intent(deps, unchanged(record), request, earlier, PriorCalls::Possible).await?
+    let changed = secrets.filter(|secrets| stored.as_ref().ok() != Some(secrets));
+    let request = changed.map(|secrets| create_request(deps, &record.definition, secrets));
+    let intent = match request {
+        None if is_named(record, VolumeIntent::Create, &call.calls) => {
+            let create = VolumeIntent::Create;
+            let named = NamedIntent::found(deps, record.clone(), create, Prior::Possible);
+            intent(deps, named)?
         }
-        Some(_) | None => intent(deps, record.clone(), PriorCalls::Possible)?,
+        request => {
+            let recorded = || CreateRequest {
+                definition: record.definition.clone(),
+                secrets: record.secrets.clone(),
+            };
+            let request = request.unwrap_or_else(recorded);
+            let earlier = record.earlier_creates.clone();
+            let expected = (unchanged(record), call.calls.preferred().cloned());
+            record_intent(deps, expected, request, earlier, Prior::Possible).await?
+        }
     };
     match send_and_record(deps, reply, &intent, &call, may_share).await {
         Err(error) if is_certainly_refused(&error) => {
@@ -159,8 +188,8 @@ pub(super) async fn try_earlier_requests(
     may_share: bool,
     refusal: ServerError,
 ) -> Result<(), ServerError> {
-    let sent = intent.record.create_requests();
-    let mut record = intent.record.clone();
+    let mut record = intent.record();
+    let sent = record.create_requests();
     let mut refusal = refusal;
     for (at, request) in sent.iter().enumerate().skip(1) {
         let request = match secrets {
@@ -169,8 +198,10 @@ pub(super) async fn try_earlier_requests(
         };
         let mut others = sent.clone();
         others.remove(at);
-        let next =
-            record_intent(deps, unchanged(&record), request, others, PriorCalls::Possible).await?;
+        let instance = record.controller_of(VolumeIntent::Create);
+        let instance = instance.map(|controller| controller.instance.clone());
+        let expected = (unchanged(&record), instance);
+        let next = record_intent(deps, expected, request, others, Prior::Possible).await?;
         match send_and_record(deps, reply, &next, call, may_share).await {
             Ok(()) => return Ok(()),
             Err(error) if is_certainly_refused(&error) => {
@@ -181,10 +212,10 @@ pub(super) async fn try_earlier_requests(
             }
             Err(error) => return Err(error),
         }
-        record = next.record;
+        record = next.record();
     }
     if sent.len() > 1 {
-        restore_intent(deps, &intent.record).await;
+        restore_intent(deps, &intent.record()).await;
     }
     Err(refusal)
 }
@@ -209,42 +240,51 @@ pub(super) async fn prepare_call(
 ) -> Result<PreparedCall, ServerError> {
     let plugin = deps.store.plugin(&definition.plugin_id)?;
     let description = description(definition);
-    let calls = deps.admit(CallClass::Create, &plugin, &description, residual).await?;
+    let bound = creation(definition);
+    let class = (CallClass::Create, &bound);
+    let calls = deps.admit_for(class, &plugin, &description, residual).await?;
     Ok(PreparedCall { plugin, calls })
 }
 
-/// Records an intent with the requests that were sent before.
+impl PreparedCall {
+    /// Returns the instance that is called first.
+    pub(super) fn preferred(&self) -> Option<AllocId> {
+        self.calls.preferred().cloned()
+    }
+}
+
+fn creation(definition: &VolumeDefinition) -> ControllerCall {
+    ControllerCall::Create { plugin: definition.plugin_id.clone(), key: definition.key.clone() }
+}
+
+/// Records an intent for an instance, with the requests that were sent before.
 pub(super) async fn record_intent(
     deps: &VolumeDeps,
-    expected: Expected,
+    (expected, instance): (Expected, Option<AllocId>),
     request: CreateRequest,
     earlier: Vec<CreateRequest>,
-    prior: PriorCalls,
+    prior: Prior,
 ) -> Result<CreateIntent, ServerError> {
-    let key = request.definition.key.clone();
+    let (key, bound) = (request.definition.key.clone(), creation(&request.definition));
     let event = EventKind::VolumeCreateIntended {
         definition: Box::new(request.definition),
         secrets: request.secrets,
         earlier,
+        instance: instance.clone(),
     };
-    deps.store.commit(expected, event).await?;
-    let record = deps.store.record(&key).ok_or_else(|| conflict(&key))?;
-    intent(deps, VolumeRecord::clone(&record), prior)
+    let what = (&key, &bound, VolumeIntent::Create);
+    intent(deps, NamedIntent::record(deps, what, (expected, instance), event, prior).await?)
 }
 
-fn intent(
-    deps: &VolumeDeps,
-    record: VolumeRecord,
-    prior: PriorCalls,
-) -> Result<CreateIntent, ServerError> {
+fn intent(deps: &VolumeDeps, named: NamedIntent) -> Result<CreateIntent, ServerError> {
+    let record = named.latest();
     let provider_name = deps.store.read(|state| provider_name(state, &record));
     let mount_options = deps.sealer.mount_options_of(&record.definition)?;
     Ok(CreateIntent {
         secrets: deps.sealer.secrets_of(&record)?,
-        record,
+        named,
         mount_options: mount_options.unwrap_or_default(),
         provider_name,
-        prior,
     })
 }
 
@@ -257,14 +297,15 @@ pub(super) async fn send_and_record(
     call: &PreparedCall,
     may_share: bool,
 ) -> Result<(), ServerError> {
-    let key = intent.record.key();
     let created = match send(deps, reply, intent, call).await {
         Ok(created) => created,
         Err(error) => return Err(record_failure(deps, intent, call, error).await),
     };
     let (provider, provider_version) = call.plugin.provider();
+    let record = intent.record();
+    let key = record.key();
     let volume = RemoteVolume {
-        plugin_id: intent.record.definition.plugin_id.clone(),
+        plugin_id: record.definition.plugin_id.clone(),
         external_id: created.external_id.clone(),
     };
     let sent = (&intent.secrets, &intent.mount_options);
@@ -278,10 +319,10 @@ pub(super) async fn send_and_record(
         topologies: created.topologies.into(),
     };
     let expected = match may_share {
-        true => unchanged(&intent.record),
+        true => unchanged(&record),
         false => Expected::VolumeAloneAt {
             key: key.clone(),
-            at: Some(intent.record.modify_index),
+            at: Some(record.modify_index),
             data: volume,
         },
     };
@@ -305,10 +346,11 @@ async fn send(
     call: &PreparedCall,
 ) -> Result<CreatedVolume, ForwardError> {
     let request = rpc_request(intent, &call.plugin);
-    let residual = deps.pending(&intent.record);
-    let description = description(&intent.record.definition);
+    let record = intent.record();
+    let residual = deps.pending(&record);
+    let description = description(&record.definition);
     let report = |error| reply.send(description.failed(error, residual.clone()));
-    let answer = call.calls.change(Rpc::CreateVolume, report, |controller| {
+    let answer = call.calls.change((Rpc::CreateVolume, &intent.named), report, |controller| {
         let request = request.clone();
         async move { controller.create_volume(request).await }
     });
@@ -322,13 +364,14 @@ async fn record_failure(
     error: ForwardError,
 ) -> ServerError {
     let is_abandoned =
-        certainly_had_no_effect(&error, intent.prior) && abandon_intent(deps, intent).await;
-    let residual = if is_abandoned { ResidualState::None } else { deps.pending(&intent.record) };
+        certainly_had_no_effect(&error, intent.named.prior()) && abandon_intent(deps, intent).await;
+    let record = intent.record();
+    let residual = if is_abandoned { ResidualState::None } else { deps.pending(&record) };
     let capacity = match is_without_room(&error) {
         true => capacity_for(intent, call).await,
         false => CapacityReport::default(),
     };
-    let failure = description(&intent.record.definition).failed(error, residual);
+    let failure = description(&record.definition).failed(error, residual);
     PluginFailure { capacity, ..failure }.into()
 }
 
@@ -348,9 +391,10 @@ async fn capacity_for(intent: &CreateIntent, call: &PreparedCall) -> CapacityRep
 
 /// Removes the intent. Returns whether it was removed; if not, the next request finds it.
 async fn abandon_intent(deps: &VolumeDeps, intent: &CreateIntent) -> bool {
-    let key = intent.record.key().clone();
+    let record = intent.record();
+    let key = record.key().clone();
     let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
-    match deps.store.commit(unchanged(&intent.record), event).await {
+    match deps.store.commit(unchanged(&record), event).await {
         Ok(_) => true,
         Err(error) => {
             warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
@@ -361,16 +405,18 @@ async fn abandon_intent(deps: &VolumeDeps, intent: &CreateIntent) -> bool {
 }
 
 /// Records an earlier intent again, after requests that created nothing: only those of the earlier one may
-/// have created the volume.
+/// have created the volume. It keeps its controller.
 pub(super) async fn restore_intent(deps: &VolumeDeps, earlier: &VolumeRecord) {
     let key = earlier.key();
     let Some(now) = deps.store.record(key) else {
         return;
     };
+    let instance = now.controller_of(VolumeIntent::Create);
     let event = EventKind::VolumeCreateIntended {
         definition: Box::new(earlier.definition.clone()),
         secrets: earlier.secrets.clone(),
         earlier: earlier.earlier_creates.clone(),
+        instance: instance.map(|controller| controller.instance.clone()),
     };
     if let Err(error) = deps.store.commit(unchanged(&now), event).await {
         warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
@@ -396,7 +442,8 @@ fn is_without_room(error: &ForwardError) -> bool {
 }
 
 fn rpc_request(intent: &CreateIntent, plugin: &VolumePlugin) -> CreateVolume {
-    let definition = &intent.record.definition;
+    let record = intent.record();
+    let definition = &record.definition;
     let source = match (&definition.clone_id, &definition.snapshot_id) {
         (Some(id), _) => Some(VolumeSource::Volume(id.clone())),
         (None, Some(id)) => Some(VolumeSource::Snapshot(id.clone())),

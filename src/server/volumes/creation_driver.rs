@@ -24,9 +24,11 @@ use crate::cell::{StateCell, Watch};
 use crate::error::ServerError;
 use crate::forward_error::ForwardError;
 use crate::ports::ServerPorts;
-use nomad_csi_claims::state::{State, Table, Topic};
+use nomad_csi_claims::state::{
+    ControllerCall, State, Table, Topic, VolumeIntent, bound_controller,
+};
 use nomad_csi_model::retry::{RetryPolicy, Verdict};
-use nomad_csi_model::{NamespacedId, PluginId};
+use nomad_csi_model::{AllocId, NamespacedId, PluginId};
 use nomad_csi_ports::{Clock, IdSource};
 
 /// Continues the creations that did not end.
@@ -201,14 +203,16 @@ fn is_final(error: &ServerError) -> bool {
     }
 }
 
-/// Returns the pending creations with the usable controllers of their plugins.
+/// Returns the pending creations with the controllers that can be called for them.
 fn pending_with_controllers(state: &State) -> BTreeMap<NamespacedId, Controllers> {
-    let mut known: HashMap<&PluginId, Controllers> = HashMap::new();
+    let mut known: HashMap<(&PluginId, Option<&AllocId>), Controllers> = HashMap::new();
     let mut pending = BTreeMap::new();
     for record in state.creating() {
         let plugin = &record.definition.plugin_id;
-        let usable = known.entry(plugin).or_insert_with(|| {
-            let candidates = VolumePlugin::read(state, plugin)?.candidates().ok()?;
+        let call = ControllerCall::of_intent(record, VolumeIntent::Create);
+        let bound = bound_controller(state, &call);
+        let usable = known.entry((plugin, bound)).or_insert_with(|| {
+            let candidates = VolumePlugin::read(state, plugin)?.candidates(bound).ok()?;
             Some(candidates.allocs)
         });
         pending.insert(record.key().clone(), usable.clone());

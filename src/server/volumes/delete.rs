@@ -1,7 +1,7 @@
 //! Delete: the provider deletes a volume, and its registration is removed.
 //!
 //! The agent checks for claims and for other registrations before it asks the plugin, then records
-//! the intent. From then on only a delete is possible. The answer resolves the intent: the volume is
+//! the intent with the controller that gets the call. From then on only a delete is possible. The answer resolves the intent: the volume is
 //! gone, or it is registered as before if certainly nothing was deleted. Without an answer the intent
 //! stays, and the next delete sends the same call again.
 
@@ -9,28 +9,23 @@ use std::collections::BTreeSet;
 
 use tracing::{info, warn};
 
-use super::call_effect::{PriorCalls, certainly_had_no_effect};
+use super::call_effect::certainly_had_no_effect;
 use super::creation::settle_creation;
 use super::deps::VolumeDeps;
+use super::named_intent::{NamedIntent, Prior, is_named};
 use super::plugin::VolumePlugin;
 use super::store::unchanged;
-use crate::cell::Expected;
 use crate::early_reply::EarlyReply;
 use crate::error::{CallDescription, ControllerOperation, ResidualState, ServerError};
 use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::{EventKind, Phase, VolumeView, volumes_of_data};
+use nomad_csi_claims::state::{
+    ControllerCall, EventKind, Phase, VolumeIntent, VolumeRecord, VolumeView, volumes_of_data,
+};
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{NamespacedId, Secrets, Volume};
 use nomad_csi_ports::{Rpc, StatusCode};
-
-/// A recorded deletion.
-struct DeleteIntent {
-    /// Index of the record that contains it.
-    index: u64,
-    prior: PriorCalls,
-}
 
 /// Deletes a volume; `secrets` overlay the stored ones.
 pub(super) async fn delete_volume(
@@ -70,14 +65,18 @@ async fn delete_once(
         &external_id,
         plugin.id(),
     );
-    let none = ResidualState::None;
-    let calls = deps.admit(CallClass::Release, &plugin, &call, none).await?;
+    let left = match existing.record.phase {
+        Phase::Deleting => pending(deps, key),
+        Phase::Registered | Phase::Creating => ResidualState::None,
+    };
+    let bound = ControllerCall::of_intent(&existing.record, VolumeIntent::Delete);
+    let calls = deps.admit_for((CallClass::Release, &bound), &plugin, &call, left).await?;
     let stored = deps.sealer.secrets_of(&existing.record)?;
     let secrets = stored.merged_with(secrets);
-    let intent = record_intent(deps, &existing).await?;
+    let intent = record_intent(deps, &existing, (&bound, &calls)).await?;
     let report = |error| reply.send(call.failed(error, pending(deps, key)));
-    let answer = send(&calls, report, &volume, secrets).await;
-    record_answer(deps, &call, key, intent, answer).await
+    let answer = send((&calls, &intent), report, &volume, secrets).await;
+    record_answer(deps, &call, &intent, answer).await
 }
 
 /// Returns the plugin of a volume, which must be able to delete it.
@@ -116,35 +115,31 @@ fn check_deletable(deps: &VolumeDeps, existing: &VolumeView) -> Result<(), Serve
     }
 }
 
-/// Records the intent, unless it is on record already.
+/// Records the intent with its controller, unless it is on record already.
 async fn record_intent(
     deps: &VolumeDeps,
     existing: &VolumeView,
-) -> Result<DeleteIntent, ServerError> {
-    let record = &existing.record;
-    match record.phase {
-        Phase::Deleting => {
-            Ok(DeleteIntent { index: record.modify_index, prior: PriorCalls::Possible })
-        }
-        Phase::Registered | Phase::Creating => {
-            let key = record.key().clone();
-            let event = EventKind::VolumeDeleteIntended { key };
-            Ok(DeleteIntent {
-                index: deps.store.commit(unchanged(record), event).await?,
-                prior: PriorCalls::None,
-            })
-        }
+    (bound, calls): (&ControllerCall, &PermittedCalls),
+) -> Result<NamedIntent, ServerError> {
+    let (record, intent) = (VolumeRecord::clone(&existing.record), VolumeIntent::Delete);
+    let prior = Prior::of(&record, intent);
+    if is_named(&record, intent, calls) {
+        return Ok(NamedIntent::found(deps, record, intent, prior));
     }
+    let (key, instance) = (record.key(), calls.preferred().cloned());
+    let event = EventKind::VolumeDeleteIntended { key: key.clone(), instance: instance.clone() };
+    let expected = (unchanged(&record), instance);
+    NamedIntent::record(deps, (key, bound, intent), expected, event, prior).await
 }
 
 async fn send(
-    calls: &PermittedCalls,
+    (calls, intent): (&PermittedCalls, &NamedIntent),
     report: impl Fn(ForwardError) + Send + Sync,
     volume: &Volume,
     secrets: Secrets,
 ) -> Result<(), ForwardError> {
     let external_id = volume.remote_id();
-    let answer = calls.change(Rpc::DeleteVolume, report, |controller| {
+    let answer = calls.change((Rpc::DeleteVolume, intent), report, |controller| {
         let (external_id, secrets) = (external_id.clone(), secrets.clone());
         async move { controller.delete_volume(external_id, secrets).await }
     });
@@ -162,11 +157,11 @@ fn pending(deps: &VolumeDeps, key: &NamespacedId) -> ResidualState {
 async fn record_answer(
     deps: &VolumeDeps,
     call: &CallDescription,
-    key: &NamespacedId,
-    intent: DeleteIntent,
+    intent: &NamedIntent,
     answer: Result<(), ForwardError>,
 ) -> Result<u64, ServerError> {
-    let expected = Expected::VolumeAt(key.clone(), intent.index);
+    let record = intent.latest();
+    let (key, expected) = (record.key(), unchanged(&record));
     let error = match answer {
         Ok(()) => {
             let event = EventKind::VolumeDeleted { key: key.clone() };
@@ -177,7 +172,8 @@ async fn record_answer(
         Err(error) => error,
     };
     let pending = pending(deps, key);
-    if !certainly_had_no_effect(&error, intent.prior) && !is_in_use_at_provider(&error) {
+    let is_in_use = is_in_use_at_provider(&error) && intent.prior().have_ended();
+    if !certainly_had_no_effect(&error, intent.prior()) && !is_in_use {
         return Err(call.failed(error, pending).into());
     }
     let event = EventKind::VolumeDeleteAbandoned { key: key.clone() };
@@ -192,7 +188,7 @@ async fn record_answer(
     Err(call.failed(error, residual).into())
 }
 
-/// Returns whether the plugin reports that the volume is in use: then no earlier call has deleted it.
+/// Returns whether the plugin reports that the volume is in use: then no call that has ended has deleted it.
 fn is_in_use_at_provider(error: &ForwardError) -> bool {
     match error {
         ForwardError::Failed { error, .. } => error.code == StatusCode::FailedPrecondition,

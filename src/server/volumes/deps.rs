@@ -10,7 +10,7 @@ use crate::forward::{ControllerCaller, PermittedCalls};
 use crate::plugin_call_queue::CallClass;
 use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
-use nomad_csi_claims::state::{VolumeRecord, provider_name};
+use nomad_csi_claims::state::{ControllerCall, VolumeRecord, bound_controller, provider_name};
 use nomad_csi_model::NamespacedId;
 use tracing::Span;
 
@@ -42,7 +42,7 @@ impl VolumeDeps {
         ResidualState::PendingIntent { provider_name }
     }
 
-    /// Finds the plugin's usable controllers for a call, and waits until it may be sent.
+    /// Finds the plugin's usable controllers for a call that is for no volume, and waits until it may be sent.
     ///
     /// # Errors
     /// If no controller is usable, which leaves `residual`, or the call waits too long.
@@ -53,7 +53,21 @@ impl VolumeDeps {
         call: &CallDescription,
         residual: ResidualState,
     ) -> Result<PermittedCalls, ServerError> {
-        let candidates = plugin.candidates().map_err(|error| call.failed(error, residual))?;
+        let candidates = plugin.candidates(None).map_err(|error| call.failed(error, residual))?;
+        self.controllers.admit(class, candidates).await
+    }
+
+    /// As [`Self::admit`], for a call that goes to the controller that its volume is bound to.
+    pub(super) async fn admit_for(
+        &self,
+        (class, bound): (CallClass, &ControllerCall),
+        plugin: &VolumePlugin,
+        call: &CallDescription,
+        residual: ResidualState,
+    ) -> Result<PermittedCalls, ServerError> {
+        let bound = self.store.read(|state| bound_controller(state, bound).cloned());
+        let candidates = plugin.candidates(bound.as_ref());
+        let candidates = candidates.map_err(|error| call.failed(error, residual))?;
         self.controllers.admit(class, candidates).await
     }
 }

@@ -1,7 +1,7 @@
 //! Expand: the provider makes a volume larger, then the nodes expand its file system.
 //!
-//! The intent is recorded before ControllerExpandVolume. It is removed with the answer, or when the
-//! call had certainly no effect. Otherwise the next request for the volume sends the identical call
+//! The intent is recorded before ControllerExpandVolume, with the controller that gets it. It is removed with the answer, or
+//! when the call had certainly no effect. Otherwise the next request for the volume sends the identical call
 //! first, whatever size that request wants. If the outcome stays unknown, a request for another size
 //! is refused; any other update is stored with a warning. If the plugin requires node expansion,
 //! that is recorded with the answer and stays until a node has expanded the volume.
@@ -11,8 +11,9 @@
 
 use tracing::{info, warn};
 
-use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
+use super::call_effect::{certainly_had_no_effect, is_permanently_refused};
 use super::deps::VolumeDeps;
+use super::named_intent::{NamedIntent, Prior, is_named};
 use super::store::unchanged;
 use crate::early_reply::EarlyReply;
 use crate::error::{
@@ -21,7 +22,7 @@ use crate::error::{
 use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::{EventKind, VolumeRecord};
+use nomad_csi_claims::state::{ControllerCall, EventKind, VolumeIntent, VolumeRecord};
 use nomad_csi_model::{Capability, CapacityRange, NamespacedId, Secrets};
 use nomad_csi_ports::{ExpandVolume, ExpandedVolume, Rpc};
 
@@ -57,12 +58,6 @@ pub(super) enum ExpansionResult {
     StillPending,
 }
 
-/// A recorded expansion.
-struct ExpandIntent {
-    record: VolumeRecord,
-    prior: PriorCalls,
-}
-
 /// Expands a volume, or resolves a pending expansion. The caller holds the locks of the volume
 /// and of its external volume.
 pub(super) async fn run_expansion(
@@ -95,10 +90,11 @@ async fn expand(
     let call = CallDescription::of_volume(operation, step.key.clone(), &id, plugin);
     let plugin = deps.store.plugin(plugin)?;
     let left = residual(deps, &record);
-    let calls = deps.admit(CallClass::Change, &plugin, &call, left).await?;
-    let intent = record_intent(deps, step, &record).await?;
-    let report = |error| reply.send(call.failed(error, residual(deps, &intent.record)));
-    match send(deps, &calls, report, step, &intent.record).await {
+    let bound = ControllerCall::of_intent(&record, VolumeIntent::Expand);
+    let calls = deps.admit_for((CallClass::Change, &bound), &plugin, &call, left).await?;
+    let intent = record_intent(deps, step, record, (&bound, &calls)).await?;
+    let report = |error| reply.send(call.failed(error, residual(deps, &intent.latest())));
+    match send(deps, &calls, report, step, &intent).await {
         Ok(expanded) => record_success(deps, step, &intent, expanded).await,
         Err(error) => Err(record_failure(deps, &call, &intent, error).await),
     }
@@ -110,22 +106,26 @@ fn volume_record(deps: &VolumeDeps, key: &NamespacedId) -> Result<VolumeRecord, 
     Ok(VolumeRecord::clone(&record))
 }
 
-/// Records the intent, unless it is on record already.
+/// Records the intent with its controller, unless it is on record already.
 async fn record_intent(
     deps: &VolumeDeps,
     step: &ExpansionStep,
-    record: &VolumeRecord,
-) -> Result<ExpandIntent, ServerError> {
-    let prior = match record.expanding {
-        Some(_) => PriorCalls::Possible,
-        None => {
-            let event =
-                EventKind::VolumeExpandIntended { key: step.key.clone(), to: step.capacity };
-            deps.store.commit(unchanged(record), event).await?;
-            PriorCalls::None
-        }
+    record: VolumeRecord,
+    (bound, calls): (&ControllerCall, &PermittedCalls),
+) -> Result<NamedIntent, ServerError> {
+    let intent = VolumeIntent::Expand;
+    let prior = Prior::of(&record, intent);
+    if is_named(&record, intent, calls) {
+        return Ok(NamedIntent::found(deps, record, intent, prior));
+    }
+    let instance = calls.preferred().cloned();
+    let event = EventKind::VolumeExpandIntended {
+        key: step.key.clone(),
+        to: step.capacity,
+        instance: instance.clone(),
     };
-    Ok(ExpandIntent { record: volume_record(deps, &step.key)?, prior })
+    let expected = (unchanged(&record), instance);
+    NamedIntent::record(deps, (&step.key, bound, intent), expected, event, prior).await
 }
 
 async fn send(
@@ -133,16 +133,18 @@ async fn send(
     calls: &PermittedCalls,
     report: impl Fn(ForwardError) + Send + Sync,
     step: &ExpansionStep,
-    record: &VolumeRecord,
+    intent: &NamedIntent,
 ) -> Result<ExpandedVolume, ForwardError> {
+    let record = intent.latest();
     let request = ExpandVolume {
         external_id: record.provider_id(),
         capacity: step.capacity,
-        capability: capability_in_use(deps, record),
+        capability: capability_in_use(deps, &record),
         mount_options: Default::default(),
         secrets: step.secrets.clone(),
     };
-    let answer = calls.change(Rpc::ControllerExpandVolume, report, |controller| {
+    let rpc = Rpc::ControllerExpandVolume;
+    let answer = calls.change((rpc, intent), report, |controller| {
         let request = request.clone();
         async move { controller.expand_volume(request).await }
     });
@@ -158,7 +160,7 @@ fn capability_in_use(deps: &VolumeDeps, record: &VolumeRecord) -> Option<Capabil
 async fn record_success(
     deps: &VolumeDeps,
     step: &ExpansionStep,
-    intent: &ExpandIntent,
+    intent: &NamedIntent,
     expanded: ExpandedVolume,
 ) -> Result<(), ServerError> {
     let key = step.key.clone();
@@ -168,7 +170,7 @@ async fn record_success(
         capacity: expanded.capacity.max(step.capacity.min),
         node_expansion_required: expanded.node_expansion_required,
     };
-    let index = deps.store.commit(unchanged(&intent.record), event).await?;
+    let index = deps.store.commit(unchanged(&intent.latest()), event).await?;
     info!(volume.id = %key.id, volume.namespace = %key.namespace, index,
         node_expansion_required = expanded.node_expansion_required, "volume expanded");
     Ok(())
@@ -177,13 +179,15 @@ async fn record_success(
 async fn record_failure(
     deps: &VolumeDeps,
     call: &CallDescription,
-    intent: &ExpandIntent,
+    intent: &NamedIntent,
     error: ForwardError,
 ) -> ServerError {
-    let record = &intent.record;
+    let record = &intent.latest();
     let key = record.key();
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
-    if certainly_had_no_effect(&error, intent.prior) || is_permanently_refused(&without_effect) {
+    let prior = intent.prior();
+    let is_refused = is_permanently_refused(&without_effect) && prior.are_of_one_instance();
+    if certainly_had_no_effect(&error, prior) || is_refused {
         let event = EventKind::VolumeExpandAbandoned { key: key.clone() };
         match deps.store.commit(unchanged(record), event).await {
             Ok(_) => return without_effect,

@@ -136,7 +136,7 @@ async fn ask_controller(
     if !facts.can(|controller| controller.get_volume_health) {
         return VolumeHealth::default();
     }
-    let candidates = match facts.candidates() {
+    let candidates = match facts.candidates(None) {
         Ok(candidates) => candidates,
         Err(error) => return unknown(ForwardError::from(error).to_string()),
     };
@@ -214,7 +214,7 @@ pub(super) async fn count_health(deps: &VolumeDeps) -> VolumeHealthCounts {
 }
 
 async fn list_health_of(deps: &VolumeDeps, plugin: &VolumePlugin) -> Option<AdverseVolumes> {
-    let candidates = plugin.candidates().ok()?;
+    let candidates = plugin.candidates(None).ok()?;
     let calls = deps.controllers.admit(CallClass::List, candidates).await.ok()?;
     list_health(&calls).await
 }

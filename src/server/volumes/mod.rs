@@ -23,6 +23,7 @@ mod health;
 mod limits;
 mod listing_health;
 mod modify;
+mod named_intent;
 mod pending;
 mod plugin;
 mod plugin_validation;

@@ -1,6 +1,6 @@
 //! Modify: the provider changes mutable parameters of a volume, also while it is in use.
 //!
-//! The intent is recorded before ControllerModifyVolume. It is removed with the answer, or when the call had certainly no
+//! The intent is recorded before ControllerModifyVolume, with the controller that gets it. It is removed with the answer, or when the call had certainly no
 //! effect: an invalid request changes nothing (CSI, ControllerModifyVolume). Otherwise the next request sends the identical
 //! call first, and then its own; one that sets all parameters of the pending call takes its place. If that one is refused
 //! at once, the earlier call is pending again: it may have had its effect. What is in force is recorded: a parameter that was set stays
@@ -10,16 +10,18 @@ use std::collections::BTreeMap;
 
 use tracing::{info, warn};
 
-use super::call_effect::{PriorCalls, certainly_had_no_effect, is_permanently_refused};
+use super::call_effect::{certainly_had_no_effect, is_permanently_refused};
 use super::deps::VolumeDeps;
+use super::named_intent::{NamedIntent, Prior, is_named};
 use super::store::{conflict, unchanged};
 use crate::early_reply::EarlyReply;
 use crate::error::{
     CallDescription, ControllerOperation, ResidualState, ServerError, UnsupportedOperation,
 };
+use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::{EventKind, Phase, VolumeRecord};
+use nomad_csi_claims::state::{ControllerCall, EventKind, Phase, VolumeIntent, VolumeRecord};
 use nomad_csi_model::NamespacedId;
 use nomad_csi_ports::{ModifyVolume, Rpc};
 
@@ -54,12 +56,14 @@ pub(super) async fn modify_volume(
     let covers = |pending: &Parameters| pending.keys().all(|name| parameters.contains_key(name));
     let pending = record.modifying.filter(|pending| !covers(pending));
     if let Some(pending) = pending {
-        let settled = send_and_record(deps, reply, key, &pending).await;
+        let settle = || send_and_record(deps, reply, key, &pending);
+        let settled = deps.store.retry_on_conflict(key, settle).await;
         if registered_record(deps, key)?.modifying.is_some() {
             settled?;
         }
     }
-    send_and_record(deps, reply, key, parameters).await
+    let change = || send_and_record(deps, reply, key, parameters);
+    deps.store.retry_on_conflict(key, change).await
 }
 
 fn registered_record(deps: &VolumeDeps, key: &NamespacedId) -> Result<VolumeRecord, ServerError> {
@@ -90,29 +94,49 @@ async fn send_and_record(
     let (operation, external_id) = (ControllerOperation::Modify, record.provider_id());
     let call = CallDescription::of_volume(operation, key.clone(), &external_id, &id);
     let left = residual(deps, &record);
-    let calls = deps.admit(CallClass::Change, &plugin, &call, left).await?;
+    let bound = ControllerCall::of_intent(&record, VolumeIntent::Modify);
+    let calls = deps.admit_for((CallClass::Change, &bound), &plugin, &call, left).await?;
     let secrets = deps.sealer.secrets_of(&record)?;
     let earlier = record.modifying.clone();
-    if earlier.as_ref() != Some(parameters) {
-        let event =
-            EventKind::VolumeModifyIntended { key: key.clone(), parameters: parameters.clone() };
-        deps.store.commit(unchanged(&record), event).await?;
-    }
-    let intended = registered_record(deps, key)?;
+    let intent = record_intent(deps, record, parameters, (&bound, &calls)).await?;
     let request = ModifyVolume {
-        external_id: intended.provider_id(),
+        external_id: intent.latest().provider_id(),
         parameters: parameters.clone(),
         secrets,
     };
-    let report = |error| reply.send(call.failed(error, residual(deps, &intended)));
-    let answer = calls.change(Rpc::ControllerModifyVolume, report, |controller| {
+    let report = |error| reply.send(call.failed(error, residual(deps, &intent.latest())));
+    let rpc = Rpc::ControllerModifyVolume;
+    let answer = calls.change((rpc, &intent), report, |controller| {
         let request = request.clone();
         async move { controller.modify_volume(request).await }
     });
     match answer.await {
-        Ok(()) => record_success(deps, &intended).await,
-        Err(error) => Err(record_failure(deps, &call, &intended, earlier, error).await),
+        Ok(()) => record_success(deps, &intent.latest()).await,
+        Err(error) => Err(record_failure(deps, &call, &intent, earlier, error).await),
     }
+}
+
+/// Records the intent with its controller, unless it is on record already.
+async fn record_intent(
+    deps: &VolumeDeps,
+    record: VolumeRecord,
+    parameters: &Parameters,
+    (bound, calls): (&ControllerCall, &PermittedCalls),
+) -> Result<NamedIntent, ServerError> {
+    let intent = VolumeIntent::Modify;
+    let is_repeated = record.modifying.as_ref() == Some(parameters);
+    let prior = if is_repeated { Prior::Possible } else { Prior::None };
+    if is_repeated && is_named(&record, intent, calls) {
+        return Ok(NamedIntent::found(deps, record, intent, prior));
+    }
+    let (key, instance) = (record.key(), calls.preferred().cloned());
+    let event = EventKind::VolumeModifyIntended {
+        key: key.clone(),
+        parameters: parameters.clone(),
+        instance: instance.clone(),
+    };
+    let expected = (unchanged(&record), instance);
+    NamedIntent::record(deps, (key, bound, intent), expected, event, prior).await
 }
 
 async fn record_success(
@@ -130,24 +154,23 @@ async fn record_success(
 async fn record_failure(
     deps: &VolumeDeps,
     call: &CallDescription,
-    intended: &VolumeRecord,
+    intent: &NamedIntent,
     earlier: Option<Parameters>,
     error: ForwardError,
 ) -> ServerError {
+    let (intended, prior) = (&intent.latest(), intent.prior());
     let key = intended.key();
-    let is_repeated = earlier.is_some() && earlier == intended.modifying;
-    let (prior, replaced) = match is_repeated {
-        true => (PriorCalls::Possible, None),
-        false => (PriorCalls::None, earlier),
-    };
+    let replaced = earlier.filter(|earlier| Some(earlier) != intended.modifying.as_ref());
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
-    if certainly_had_no_effect(&error, prior) || is_permanently_refused(&without_effect) {
+    let is_refused = is_permanently_refused(&without_effect) && prior.are_of_one_instance();
+    if certainly_had_no_effect(&error, prior) || is_refused {
         let (event, outcome) = match replaced {
             None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),
-            Some(parameters) => (
-                EventKind::VolumeModifyIntended { key: key.clone(), parameters },
-                call.failed(error.clone(), residual(deps, intended)).into(),
-            ),
+            Some(parameters) => {
+                let (key, instance) = (key.clone(), intent.instance());
+                let again = EventKind::VolumeModifyIntended { key, parameters, instance };
+                (again, call.failed(error.clone(), residual(deps, intended)).into())
+            }
         };
         match deps.store.commit(unchanged(intended), event).await {
             Ok(_) => return outcome,

@@ -117,8 +117,8 @@ impl VolumePlugin {
         nodes.filter_map(|node| node.accessible_topology.clone()).collect()
     }
 
-    /// The controllers that can be called.
-    pub(super) fn candidates(&self) -> Result<Candidates, NoController> {
-        candidates(self.id(), &self.controllers, &self.nodes)
+    /// The controllers that can be called, of those that a volume may be bound to.
+    pub(super) fn candidates(&self, bound: Option<&AllocId>) -> Result<Candidates, NoController> {
+        candidates(self.id(), bound, &self.controllers, &self.nodes)
     }
 }

@@ -4,6 +4,7 @@ use super::deps::VolumeDeps;
 use super::plugin::VolumePlugin;
 use crate::error::{CallDescription, ControllerOperation, ResidualState, ServerError};
 use crate::plugin_call_queue::CallClass;
+use nomad_csi_claims::state::{ControllerCall, ControllerEffect};
 use nomad_csi_model::{RemoteVolume, Secrets, Volume};
 use nomad_csi_ports::{Rpc, ValidateVolume};
 
@@ -23,8 +24,11 @@ pub(super) async fn validate_at_plugin(
     let (operation, id) = (ControllerOperation::Validate, volume.remote_id());
     let call = CallDescription::of_volume(operation, volume.key(), &id, plugin.id());
     let none = ResidualState::None;
-    let calls = deps.admit(CallClass::Create, plugin, &call, none.clone()).await?;
     let remote = RemoteVolume { plugin_id: volume.plugin_id.clone(), external_id: id.clone() };
+    let effect = ControllerEffect::Unrecorded;
+    let bound = ControllerCall::OfVolume { volume: remote.clone(), effect };
+    let class = (CallClass::Create, &bound);
+    let calls = deps.admit_for(class, plugin, &call, none.clone()).await?;
     let request = ValidateVolume {
         external_id: id,
         capabilities: volume.capabilities.clone(),

@@ -18,10 +18,13 @@ use crate::error::{
     CallDescription, CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
     SnapshotError, UnsupportedOperation,
 };
+use crate::forward::AnyInstance;
 use crate::forward_error::{ForwardError, ForwardOutcome};
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::Phase;
-use nomad_csi_model::{ExternalVolume, NamespacedId, PluginId, Secrets, Snapshot, SnapshotId};
+use nomad_csi_claims::state::{ControllerCall, ControllerEffect, Phase};
+use nomad_csi_model::{
+    ExternalVolume, NamespacedId, PluginId, RemoteVolume, Secrets, Snapshot, SnapshotId,
+};
 use nomad_csi_ports::{CreateSnapshot, ListSnapshots, Page, PageRequest, Rpc};
 
 /// A snapshot to create.
@@ -165,7 +168,10 @@ async fn create_snapshot(
         subject: name.clone(),
         plugin: plugin.clone(),
     };
-    let calls = deps.admit(CallClass::Change, &facts, &call, ResidualState::None).await?;
+    let volume = RemoteVolume { plugin_id: plugin.clone(), external_id: external_id.clone() };
+    let bound = ControllerCall::OfVolume { volume, effect: ControllerEffect::Unrecorded };
+    let class = (CallClass::Change, &bound);
+    let calls = deps.admit_for(class, &facts, &call, ResidualState::None).await?;
     let secrets = deps.sealer.secrets_of(&existing.record)?;
     let message = CreateSnapshot {
         source: external_id,
@@ -174,7 +180,7 @@ async fn create_snapshot(
         secrets: secrets.merged_with(&request.secrets),
     };
     let report = |error| reply.send(failure(&call, error));
-    let answer = calls.change(Rpc::CreateSnapshot, report, |controller| {
+    let answer = calls.change((Rpc::CreateSnapshot, &AnyInstance), report, |controller| {
         let message = message.clone();
         async move { controller.create_snapshot(message).await }
     });
@@ -225,7 +231,7 @@ pub(super) async fn delete_snapshot(
     };
     let calls = deps.admit(CallClass::Release, &facts, &call, ResidualState::None).await?;
     let report = |error| reply.send(failure(&call, error));
-    let answer = calls.change(Rpc::DeleteSnapshot, report, |controller| {
+    let answer = calls.change((Rpc::DeleteSnapshot, &AnyInstance), report, |controller| {
         let (id, secrets) = (id.clone(), secrets.clone());
         async move { controller.delete_snapshot(id, secrets).await }
     });

@@ -1,5 +1,6 @@
 //! Volume operations against the strict fake plugin, which fails a test that sends what CSI forbids.
 
+mod bound_controllers;
 mod capacity;
 mod create;
 mod delete;

@@ -29,7 +29,7 @@ fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
             provided: Box::new(provided("ext-4")),
             secrets: SealedSecrets::default(),
         },
-        EventKind::VolumeDeleteIntended { key: key.clone() },
+        EventKind::VolumeDeleteIntended { key: key.clone(), instance: None },
         EventKind::VolumeDeleteAbandoned { key: key.clone() },
         EventKind::VolumeDeleted { key: key.clone() },
         EventKind::VolumeDeregistered { key },
@@ -45,7 +45,7 @@ fn volume_in(phase: Option<Phase>, key: &NamespacedId) -> State {
         Some(Phase::Registered) => kinds.push(registered(key, "ext-1")),
         Some(Phase::Deleting) => {
             kinds.push(registered(key, "ext-1"));
-            kinds.push(EventKind::VolumeDeleteIntended { key: key.clone() });
+            kinds.push(EventKind::VolumeDeleteIntended { key: key.clone(), instance: None });
         }
     }
     state_of(kinds)
@@ -124,6 +124,7 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
         definition: Box::new(new_definition.clone()),
         secrets: SealedSecrets::new(vec![7]),
         earlier: first.create_requests(),
+        instance: None,
     };
     apply(&mut state, &Event::new(50, again));
     let second = state.record(&key).unwrap();
@@ -497,8 +498,11 @@ fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
         let pending = record.modifying.clone();
         (is_valid, record.mutable_parameters.clone(), pending)
     };
-    let intended =
-        |pairs| EventKind::VolumeModifyIntended { key: key.clone(), parameters: parameters(pairs) };
+    let intended = |pairs| EventKind::VolumeModifyIntended {
+        key: key.clone(),
+        parameters: parameters(pairs),
+        instance: None,
+    };
     let modified = || EventKind::VolumeModified { key: key.clone() };
     let abandoned = || EventKind::VolumeModifyAbandoned { key: key.clone() };
     let updated = |external_id: &str| EventKind::VolumeUpdated {

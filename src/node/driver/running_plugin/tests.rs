@@ -63,6 +63,9 @@ fn a_record_says_whether_its_process_runs() {
     let mut child = other_process(&record);
     let pid = i32::try_from(child.id()).unwrap();
     assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::Runs(pid));
+    let process = process_file::read(&record).unwrap().unwrap();
+    process_file::record_idle(&record, &process).unwrap();
+    assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::Idle(pid));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(process_on_record(&record).unwrap(), ProcessRecord::Exited);
@@ -78,6 +81,26 @@ async fn a_socket_without_a_listener_is_an_error() {
     assert_eq!(error.to_string(), "cannot use task ebs");
     assert!(error.source.to_string().starts_with("nothing listens on"));
     assert_ne!(error.source.kind(), io::ErrorKind::ResourceBusy);
+}
+
+/// Its socket is gone, and it is not.
+#[tokio::test]
+async fn a_process_on_record_that_nothing_leads_to_is_left_running() {
+    let bed = Bed::new();
+    std::fs::remove_file(bed.directory.path().join("csi.sock")).unwrap();
+    let mut earlier = other_process(&bed.record());
+    for is_idle in [false, true] {
+        if is_idle {
+            let process = process_file::read(&bed.record()).unwrap().unwrap();
+            process_file::record_idle(&bed.record(), &process).unwrap();
+        }
+        let error = refusal(&bed.plugin()).await;
+        assert!(error.source.to_string().starts_with("nothing listens on"));
+        assert!(error.leaves_process());
+    }
+    earlier.kill().unwrap();
+    earlier.wait().unwrap();
+    assert!(!refusal(&bed.plugin()).await.leaves_process());
 }
 
 /// Rule 3 of claims: a call of a killed agent may still run in the process that it used.
@@ -110,8 +133,10 @@ async fn an_agent_that_stopped_without_calls_leaves_a_plugin_that_can_be_used() 
     let bed = Bed::new();
     let task = bed.plugin().start().await.unwrap();
     assert_eq!(task.stop(true).await.unwrap(), StoppedProcess::LeftIdle);
+    assert_eq!(process_on_record(&bed.record()).unwrap(), ProcessRecord::Idle(own_pid()));
     let task = bed.plugin().start().await.unwrap();
     assert_eq!(task.stop(false).await.unwrap(), StoppedProcess::LeftBusy);
+    assert_eq!(process_on_record(&bed.record()).unwrap(), ProcessRecord::Runs(own_pid()));
     let error = refusal(&bed.plugin()).await;
     assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
 }
@@ -124,8 +149,8 @@ async fn the_end_of_the_process_is_noticed() {
     let recorded = process_file::read(&record).unwrap().unwrap();
     let process = RunningProcess {
         name: "ebs".to_owned(),
-        peer: PeerProcess { pid: recorded.pid, start_time: recorded.start_time },
         descriptor: register(recorded.open().unwrap().unwrap()).unwrap(),
+        process: recorded,
         process_file: record,
     };
     assert!(!process.has_exited());

@@ -7,11 +7,12 @@ use super::{after_restart, cell_on, event, started_cell, updated};
 use crate::cell::{CellOptions, CommitError, Expected, StateCell};
 use crate::fake::{AppendFault, MemoryJournal};
 use crate::journal::JournalErrorKind;
-use nomad_csi_claims::state::samples::{History, key, registered, started};
+use nomad_csi_claims::state::samples::{History, definition, instance, key, registered, started};
 use nomad_csi_claims::state::{
-    Event, EventConflict, EventKind, Phase, State, apply, check, violations,
+    ControllerCall, ControllerEffect, Event, EventConflict, EventKind, Phase, State, VolumeIntent,
+    apply, check, violations,
 };
-use nomad_csi_model::NamespacedId;
+use nomad_csi_model::{AllocId, CapacityRange, ExternalId, NamespacedId, NodeId, RemoteVolume};
 
 fn at(key: &NamespacedId, index: u64) -> Vec<Expected> {
     vec![Expected::VolumeAt(key.clone(), index)]
@@ -67,7 +68,7 @@ async fn commits_that_belong_together_share_a_write() {
 async fn each_event_is_checked_after_the_ones_before_it() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let db = key("default", "db");
-    let delete = || event(EventKind::VolumeDeleteIntended { key: db.clone() });
+    let delete = || event(EventKind::VolumeDeleteIntended { key: db.clone(), instance: None });
     let deleted = || event(EventKind::VolumeDeleted { key: db.clone() });
     let register = || event(registered(&db, "1"));
     let early = cell.commit_all(vec![], vec![deleted(), register()]).await;
@@ -77,6 +78,44 @@ async fn each_event_is_checked_after_the_ones_before_it() {
     let record = cell.read(|state| state.record(&db).cloned()).unwrap();
     assert_eq!((record.create_index, record.modify_index), (6, 7));
     assert_eq!(record.phase, Phase::Deleting);
+}
+
+/// Rule 4 of the claims machine: two calls of a volume that were decided together do not go to two controllers.
+#[tokio::test]
+async fn of_two_intents_for_two_controllers_in_one_write_one_is_refused() {
+    let cell = started_cell(&MemoryJournal::default()).await;
+    let (db, same) = (key("default", "db"), key("default", "same"));
+    let mut events = vec![event(registered(&db, "1")), event(registered(&same, "1"))];
+    let volume =
+        RemoteVolume { plugin_id: definition(&db).plugin_id, external_id: ExternalId::new("1") };
+    let both = ["p1", "p2"].map(AllocId::new);
+    for alloc in &both {
+        let mut instance = Box::new(instance(true));
+        instance.alloc_id = alloc.clone();
+        let (plugin, node) = (volume.plugin_id.clone(), NodeId::new("n1"));
+        events.push(event(EventKind::PluginAllocObserved { plugin, node, instance }));
+    }
+    cell.commit_all(vec![], events).await.unwrap();
+    let intent = |key: &NamespacedId, instance: &AllocId| {
+        let record = cell.read(|state| state.record(key).unwrap().clone());
+        let call = ControllerCall::of_intent(&record, VolumeIntent::Expand);
+        let expected = Expected::Controller(call, instance.clone());
+        let (key, to, instance) = (key.clone(), CapacityRange::default(), Some(instance.clone()));
+        (vec![expected], vec![event(EventKind::VolumeExpandIntended { key, to, instance })])
+    };
+    let results = cell.commit_each(vec![intent(&db, &both[0]), intent(&same, &both[1])]).await;
+    let [Ok(_), Err(CommitError::Conflict { volume: refused, .. })] = results.as_slice() else {
+        panic!("{results:?}");
+    };
+    assert_eq!(*refused, same);
+    let effect = ControllerEffect::Attached(NodeId::new("n1"));
+    let attach = ControllerCall::OfVolume { volume, effect };
+    let check = |instance: &AllocId| {
+        cell.commit_all(vec![Expected::Controller(attach.clone(), instance.clone())], vec![])
+    };
+    let refused = check(&both[1]).await;
+    assert!(matches!(refused, Err(CommitError::ClaimsConflict { .. })), "{refused:?}");
+    check(&both[0]).await.unwrap();
 }
 
 #[tokio::test]

@@ -54,8 +54,10 @@ fn events_of_version_1_stay_readable() {
     let payload =
         br#"{"at":5,"kind":{"volume_delete_intended":{"key":{"namespace":"default","id":"db"}}}}"#;
     let row = enclosed(&RowKey::Event { index: 9 }, 1, payload);
-    let kind =
-        nomad_csi_claims::state::EventKind::VolumeDeleteIntended { key: key("default", "db") };
+    let kind = nomad_csi_claims::state::EventKind::VolumeDeleteIntended {
+        key: key("default", "db"),
+        instance: None,
+    };
     assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
 }
 

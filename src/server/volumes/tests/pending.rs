@@ -103,6 +103,9 @@ async fn a_pause_of_a_creation_belongs_to_its_cause() {
     agent.backend.clear_faults();
     let another = FakePlugin::new(agent.backend.clone()).connection();
     agent.add_alloc("77777777-2222-4333-8444-555555555555", another).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(agent.calls().0, attempts, "an instance that may not be called ended the pause");
+    agent.end_alloc(FakeAgent::ALLOC).await;
     let start = Instant::now();
     agent.wait_for_phase("db", Some(Phase::Registered)).await;
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());

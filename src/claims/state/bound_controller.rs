@@ -1,0 +1,143 @@
+//! Which controller a volume is bound to (rule 4 of the claims machine).
+//!
+//! The instance that got a call may carry it out until the outcome is on record, or the instance is gone. Until then
+//! every other controller call of the volume goes to the same instance: through each registration of the external
+//! volume, and whatever the calls are for. A creation has no external volume yet: it is bound by its own intent
+//! alone. An instance that is not on record is gone.
+
+use super::record::{VolumeIntent, VolumeRecord};
+use super::tables::State;
+use crate::claim::Known;
+use nomad_csi_model::{AllocId, NamespacedId, NodeId, PluginId, RemoteVolume};
+
+/// A controller call, as far as the choice of its controller depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControllerCall {
+    /// CreateVolume.
+    Create {
+        /// The plugin.
+        plugin: PluginId,
+        /// The volume.
+        key: NamespacedId,
+    },
+    /// A call for an external volume.
+    OfVolume {
+        /// The external volume.
+        volume: RemoteVolume,
+        /// Where the record has its outcome.
+        effect: ControllerEffect,
+    },
+}
+
+/// Where the record has the outcome of a call for an external volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControllerEffect {
+    /// In the attachment to this node.
+    Attached(NodeId),
+    /// In an intent of this registration.
+    Intended(NamespacedId, VolumeIntent),
+    /// Nowhere: the call changes nothing of the volume.
+    Unrecorded,
+}
+
+impl ControllerCall {
+    /// The call of an intent of a volume.
+    pub fn of_intent(record: &VolumeRecord, intent: VolumeIntent) -> Self {
+        let (plugin, key) = (record.definition.plugin_id.clone(), record.key().clone());
+        match record.remote_volume() {
+            Some(volume) if intent != VolumeIntent::Create => {
+                Self::OfVolume { volume, effect: ControllerEffect::Intended(key, intent) }
+            }
+            Some(_) | None => Self::Create { plugin, key },
+        }
+    }
+
+    /// Returns the plugin.
+    pub fn plugin(&self) -> &PluginId {
+        match self {
+            Self::Create { plugin, .. } => plugin,
+            Self::OfVolume { volume, .. } => &volume.plugin_id,
+        }
+    }
+}
+
+/// Returns the instance that a call must go to: the one that may carry out this call already, else one that may carry
+/// out another call of the volume. `None` if every instance may be called.
+pub fn bound_controller<'a>(state: &'a State, call: &ControllerCall) -> Option<&'a AllocId> {
+    own_instance(state, call).or_else(|| instance_of_others(state, call))
+}
+
+/// Returns whether a call may go to this instance. The call of an intent may also leave the instance that its own
+/// intent names: who records that knows that nothing was sent.
+pub fn may_be_called(state: &State, call: &ControllerCall, instance: &AllocId) -> bool {
+    if !is_on_record(state, call.plugin(), instance) {
+        return false;
+    }
+    let may_leave = match call {
+        ControllerCall::Create { .. } => true,
+        ControllerCall::OfVolume { effect, .. } => match effect {
+            ControllerEffect::Intended(..) => true,
+            ControllerEffect::Attached(_) | ControllerEffect::Unrecorded => false,
+        },
+    };
+    match own_instance(state, call) {
+        Some(own) if own == instance => true,
+        Some(_) if !may_leave => false,
+        Some(_) | None => instance_of_others(state, call).is_none_or(|bound| bound == instance),
+    }
+}
+
+/// Returns the instance that may carry out this call already.
+fn own_instance<'a>(state: &'a State, call: &ControllerCall) -> Option<&'a AllocId> {
+    match call {
+        ControllerCall::Create { plugin, key } => {
+            let record = state.volumes.get(key)?;
+            let controller = record.controller_of(VolumeIntent::Create)?;
+            Some(&controller.instance).filter(|instance| is_on_record(state, plugin, instance))
+        }
+        ControllerCall::OfVolume { volume, effect } => {
+            let mut open = open_effects(state, volume).into_iter();
+            open.find(|(of, _)| of == effect).map(|(_, instance)| instance)
+        }
+    }
+}
+
+/// Returns an instance that may carry out another call of the volume.
+fn instance_of_others<'a>(state: &'a State, call: &ControllerCall) -> Option<&'a AllocId> {
+    let ControllerCall::OfVolume { volume, effect } = call else {
+        return None;
+    };
+    let mut open = open_effects(state, volume).into_iter();
+    open.find(|(of, _)| of != effect).map(|(_, instance)| instance)
+}
+
+/// Returns the calls of an external volume whose outcome is not on record, with the instances that may carry them out.
+fn open_effects<'a>(
+    state: &'a State,
+    volume: &RemoteVolume,
+) -> Vec<(ControllerEffect, &'a AllocId)> {
+    let attachments = state.claims.get(volume).into_iter();
+    let attachments = attachments.flat_map(|record| &record.claims.attachments);
+    let attaching = attachments.filter(|(_, attachment)| attachment.state == Known::Maybe);
+    let attaching = attaching.map(|(node, attachment)| {
+        (ControllerEffect::Attached(node.clone()), &attachment.call.instance)
+    });
+    let intended = state.registrations(volume).flat_map(|record| {
+        let open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
+            let controller = record.controller_of(intent)?;
+            let effect = ControllerEffect::Intended(record.key().clone(), intent);
+            Some((effect, &controller.instance))
+        });
+        open.collect::<Vec<_>>()
+    });
+    let open = attaching.chain(intended);
+    open.filter(|(_, instance)| is_on_record(state, &volume.plugin_id, instance)).collect()
+}
+
+fn is_on_record(state: &State, plugin: &PluginId, instance: &AllocId) -> bool {
+    let plugin = state.plugins.get(plugin);
+    plugin.is_some_and(|record| record.allocs.contains_key(instance))
+}
+
+#[cfg(test)]
+mod tests;

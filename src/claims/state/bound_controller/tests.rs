@@ -1,0 +1,249 @@
+use super::*;
+use crate::claim::{ClaimEvent, Step, samples};
+use crate::state::samples::{create_intended, definition, instance, key, registered, started};
+use crate::state::{EarlierControllers, Event, EventKind, Overlay, apply, check, violations};
+use nomad_csi_model::{AccessMode, CapacityRange, SealedSecrets};
+
+const BOTH: [&str; 2] = ["p1", "p2"];
+const NODES: [&str; 2] = ["n1", "n2"];
+
+struct Story(State);
+
+impl Story {
+    /// A volume with two registrations, and a plugin with two instances.
+    fn new() -> Self {
+        let mut story = Self(State::default());
+        story.change(started());
+        for id in ["db", "same"] {
+            story.change(registered(&key("default", id), "ext-1"));
+        }
+        for alloc in BOTH {
+            let mut instance = instance(true);
+            instance.alloc_id = AllocId::new(alloc);
+            story.change(EventKind::PluginAllocObserved {
+                plugin: story.volume().plugin_id,
+                node: NodeId::new(NODES[0]),
+                instance: Box::new(instance),
+            });
+        }
+        story
+    }
+
+    fn volume(&self) -> RemoteVolume {
+        self.0.remote_volume(&key("default", "db")).unwrap()
+    }
+
+    fn change(&mut self, kind: EventKind) {
+        let event = Event::new(1, kind);
+        assert_eq!(check(&self.0, &event), Ok(()), "{event:?}");
+        apply(&mut self.0, &event);
+        assert_eq!(violations(&self.0), Vec::<String>::new(), "{event:?}");
+    }
+
+    fn intend(&mut self, id: &str, intent: VolumeIntent, instance: Option<&str>) {
+        let (key, instance) = (key("default", id), instance.map(AllocId::new));
+        self.change(match intent {
+            VolumeIntent::Create => {
+                let EventKind::VolumeCreateIntended { definition, secrets, earlier, .. } =
+                    create_intended(&key)
+                else {
+                    panic!("another event")
+                };
+                EventKind::VolumeCreateIntended { definition, secrets, earlier, instance }
+            }
+            VolumeIntent::Delete => EventKind::VolumeDeleteIntended { key, instance },
+            VolumeIntent::Expand => {
+                EventKind::VolumeExpandIntended { key, to: CapacityRange::default(), instance }
+            }
+            VolumeIntent::Modify => {
+                EventKind::VolumeModifyIntended { key, parameters: Default::default(), instance }
+            }
+        });
+    }
+
+    /// Starts an attach to a node.
+    fn attach(&mut self, node: &str, instance: &str) {
+        let alloc = AllocId::new(format!("of-{node}"));
+        self.change(EventKind::AllocStarted { alloc, node: NodeId::new(node) });
+        let mode = AccessMode::MultiNodeMultiWriter;
+        let (key, claim) = samples::request(&format!("of-{node}"), node, mode).granted(0);
+        let claim = Box::new(claim);
+        self.claim(ClaimEvent::Granted { key, claim });
+        self.claim(ClaimEvent::StepStarted {
+            step: Step::ControllerPublish(NodeId::new(node)),
+            instance: AllocId::new(instance),
+            inputs: None,
+        });
+    }
+
+    fn claim(&mut self, event: ClaimEvent) {
+        let volume = self.volume();
+        self.change(EventKind::Claim { volume, event: Box::new(event) });
+    }
+
+    fn end(&mut self, instance: &str) {
+        let (plugin, alloc) = (self.volume().plugin_id, AllocId::new(instance));
+        self.change(EventKind::PluginAllocGone { plugin, alloc });
+    }
+
+    fn bound(&self, effect: ControllerEffect) -> Option<&str> {
+        let call = ControllerCall::OfVolume { volume: self.volume(), effect };
+        bound_controller(&self.0, &call).map(AllocId::as_str)
+    }
+
+    /// Returns the instances that may get the call, also as the writer of the journal decides it.
+    fn callable(&self, effect: ControllerEffect) -> Vec<&str> {
+        let call = ControllerCall::OfVolume { volume: self.volume(), effect };
+        let may = |instance: &&str| {
+            let instance = AllocId::new(*instance);
+            let may = may_be_called(&self.0, &call, &instance);
+            let mut overlay = Overlay::new(&self.0);
+            let subjects = overlay.subjects_of_controller(&call).into_iter().collect();
+            let decided: Result<_, ()> =
+                overlay.attempt(subjects, |state| Ok(may_be_called(state, &call, &instance)));
+            assert_eq!(decided, Ok(may), "{call:?}");
+            may
+        };
+        BOTH.into_iter().filter(may).collect()
+    }
+}
+
+fn intended(id: &str, intent: VolumeIntent) -> ControllerEffect {
+    ControllerEffect::Intended(key("default", id), intent)
+}
+
+fn attached(node: &str) -> ControllerEffect {
+    ControllerEffect::Attached(NodeId::new(node))
+}
+
+fn all_effects() -> Vec<ControllerEffect> {
+    let mut all = vec![attached(NODES[0]), attached(NODES[1]), ControllerEffect::Unrecorded];
+    for id in ["db", "same"] {
+        all.extend(VolumeIntent::ALL[1..].iter().map(|intent| intended(id, *intent)));
+    }
+    all
+}
+
+#[test]
+fn an_open_call_binds_every_call_of_its_volume_until_its_instance_is_gone() {
+    let open: [fn(&mut Story); 4] = [
+        |story| story.intend("db", VolumeIntent::Expand, Some("p1")),
+        |story| story.intend("same", VolumeIntent::Modify, Some("p1")),
+        |story| story.intend("db", VolumeIntent::Delete, Some("p1")),
+        |story| story.attach(NODES[1], "p1"),
+    ];
+    for (at, open) in open.into_iter().enumerate() {
+        let mut story = Story::new();
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), None);
+            assert_eq!(story.callable(effect), BOTH);
+        }
+        open(&mut story);
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect), Some("p1"), "{at}");
+        }
+        story.end("p1");
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), None, "{at}");
+            assert_eq!(story.callable(effect), ["p2"], "{at}: one that is gone is not called");
+        }
+    }
+}
+
+#[test]
+fn only_an_intent_that_binds_alone_may_move_to_another_instance() {
+    let mut story = Story::new();
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    for effect in all_effects() {
+        let is_own = effect == intended("db", VolumeIntent::Expand);
+        let expected = if is_own { &BOTH[..] } else { &BOTH[..1] };
+        assert_eq!(story.callable(effect), expected);
+    }
+    story.attach(NODES[1], "p1");
+    for effect in all_effects() {
+        assert_eq!(story.callable(effect.clone()), ["p1"], "{effect:?}");
+    }
+}
+
+#[test]
+fn a_call_of_a_known_outcome_binds_nothing() {
+    let mut story = Story::new();
+    let db = || key("default", "db");
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    story.change(EventKind::VolumeExpandAbandoned { key: db() });
+    story.intend("db", VolumeIntent::Modify, Some("p1"));
+    story.change(EventKind::VolumeModified { key: db() });
+    story.intend("db", VolumeIntent::Delete, Some("p1"));
+    story.change(EventKind::VolumeDeleteAbandoned { key: db() });
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), None);
+    }
+}
+
+/// An earlier version recorded intents without the instance.
+#[test]
+fn an_intent_without_an_instance_binds_nothing() {
+    let mut story = Story::new();
+    story.intend("db", VolumeIntent::Expand, None);
+    story.intend("db", VolumeIntent::Delete, None);
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), None);
+    }
+}
+
+#[test]
+fn a_creation_is_bound_by_its_own_intent_alone() {
+    let mut story = Story::new();
+    let plugin = story.volume().plugin_id;
+    let call =
+        |id: &str| ControllerCall::Create { plugin: plugin.clone(), key: key("default", id) };
+    story.intend("new", VolumeIntent::Create, Some("p1"));
+    story.intend("db", VolumeIntent::Expand, Some("p2"));
+    let record = story.0.record(&key("default", "new")).unwrap();
+    assert_eq!(ControllerCall::of_intent(record, VolumeIntent::Create), call("new"));
+    assert_eq!(bound_controller(&story.0, &call("new")).map(AllocId::as_str), Some("p1"));
+    assert_eq!(bound_controller(&story.0, &call("other")), None);
+    story.end("p1");
+    assert_eq!(bound_controller(&story.0, &call("new")), None);
+}
+
+#[test]
+fn an_intent_knows_which_controllers_came_before() {
+    use EarlierControllers::{Ended, None as No, Unknown};
+    for intent in VolumeIntent::ALL {
+        let id = if intent == VolumeIntent::Create { "new" } else { "db" };
+        for (instances, expected) in [
+            (&[Some("p1")][..], No),
+            (&[Some("p1"), Some("p1")], No),
+            (&[Some("p1"), Some("p2")], Ended),
+            (&[Some("p1"), Some("p2"), Some("p2")], Ended),
+            (&[None, Some("p1")], Unknown),
+            (&[None, Some("p1"), Some("p2")], Unknown),
+        ] {
+            let mut story = Story::new();
+            for instance in instances {
+                story.intend(id, intent, *instance);
+            }
+            let record = story.0.record(&key("default", id)).unwrap();
+            let controller = record.controller_of(intent).unwrap();
+            assert_eq!(controller.earlier, expected, "{intent:?} {instances:?}");
+            assert_eq!(Some(controller.instance.as_str()), *instances.last().unwrap());
+        }
+    }
+}
+
+/// Other data is not what the call was for.
+#[test]
+fn a_registration_of_other_data_is_not_bound_by_a_change_of_parameters() {
+    let mut story = Story::new();
+    story.intend("db", VolumeIntent::Modify, Some("p1"));
+    let record = story.0.record(&key("default", "db")).unwrap();
+    let mut provided = record.provided.clone();
+    provided.external_id = Some("ext-2".into());
+    story.change(EventKind::VolumeUpdated {
+        definition: Box::new(definition(&key("default", "db"))),
+        provided: Box::new(provided),
+        secrets: SealedSecrets::default(),
+    });
+    assert_eq!(story.bound(intended("db", VolumeIntent::Expand)), None);
+}

@@ -1,0 +1,161 @@
+//! [`NamedIntent`]: an intent on record, with the controller that gets its call.
+//!
+//! The record names the instance before the call is sent, so that every other call of the volume goes there too, and an agent
+//! that starts again knows where the call may run (rule 4 of the claims machine). The call moves to another instance
+//! only if nothing of it was sent, and after that is on record. Only the request that named the instance knows that:
+//! one that finds the intent with its instance has no other one to call.
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tracing::debug;
+
+use super::call_effect::PriorCalls;
+use super::deps::VolumeDeps;
+use super::store::{VolumeStore, conflict, unchanged};
+use crate::cell::Expected;
+use crate::error::ServerError;
+use crate::forward::{CallableInstances, PermittedCalls};
+use nomad_csi_claims::state::{ControllerCall, EventKind, VolumeIntent, VolumeRecord};
+use nomad_csi_model::{AllocId, NamespacedId};
+
+/// An intent on record.
+pub(super) struct NamedIntent {
+    store: VolumeStore,
+    intent: VolumeIntent,
+    record: Mutex<VolumeRecord>,
+    prior: PriorCalls,
+}
+
+impl NamedIntent {
+    /// Records an intent with the instance that its call goes to. `event` has both; `prior` says whether the same call may
+    /// have been sent before.
+    ///
+    /// # Errors
+    /// If the volume changed, or another call binds it to another instance.
+    pub(super) async fn record(
+        deps: &VolumeDeps,
+        (key, call, intent): (&NamespacedId, &ControllerCall, VolumeIntent),
+        (expected, instance): (Expected, Option<AllocId>),
+        event: EventKind,
+        prior: Prior,
+    ) -> Result<Self, ServerError> {
+        let bound = instance.map(|instance| Expected::Controller(call.clone(), instance));
+        let expected = [expected].into_iter().chain(bound).collect();
+        deps.store.commit_all(expected, vec![event]).await?;
+        let record = deps.store.record(key).ok_or_else(|| conflict(key))?;
+        Ok(Self::found(deps, VolumeRecord::clone(&record), intent, prior))
+    }
+
+    /// An intent that is on record with the instance that its call goes to.
+    pub(super) fn found(
+        deps: &VolumeDeps,
+        record: VolumeRecord,
+        intent: VolumeIntent,
+        prior: Prior,
+    ) -> Self {
+        let prior = match prior {
+            Prior::None => PriorCalls::None,
+            Prior::Possible => PriorCalls::of(record.controller_of(intent)),
+        };
+        Self { store: deps.store.clone(), intent, record: Mutex::new(record), prior }
+    }
+
+    /// Returns the record as it is now.
+    pub(super) fn latest(&self) -> VolumeRecord {
+        self.record.lock().clone()
+    }
+
+    /// Returns what was sent before.
+    pub(super) fn prior(&self) -> PriorCalls {
+        self.prior
+    }
+
+    /// Returns the instance that gets the call.
+    pub(super) fn instance(&self) -> Option<AllocId> {
+        instance_on(&self.record.lock(), self.intent)
+    }
+
+    async fn move_to(&self, instance: &AllocId) -> bool {
+        let record = self.latest();
+        let key = record.key().clone();
+        let call = ControllerCall::of_intent(&record, self.intent);
+        let Some(event) = intent_again(&record, self.intent, instance.clone()) else {
+            return false;
+        };
+        let expected = vec![unchanged(&record), Expected::Controller(call, instance.clone())];
+        if let Err(error) = self.store.commit_all(expected, vec![event]).await {
+            debug!(volume.id = %key.id, volume.namespace = %key.namespace, alloc.id = %instance,
+                error = error.detail(), "a call that was not sent does not move to another instance");
+            return false;
+        }
+        let Some(moved) = self.store.record(&key) else {
+            return false;
+        };
+        *self.record.lock() = VolumeRecord::clone(&moved);
+        self.instance().as_ref() == Some(instance)
+    }
+}
+
+#[async_trait]
+impl CallableInstances for NamedIntent {
+    async fn may_call(&self, instance: &AllocId) -> bool {
+        match self.instance() {
+            Some(named) if named == *instance => true,
+            Some(_) | None => self.move_to(instance).await,
+        }
+    }
+}
+
+/// Whether a call may have been sent under an intent before this request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prior {
+    /// The intent is of this request.
+    None,
+    /// The intent was on record before.
+    Possible,
+}
+
+impl Prior {
+    /// Returns whether a call may have been sent under an intent of a record.
+    pub(super) fn of(record: &VolumeRecord, intent: VolumeIntent) -> Self {
+        if record.is_open(intent) { Self::Possible } else { Self::None }
+    }
+}
+
+/// Returns whether an intent is on record for the instance that is called first.
+pub(super) fn is_named(
+    record: &VolumeRecord,
+    intent: VolumeIntent,
+    calls: &PermittedCalls,
+) -> bool {
+    record.is_open(intent) && instance_on(record, intent).as_ref() == calls.preferred()
+}
+
+fn instance_on(record: &VolumeRecord, intent: VolumeIntent) -> Option<AllocId> {
+    record.controller_of(intent).map(|controller| controller.instance.clone())
+}
+
+/// Returns the intent of a record for an instance.
+fn intent_again(
+    record: &VolumeRecord,
+    intent: VolumeIntent,
+    instance: AllocId,
+) -> Option<EventKind> {
+    let (key, instance) = (record.key().clone(), Some(instance));
+    Some(match intent {
+        VolumeIntent::Create => EventKind::VolumeCreateIntended {
+            definition: Box::new(record.definition.clone()),
+            secrets: record.secrets.clone(),
+            earlier: record.earlier_creates.clone(),
+            instance,
+        },
+        VolumeIntent::Delete => EventKind::VolumeDeleteIntended { key, instance },
+        VolumeIntent::Expand => {
+            EventKind::VolumeExpandIntended { key, to: record.expanding?, instance }
+        }
+        VolumeIntent::Modify => {
+            let parameters = record.modifying.clone()?;
+            EventKind::VolumeModifyIntended { key, parameters, instance }
+        }
+    })
+}

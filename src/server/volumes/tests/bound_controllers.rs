@@ -1,0 +1,435 @@
+//! A call whose outcome is not known keeps its controller, and every other controller call of the volume goes there too
+//! (rule 4 of the claims machine).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::claims::{ClaimOutcome, MountRequest};
+use nomad_csi_claims::claim::{ClaimEvent, Step};
+use nomad_csi_claims::state::EventKind;
+use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId};
+use nomad_csi_ports::StatusCode;
+use nomad_csi_testing::{FakeBackend, FakePlugin, Fault};
+
+/// The allocation that starts later.
+const NEWER: &str = "77777777-2222-4333-8444-555555555555";
+/// Longer than every pause between attempts.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A call of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Create,
+    Delete,
+    Expand,
+    Modify,
+}
+
+const ALL: [Operation; 4] =
+    [Operation::Create, Operation::Delete, Operation::Expand, Operation::Modify];
+
+impl Operation {
+    fn rpc(self) -> Rpc {
+        match self {
+            Self::Create => Rpc::CreateVolume,
+            Self::Delete => Rpc::DeleteVolume,
+            Self::Expand => Rpc::ControllerExpandVolume,
+            Self::Modify => Rpc::ControllerModifyVolume,
+        }
+    }
+
+    async fn run(self, agent: &FakeAgent) -> Result<(), ServerError> {
+        self.run_for(agent, "db").await
+    }
+
+    async fn run_for(self, agent: &FakeAgent, id: &str) -> Result<(), ServerError> {
+        let of_size = |size| VolumeRequest { capacity: sized(size, 0), ..FakeAgent::request(id) };
+        match self {
+            Self::Create => agent.create(of_size(10)).await.map(drop),
+            Self::Delete => agent.delete(id).await.map(drop),
+            Self::Expand => agent.create(of_size(20)).await.map(drop),
+            Self::Modify => {
+                let parameters = [("iops".to_owned(), "100".to_owned())].into();
+                let modified = agent.volumes.modify(FakeAgent::key(id), parameters).await;
+                agent.assert_consistent();
+                modified.map(drop)
+            }
+        }
+    }
+}
+
+fn settings() -> PluginSettings {
+    PluginSettings {
+        controller: Some(ControllerCapabilities {
+            create_delete_volume: true,
+            expand_volume: true,
+            modify_volume: true,
+            publish_unpublish_volume: true,
+            ..ControllerCapabilities::default()
+        }),
+        ..PluginSettings::default()
+    }
+}
+
+async fn with_volume() -> FakeAgent {
+    let agent = FakeAgent::start(settings()).await.unwrap();
+    Operation::Create.run(&agent).await.unwrap();
+    agent
+}
+
+/// Leaves a call without a known outcome at the only instance.
+async fn leave_open(agent: &FakeAgent, operation: Operation) {
+    agent.backend.inject_faults(operation.rpc(), [Fault::Fail(StatusCode::Internal)]);
+    let error = operation.run(agent).await.unwrap_err();
+    assert_eq!(error.code_and_status().0.as_str(), "volume/pending", "{operation:?}");
+}
+
+async fn with_open(operation: Operation) -> FakeAgent {
+    let agent = match operation {
+        Operation::Create => FakeAgent::start(settings()).await.unwrap(),
+        Operation::Delete | Operation::Expand | Operation::Modify => with_volume().await,
+    };
+    leave_open(&agent, operation).await;
+    agent
+}
+
+/// Starts a newer instance, which the agent prefers.
+async fn start_newer(agent: &FakeAgent) -> Arc<FakeBackend> {
+    let newer = FakeBackend::new(settings());
+    for volume in agent.backend.volumes() {
+        newer.add_volume(volume.external_id, volume.context);
+    }
+    agent.add_alloc(NEWER, FakePlugin::new(newer.clone()).connection()).await;
+    newer
+}
+
+fn mount() -> MountRequest {
+    MountRequest {
+        volume: FakeAgent::key("db"),
+        alloc: AllocId::new("a1"),
+        node: Some(NodeId::new(FakeAgent::NODE)),
+        alias: None,
+        read_only: false,
+        access_mode: None,
+        attachment_mode: None,
+        mount_options: None,
+    }
+}
+
+async fn claim(agent: &FakeAgent) -> ClaimOutcome {
+    agent.services.claims.claim(&mount(), LONG).await.unwrap()
+}
+
+/// Returns the instances of all steps of this kind that were started.
+async fn instances(agent: &FakeAgent, is_meant: fn(&Step) -> bool) -> Vec<AllocId> {
+    let events = agent.cell.read_events(1, 1000).await.unwrap();
+    let started = events.into_iter().filter_map(|(_, event)| match event.kind {
+        EventKind::Claim { event, .. } => match *event {
+            ClaimEvent::StepStarted { step, instance, .. } => is_meant(&step).then_some(instance),
+            _ => None,
+        },
+        _ => None,
+    });
+    started.collect()
+}
+
+fn is_attach(step: &Step) -> bool {
+    matches!(step, Step::ControllerPublish(_))
+}
+
+fn is_detach(step: &Step) -> bool {
+    matches!(step, Step::ControllerUnpublish(_))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_repeated_by_its_own_controller() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        let newer = start_newer(&agent).await;
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 2, "{operation:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_call_waits_for_its_own_controller_until_that_is_gone() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        let newer = start_newer(&agent).await;
+        agent.observe(false).await;
+        let error = operation.run(&agent).await.unwrap_err();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+        assert_eq!(error.code_and_status().0.as_str(), "volume/pending", "{operation:?}");
+        let text = error.message();
+        assert!(text.contains(FakeAgent::ALLOC) && text.contains("no other"), "{text}");
+        let help = error.help().join("\n");
+        assert!(help.contains(FakeAgent::ALLOC) && help.contains("alloc stop"), "{help}");
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.count(operation.rpc()), 1, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
+    }
+}
+
+/// An agent that starts again knows nothing of what the one before it sent.
+#[tokio::test(start_paused = true)]
+async fn a_restarted_agent_keeps_the_controller_of_an_open_call() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        agent.observe_alloc(NEWER, true).await;
+        let agent = agent.restart(Default::default()).await.unwrap();
+        let newer = start_newer(&agent).await;
+        agent.observe(false).await;
+        operation.run(&agent).await.ok();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+    }
+}
+
+/// The calls of one volume are bound together, through whichever registration they are made.
+#[tokio::test(start_paused = true)]
+async fn other_calls_of_the_volume_go_to_the_controller_of_an_open_one() {
+    for open in [Operation::Expand, Operation::Modify] {
+        for next in [Operation::Delete, Operation::Expand, Operation::Modify] {
+            for id in ["db", "same"] {
+                let is_shared = id != "db";
+                if next == open && !is_shared || next == Operation::Delete && is_shared {
+                    continue;
+                }
+                let what = format!("{open:?} {next:?} {id}");
+                let agent = with_volume().await;
+                if is_shared {
+                    register_again(&agent, id).await;
+                }
+                leave_open(&agent, open).await;
+                let newer = start_newer(&agent).await;
+                agent.observe(false).await;
+                next.run_for(&agent, id).await.expect_err(&what);
+                assert_eq!(newer.calls().len(), 0, "{what}");
+                agent.observe(true).await;
+                next.run_for(&agent, id).await.expect(&what);
+                assert_eq!(newer.calls().len(), 0, "{what}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_and_a_detach_go_to_the_controller_of_an_open_call() {
+    for open in [Operation::Expand, Operation::Modify] {
+        let agent = with_volume().await;
+        leave_open(&agent, open).await;
+        start_newer(&agent).await;
+        claim(&agent).await;
+        let (key, alloc) = (FakeAgent::key("db"), AllocId::new("a1"));
+        agent.services.claims.release(&key, &alloc, None, LONG).await.unwrap();
+        for kind in [is_attach, is_detach] {
+            assert_eq!(instances(&agent, kind).await, [AllocId::new(FakeAgent::ALLOC)], "{open:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_waits_for_the_controller_of_an_open_call_until_that_is_gone() {
+    let agent = with_volume().await;
+    leave_open(&agent, Operation::Expand).await;
+    start_newer(&agent).await;
+    agent.observe(false).await;
+    let claiming = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(instances(&agent, is_attach).await, []);
+        let (claims, _) = agent.services.claims.statuses(|_| true);
+        let problem = claims[0].problem.clone().unwrap();
+        assert!(problem.error.contains(FakeAgent::ALLOC), "{problem:?}");
+        assert!(problem.help.unwrap().contains("alloc stop"));
+        agent.end_alloc(FakeAgent::ALLOC).await;
+    };
+    tokio::join!(claim(&agent), claiming);
+    assert_eq!(instances(&agent, is_attach).await, [AllocId::new(NEWER)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_to_the_controller_of_an_open_attach() {
+    for operation in [Operation::Expand, Operation::Modify] {
+        let agent = with_volume().await;
+        let unknown = [Fault::Fail(StatusCode::Internal); 1000];
+        agent.backend.inject_faults(Rpc::ControllerPublishVolume, unknown);
+        agent.services.claims.claim(&mount(), Duration::from_secs(1)).await.ok();
+        let newer = start_newer(&agent).await;
+        agent.observe(false).await;
+        let error = operation.run(&agent).await.unwrap_err();
+        assert!(error.message().contains(FakeAgent::ALLOC), "{error:?}");
+        assert_eq!(error.code_and_status().0.as_str(), "plugin/unreachable");
+        agent.observe(true).await;
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
+    }
+}
+
+/// Returns the instances that the intents of an operation named, in the order of the journal.
+async fn named(agent: &FakeAgent, operation: Operation) -> Vec<Option<AllocId>> {
+    let events = agent.cell.read_events(1, 1000).await.unwrap();
+    let named = events.into_iter().filter_map(|(_, event)| match (operation, event.kind) {
+        (Operation::Create, EventKind::VolumeCreateIntended { instance, .. })
+        | (Operation::Delete, EventKind::VolumeDeleteIntended { instance, .. })
+        | (Operation::Expand, EventKind::VolumeExpandIntended { instance, .. })
+        | (Operation::Modify, EventKind::VolumeModifyIntended { instance, .. }) => Some(instance),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// B71: what was not sent to an instance without a connection goes to the next one, and only after that is on record.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_not_sent_moves_to_another_instance_after_that_is_on_record() {
+    for operation in ALL {
+        let agent = match operation {
+            Operation::Create => FakeAgent::start(settings()).await.unwrap(),
+            Operation::Delete | Operation::Expand | Operation::Modify => with_volume().await,
+        };
+        let before = named(&agent, operation).await.len();
+        start_newer(&agent).await;
+        agent.directory.remove(&FakeAgent::PLUGIN.into(), &NEWER.into());
+        let unknown = Fault::Fail(StatusCode::Internal);
+        agent.backend.inject_faults(operation.rpc(), [unknown]);
+        operation.run(&agent).await.unwrap_err();
+        let expected = [NEWER, FakeAgent::ALLOC].map(|alloc| Some(AllocId::new(alloc)));
+        assert_eq!(named(&agent, operation).await[before..], expected, "{operation:?}");
+
+        let newer = FakeBackend::new(settings());
+        let connection = FakePlugin::new(newer.clone()).connection();
+        agent.directory.insert(FakeAgent::PLUGIN.into(), NEWER.into(), connection);
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 2, "{operation:?}");
+    }
+}
+
+/// Registers the external volume of `db` a second time.
+async fn register_again(agent: &FakeAgent, id: &str) {
+    let volume = agent.backend.volumes().remove(0);
+    let request = VolumeRequest {
+        external_id: Some(volume.external_id),
+        context: Some(volume.context),
+        share: true,
+        capacity: sized(10, 0),
+        ..FakeAgent::request(id)
+    };
+    agent.register(request).await.unwrap();
+}
+
+fn expand_intended(id: &str, instance: Option<&str>) -> EventKind {
+    EventKind::VolumeExpandIntended {
+        key: FakeAgent::key(id),
+        to: sized(20, 0),
+        instance: instance.map(AllocId::new),
+    }
+}
+
+/// A call waits for its permit after its controller was chosen.
+#[tokio::test(start_paused = true)]
+async fn a_controller_is_chosen_again_if_the_volume_was_bound_in_the_meantime() {
+    for operation in [Operation::Expand, Operation::Modify] {
+        let agent = with_volume().await;
+        register_again(&agent, "same").await;
+        agent
+            .create(VolumeRequest { capacity: sized(10, 0), ..FakeAgent::request("other") })
+            .await
+            .unwrap();
+        let newer = start_newer(&agent).await;
+        newer.inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
+        let other = Operation::Expand.run_for(&agent, "other");
+        let bind = async {
+            newer.wait_for_calls(1).await;
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            let bound = expand_intended("same", Some(FakeAgent::ALLOC));
+            agent.record_event(bound).await;
+            newer.release();
+        };
+        let (other, one, ()) = tokio::join!(other, operation.run(&agent), bind);
+        other.and(one).unwrap();
+        assert_eq!(newer.calls().len(), 1, "{operation:?}");
+        assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
+    }
+}
+
+fn refuse_all(backend: &FakeBackend, operation: Operation, code: StatusCode) {
+    backend.inject_faults(operation.rpc(), [Fault::Fail(code); 10]);
+}
+
+/// The instance before may have carried the call out: it may be of another version of the plugin.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_another_instance_does_not_end_an_intent() {
+    let is_open = |agent: &FakeAgent, operation| {
+        let record = agent.record("db").unwrap();
+        match operation {
+            Operation::Create => record.phase == Phase::Creating,
+            Operation::Delete => record.phase == Phase::Deleting,
+            Operation::Expand => record.expanding.is_some(),
+            Operation::Modify => record.modifying.is_some(),
+        }
+    };
+    for operation in [Operation::Create, Operation::Expand, Operation::Modify] {
+        for is_another in [true, false] {
+            let agent = with_open(operation).await;
+            let backend = match is_another {
+                true => {
+                    let newer = start_newer(&agent).await;
+                    agent.end_alloc(FakeAgent::ALLOC).await;
+                    newer
+                }
+                false => agent.backend.clone(),
+            };
+            refuse_all(&backend, operation, StatusCode::InvalidArgument);
+            for _ in 0..2 {
+                match operation {
+                    // Only an operation that needs the end of the creation ends it.
+                    Operation::Create => agent.delete("db").await.is_ok(),
+                    _ => operation.run(&agent).await.is_ok(),
+                };
+                let what = format!("{operation:?} {is_another}");
+                assert_eq!(
+                    agent.record("db").is_some_and(|_| is_open(&agent, operation)),
+                    is_another,
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+/// What is in use exists, and no instance that is gone deletes it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_in_use_ends_a_deletion_of_an_instance_that_is_gone() {
+    let agent = with_open(Operation::Delete).await;
+    let newer = start_newer(&agent).await;
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    refuse_all(&newer, Operation::Delete, StatusCode::FailedPrecondition);
+    agent.delete("db").await.unwrap_err();
+    assert_eq!(agent.phase("db"), Some(Phase::Registered));
+}
+
+/// An earlier version recorded no instance: the call may run in any.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_does_not_end_an_intent_that_names_no_instance() {
+    let agent = with_volume().await;
+    agent.record_event(expand_intended("db", None)).await;
+    refuse_all(&agent.backend, Operation::Expand, StatusCode::OutOfRange);
+    for _ in 0..2 {
+        Operation::Expand.run(&agent).await.unwrap_err();
+        assert!(agent.record("db").unwrap().expanding.is_some());
+    }
+    let deleting = EventKind::VolumeDeleteIntended { key: FakeAgent::key("db"), instance: None };
+    agent.record_event(deleting).await;
+    refuse_all(&agent.backend, Operation::Delete, StatusCode::FailedPrecondition);
+    for _ in 0..2 {
+        agent.delete("db").await.unwrap_err();
+        assert_eq!(agent.phase("db"), Some(Phase::Deleting));
+    }
+    let newest = agent.record("db").unwrap().settling_by.unwrap();
+    assert_eq!(newest.instance, AllocId::new(FakeAgent::ALLOC), "from now on it names one");
+}
