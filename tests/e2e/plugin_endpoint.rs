@@ -2,6 +2,7 @@
 //! them is stopped, killed and started again.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::agent_process::{AgentProcess, program};
 use crate::plugin_process::{KilledOnDrop, endpoint, plugin_command};
@@ -153,6 +154,74 @@ fn a_plugin_that_is_no_longer_given_is_lost_and_then_gone() {
     let agent = without();
     let listed = run(&agent, base, "plugin status -o name");
     assert_eq!(listed, "hostpath\n");
+    assert!(agent.stop().success());
+}
+
+/// Rule 4 of the claims machine, with two controllers and a crash: the first plugin may still be carrying out a creation,
+/// so the second one gets none until the process of the first has ended.
+#[test]
+fn a_creation_without_an_answer_stays_with_its_plugin_while_that_runs() {
+    let base = tempfile::tempdir().unwrap();
+    let base = base.path();
+    std::fs::write(base.join("db.hcl"), VOLUME).unwrap();
+    let (first, second) = (base.join("first"), base.join("second"));
+    for directory in [&first, &second] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    let agent_with = |directory: &Path| {
+        let mut command = program(["agent", "--dev", "--http", "127.0.0.1:0"]);
+        command.arg("--data-dir").arg(base.join("agent"));
+        command.arg(format!("--plugin-endpoint=ebs={}", endpoint(directory)));
+        AgentProcess::run(command)
+    };
+    let flags = ["--backing", "directory", "--fault", "CreateVolume:hang"];
+    let hanging = KilledOnDrop(plugin_command(&first, &flags).spawn().unwrap());
+    let agent = agent_with(&first);
+    wait_for_health(&agent, "healthy");
+    let mut command = program(["volume", "create", "-f", "db.hcl", "--address", &address(&agent)]);
+    command.current_dir(base).stdout(Stdio::null()).stderr(Stdio::null());
+    let waiting = KilledOnDrop(command.spawn().unwrap());
+    let log = first.join("plugin.log");
+    until("the call to be under way", || {
+        let text = std::fs::read_to_string(&log).map_err(|error| error.to_string())?;
+        text.contains("injecting a fault").then_some(()).ok_or(text)
+    });
+    agent.kill();
+    drop(waiting);
+
+    let _working = start_plugin(&second);
+    let agent = agent_with(&second);
+    let create = |agent: &AgentProcess| {
+        let mut command = program(["volume", "create", "-f", "db.hcl"]);
+        let command = command.args(["--address", &address(agent)]).current_dir(base);
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let usable = || {
+        let answer = agent.address.ask("GET", "/v1/plugin/csi/ebs", None);
+        let plugin = answer.map_err(|error| error.to_string())?.json();
+        match plugin["ControllersHealthy"].as_i64() {
+            Some(1) => Ok(()),
+            _ => Err(plugin.to_string()),
+        }
+    };
+    until("the second plugin to be usable", usable);
+    let (code, text) = create(&agent);
+    assert_ne!(code, Some(0), "{text}");
+    assert!(text.contains("may still take effect in plugin instance"), "{text}");
+    let volumes = || std::fs::read_dir(second.join("state/volumes")).map_or(0, Iterator::count);
+    assert_eq!(volumes(), 0, "the second plugin got the creation");
+
+    // What the error says: end the process, and start the agent without its endpoint.
+    drop(hanging);
+    assert!(agent.stop().success());
+    let agent = agent_with(&second);
+    until("the volume", || match create(&agent) {
+        (Some(0), _) => Ok(()),
+        (_, text) => Err(text),
+    });
+    assert_eq!(volumes(), 1);
     assert!(agent.stop().success());
 }
 
