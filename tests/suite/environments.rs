@@ -22,7 +22,7 @@ fn arguments(team: &str, environment: &str) -> String {
     let mut arguments = format!("shared teams/{team} --var-file envs/{environment}.vars.hcl");
     let own = format!("envs/{environment}-{team}.vars.hcl");
     if example().join(&own).exists() {
-        arguments += &format!(" --var-file {own}");
+        arguments.extend([" --var-file ", &own]);
     }
     arguments
 }
