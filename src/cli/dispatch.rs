@@ -44,7 +44,7 @@ pub(super) fn dispatch(
         Command::Validate(arguments) => validate::validate_files(context, arguments),
         Command::Render(arguments) => render::render_files(context, arguments),
         Command::Schema(arguments) => Ok(schema::print_schema(context, *arguments)),
-        Command::Fmt(arguments) => fmt::format_files(context, arguments),
+        Command::Fmt(arguments) => Ok(fmt::format_files(context, arguments)),
         Command::Explain(arguments) => match &arguments.command {
             None => explain::explain_word(context, arguments),
             Some(ExplainCommand::Placement(placement)) => {

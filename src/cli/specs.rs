@@ -129,18 +129,12 @@ pub(super) fn read_specifications(
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });
     let given = given_variables(context, arguments, &mut sources, &mut diagnostics);
-    // A file can be named and lie in a named directory, under different names.
-    let real = |path: &str| std::fs::canonicalize(context.directory.join(path)).ok();
-    let named_files: Vec<_> = paths.iter().filter_map(|path| real(path)).collect();
-    let is_named = |name: &str| {
-        let real = real(name);
-        real.is_none_or(|path| named_files.contains(&path))
-    };
+    let named_files = files::NamedFiles::new(&context.directory, &paths);
     let (host, texts): (Vec<(SourceId, Syntax)>, Vec<_>) = texts
         .into_iter()
         .partition(|(source, syntax)| declares_host_volumes(&sources, *source, *syntax));
     let (named, skipped): (Vec<_>, Vec<_>) =
-        host.into_iter().partition(|(source, _)| is_named(sources.name(*source)));
+        host.into_iter().partition(|(source, _)| named_files.has(sources.name(*source)));
     for (source, _) in &skipped {
         diagnostics.push(host_volumes_left_alone(sources.name(*source)));
     }

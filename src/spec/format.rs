@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::hcl::{PlacedHcl, parse_placed};
 use super::hcl_kind::{HclKind, looks_like_ours};
+use super::job_text::environments;
 use super::language::is_of_language;
 use super::parse::{hidden_ranges, withheld};
 use super::parse_error::ParseError;
@@ -57,13 +58,22 @@ pub fn format_hcl(
         }
         Err(_) if choice == FormatChoice::Found && !looks_like_ours(&text) => None,
         Err(problem) => {
-            for range in hidden_ranges(&text, Syntax::Hcl, &problem) {
+            for range in hidden_of_unread(sources.name(source), &text, &problem) {
                 sources.hide(SourceMap::span(source, range));
             }
             diagnostics.push(problem.into_diagnostic(source));
             None
         }
     }
+}
+
+/// Returns what may be secret in a text that does not parse: all of it, unless it is a specification or a job.
+fn hidden_of_unread(name: &str, text: &str, problem: &ParseError) -> Vec<Range<usize>> {
+    if variable_file::is_named_so(name) || !looks_like_ours(text) {
+        return std::iter::once(0..text.len()).collect();
+    }
+    let secrets = hidden_ranges(text, Syntax::Hcl, problem).into_iter();
+    secrets.chain(environments(text)).collect()
 }
 
 fn of_another_program(name: &str) -> Diagnostic {

@@ -18,6 +18,7 @@ use super::parse::read;
 use super::schema;
 use super::syntax::Syntax;
 use super::tree::{Entry, Node, Object, Value};
+use super::variable_file;
 use nomad_csi_model::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
 
 /// A text and its formatted form, for output.
@@ -98,6 +99,9 @@ fn hide_secrets(
     places: &[Range<usize>],
 ) {
     let whole = Arc::clone(sources.text(source));
+    if variable_file::is_named_so(sources.name(source)) {
+        return sources.hide(SourceMap::span(source, 0..whole.len()));
+    }
     let body = &text.placed.body;
     let mut ignored = Diagnostics::default();
     let given = GivenVariables::default();

@@ -90,7 +90,8 @@ pub(super) fn looks_like_ours(text: &str) -> bool {
         let line = line.trim_start_matches(['\u{feff}', ' ', '\t', '"']);
         let length = line.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(line.len());
         let word = line.get(..length).unwrap_or_default();
-        let mut words = VOLUME_KEYS.iter().chain(&["volume", "job", "id", schema::SET]);
+        let mut words =
+            VOLUME_KEYS.iter().chain(&["volume", "class", "defaults", "job", schema::SET]);
         words.any(|known| known.eq_ignore_ascii_case(word))
     };
     text.lines().any(is_ours)

@@ -128,7 +128,7 @@ const ENVIRONMENT: &str = "env";
 
 /// Returns what may be an environment in a text that does not parse: from the word to the next line
 /// that closes a block, or to the end.
-fn environments(text: &str) -> Vec<Range<usize>> {
+pub(super) fn environments(text: &str) -> Vec<Range<usize>> {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     let lower = text.to_ascii_lowercase();
     let mut found = vec![];

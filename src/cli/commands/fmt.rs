@@ -8,7 +8,6 @@ use std::path::Path;
 use clap::{Args, ValueHint};
 
 use crate::cli::command_context::CommandContext;
-use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::one_line;
 use nomad_csi_client::files::{self, SpecFilesRequest, StreamTexts};
@@ -31,12 +30,8 @@ pub(crate) struct FmtArgs {
 
 /// Formats files.
 ///
-/// # Errors
-/// If a file cannot be written.
-pub(crate) fn format_files(
-    context: &CommandContext,
-    arguments: &FmtArgs,
-) -> Result<Exit, CliError> {
+/// What cannot be read or written is printed.
+pub(crate) fn format_files(context: &CommandContext, arguments: &FmtArgs) -> Exit {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let texts = context.stdin.with_reader(|stdin| {
@@ -51,10 +46,11 @@ pub(crate) fn format_files(
         };
         files::read_spec_files(&mut request, &mut sources, &mut diagnostics)
     });
+    let named = files::NamedFiles::new(&context.directory, &arguments.paths);
     let mut changed_count = 0;
     for (source, syntax) in texts {
         let name = sources.name(source).to_owned();
-        let is_named = arguments.paths.contains(&name) || name == STDIN_NAME;
+        let is_named = named.has(&name);
         if !is_hcl(&sources, source, syntax) {
             if is_named {
                 diagnostics.push(not_hcl(&name));
@@ -79,7 +75,7 @@ pub(crate) fn format_files(
             continue;
         }
         if name == STDIN_NAME || files::is_passing(&context.directory.join(&name)) {
-            print_exactly(context, &shown, &formatted)?;
+            print_exactly(context, &shown, &formatted, &mut diagnostics);
         } else if is_changed {
             let old = sources.text(source).as_bytes();
             let file = Path::new(&name);
@@ -91,11 +87,11 @@ pub(crate) fn format_files(
     }
     diagnostics.sort();
     context.print_diagnostics(&diagnostics, &sources);
-    Ok(match (diagnostics.has_errors(), arguments.check && changed_count > 0) {
+    match (diagnostics.has_errors(), arguments.check && changed_count > 0) {
         (true, _) => Exit::Error,
         (false, true) => Exit::ChangesPending,
         (false, false) => Exit::Done,
-    })
+    }
 }
 
 /// The name of standard input among sources.
@@ -114,9 +110,10 @@ fn not_hcl(name: &str) -> Diagnostic {
 }
 
 /// Prints a text without a change, because another program reads it.
-fn print_exactly(context: &CommandContext, name: &str, text: &str) -> Result<(), CliError> {
-    context.printer.print_exactly(text).map_err(|reader| {
+fn print_exactly(context: &CommandContext, name: &str, text: &str, diagnostics: &mut Diagnostics) {
+    if let Err(reader) = context.printer.print_exactly(text) {
         let message = format!("cannot print `{name}`: {reader} would obey some of its characters");
-        Diagnostic::error(Code::CliInvalidValue, message).help("format it as a file").into()
-    })
+        let problem = Diagnostic::error(Code::CliInvalidValue, message);
+        diagnostics.push(problem.help("format it as a file"));
+    }
 }

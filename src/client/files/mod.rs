@@ -4,6 +4,7 @@
 mod config;
 mod given;
 mod ledger;
+mod named;
 mod output_place;
 mod pairs;
 mod specs;
@@ -18,6 +19,7 @@ pub use config::{
 pub(crate) use given::GivenFile;
 pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, read_bytes};
 pub use ledger::FileLedger;
+pub use named::NamedFiles;
 pub use pairs::{read_pairs, read_secret_refs};
 pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
 pub use text::{

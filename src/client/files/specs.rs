@@ -293,7 +293,7 @@ impl SpecFilesReader<'_> {
             Ok(opened) => opened,
             Err(error) => return self.refuse_path(name, &error),
         };
-        let is_foreign = !self.is_inside(&real, root);
+        let is_foreign = !self.is_inside(path, &real, root);
         if !self.seen.insert(real) {
             return;
         }
@@ -311,8 +311,8 @@ impl SpecFilesReader<'_> {
 
     /// Returns whether a file is in a tree, or below the directory that relative paths start from. A tree that a link in that
     /// directory leads to was chosen by who made the link. A path whose directory cannot be resolved is outside. Pipes and
-    /// devices have no place.
-    fn is_inside(&self, real: &Path, root: &Path) -> bool {
+    /// devices have no place, but a link to one was chosen by who made the link.
+    fn is_inside(&self, path: &Path, real: &Path, root: &Path) -> bool {
         let below = |directory: &Path| {
             fs::canonicalize(directory).is_ok_and(|directory| real.starts_with(directory))
         };
@@ -320,9 +320,18 @@ impl SpecFilesReader<'_> {
             true => below(self.base_directory),
             false => {
                 let is_chosen = !lexically(root).starts_with(lexically(self.base_directory));
-                (is_chosen && below(root)) || below(self.base_directory) || !real.is_file()
+                let is_stream = !real.is_file() && !self.is_link_of_tree(path);
+                (is_chosen && below(root)) || below(self.base_directory) || is_stream
             }
         }
+    }
+
+    /// Returns whether a path is a link, and below the directory that relative paths start from. The names that the system
+    /// gives to streams are links too.
+    fn is_link_of_tree(&self, path: &Path) -> bool {
+        let path = lexically(path);
+        let is_of_system = ["/dev", "/proc"].iter().any(|directory| path.starts_with(directory));
+        !is_of_system && path.starts_with(lexically(self.base_directory)) && path.is_symlink()
     }
 
     fn too_large(&mut self, name: &str) {

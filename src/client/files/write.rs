@@ -95,7 +95,8 @@ fn rewrite_held(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
         }
     }
     let has_mark = std::fs::read(path)?.starts_with(MARK);
-    let with_mark = |text: &[u8]| match has_mark && !text.starts_with(MARK) {
+    // The reader removes one mark.
+    let with_mark = |text: &[u8]| match has_mark {
         true => [MARK, text].concat(),
         false => text.to_vec(),
     };
@@ -103,6 +104,8 @@ fn rewrite_held(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
     private::replace_with(path, &new, |temporary| {
         keep_owner(temporary, &found)?;
         temporary.set_permissions(found.permissions())?;
+        // This takes long, and is not to come between the comparison and the replacement.
+        temporary.sync_all()?;
         match std::fs::read(path)? == old {
             true => Ok(()),
             false => Err(io::Error::other("it changed after it was read; run the command again")),

@@ -33,6 +33,12 @@ enum PieceKind {
 /// The last column in which anything is aligned. One long key must not widen a thousand lines.
 const LAST_COLUMN: usize = 120;
 
+/// How many times larger a text may become by its indentation.
+const MOST_GROWTH: usize = 4;
+
+/// A text of this many bytes is never too large.
+const MIN_LIMIT: usize = 1 << 20;
+
 /// The pieces of one line.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a line")]
 struct Line {
@@ -61,6 +67,13 @@ pub(crate) fn format(text: &str, expressions: &[Range<usize>]) -> Result<String,
     let mut at = 0;
     while at < lines.len() {
         at = written.run(&lines, at);
+        if written.is_too_large() {
+            let start = pieces.first().map_or(0, |piece| piece.start);
+            return Err(ParseError::syntax(
+                start..start,
+                "indentation would make the text more than four times as long",
+            ));
+        }
     }
     Ok(written.out)
 }
@@ -287,7 +300,15 @@ impl Written<'_> {
         widths.sum()
     }
 
+    /// Returns whether the text would grow too much, so that no more of it is written.
+    fn is_too_large(&self) -> bool {
+        self.out.len() > self.text.len().saturating_mul(MOST_GROWTH).max(MIN_LIMIT)
+    }
+
     fn line(&mut self, line: &Line, column: usize, comments: usize, is_first: bool) {
+        if self.is_too_large() {
+            return;
+        }
         let Some(pieces) = self.pieces.get(line.pieces.clone()) else {
             return;
         };

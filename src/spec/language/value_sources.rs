@@ -46,7 +46,7 @@ impl ValueSources {
             for entry in &local.entries {
                 for_each_placed_expression(&entry.value, &mut |_, expression| {
                     let all = references(&expression.root).map(|(reference, _)| reference);
-                    used.extend(all.take(MAX_VISITED));
+                    used.extend(all.take(MAX_VISITED.saturating_sub(used.len())));
                 });
             }
             if !used.is_empty() {
@@ -96,7 +96,7 @@ impl ValueSources {
                     found.extend(self.variables.get(slot as usize).cloned().flatten());
                 }
                 Reference::Local(slot) => {
-                    waiting.extend(self.locals.get(&slot).into_iter().flatten());
+                    waiting.extend(self.locals.get(&slot).into_iter().flatten().take(MAX_VISITED));
                 }
             }
         }
