@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// mark keys and values that Nomad accepts and ignores. They do not change the exit code.
     #[command(after_long_help = "Example:\n  nomad-csi validate volume.hcl")]
     Validate(ValidateArgs),
-    /// Print the volumes that specifications declare, with every expression evaluated
+    /// Print the volumes of specifications, with expressions evaluated
     ///
     /// Shows what a variable, a class, `count` or `for_each` leads to. The output is a specification that
     /// declares the same volumes. Secrets and mount flags that have values are printed as `sensitive`, which no command

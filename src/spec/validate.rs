@@ -382,7 +382,14 @@ fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagno
         }
         let message =
             format!("volumes `{}` and `{}` have the same name, `{name}`", first.key(), spec.key());
-        let problem = Diagnostic::warning(Code::SpecNameTwice, message)
+        // In one block it is a name that should have the index or key, and not what someone wants.
+        let is_of_one_block = first.span == spec.span && first.origin.is_some();
+        let problem = match is_of_one_block {
+            true => Diagnostic::error(Code::SpecNameTwice, message)
+                .help("use `count.index`, `each.key` or `volume.key` in the name"),
+            false => Diagnostic::warning(Code::SpecNameTwice, message),
+        };
+        let problem = problem
             .label(spec.field_span("name"), "repeated here")
             .label(first.field_span("name"), "first here");
         match spec.origin.as_ref().filter(|origin| origin.instance.is_some()) {

@@ -2,15 +2,49 @@
 
 use std::collections::BTreeMap;
 
+use super::walk::for_each_key;
 use crate::decode::{BlockKind, Document, NamedBlock, Reader};
 use crate::schema;
-use crate::tree::{Entry, Node, Object, Value};
+use crate::tree::{Entry, Node, Object, SpannedText, Value};
 use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 
 /// The keys at the top level of a document that make it one of the language.
 const LANGUAGE_BLOCKS: [&str; 5] =
     ["volume", schema::CLASS, schema::DEFAULTS, schema::VARIABLE, schema::LOCALS];
+
+const VOLUME_HELP: &str = "write a plain label, and the ID in the block: `source = \"…\"`";
+const CLASS_HELP: &str = "write a plain name, and choose it in the volume: `class = …`";
+const KEY_HELP: &str = "write the map as an expression: `merge({ (KEY) = VALUE })`";
+
+/// Refuses a label or a key that looks like a template: it is not evaluated, and the text itself is hardly meant.
+fn refuse_template(name: &SpannedText<'_>, help: &str, diagnostics: &mut Diagnostics) {
+    if name.text.contains("${") || name.text.contains("%{") {
+        let message = "a label or key is not evaluated";
+        let problem = Diagnostic::error(Code::SpecExpression, message);
+        diagnostics.push(problem.label(name.span, "a template").help(help));
+    }
+}
+
+/// Calls `see` for the fields of a top-level key whose values may have keys of their author.
+fn for_each_field<'t, 'a>(entry: &'t Entry<'a>, see: &mut impl FnMut(&'t Entry<'a>)) {
+    let Value::Object(object) = &entry.value.value else {
+        return;
+    };
+    let is_named = entry.labels.is_empty() && !is_single_block(&entry.key.text);
+    for inner in &object.entries {
+        match &inner.value.value {
+            // The names of blocks are checked as labels.
+            Value::Object(block) if is_named => block.entries.iter().for_each(&mut *see),
+            _ => see(inner),
+        }
+    }
+}
+
+/// Returns whether there is one block of this name, without a label.
+fn is_single_block(key: &str) -> bool {
+    matches!(key, schema::DEFAULTS | schema::LOCALS)
+}
 
 /// Returns whether a document has a block of the language. A single value under such a key is no block.
 pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
@@ -189,12 +223,14 @@ impl<'t, 'a> Declarations<'t, 'a> {
             match &*entry.key.text {
                 key if key.eq_ignore_ascii_case("volume") => {
                     for block in reader.named_blocks(entry, BlockKind::Volume) {
+                        refuse_template(block.label, VOLUME_HELP, reader.diagnostics);
                         reader.unique_label(&block, labels);
                         self.volumes.push(VolumeBlock { document: index, object: at, block });
                     }
                 }
                 schema::CLASS => {
                     for block in reader.named_blocks(entry, BlockKind::Class) {
+                        refuse_template(block.label, CLASS_HELP, reader.diagnostics);
                         self.class(&block, entry, reader.diagnostics);
                     }
                 }
@@ -217,6 +253,13 @@ impl<'t, 'a> Declarations<'t, 'a> {
                 }
                 _ => outside.push(entry),
             }
+        }
+        for entry in &object.entries {
+            for_each_field(entry, &mut |field| {
+                for_each_key(&field.value, &mut |key| {
+                    refuse_template(key, KEY_HELP, reader.diagnostics);
+                });
+            });
         }
         let is_block = |entry: &&Entry<'_>| {
             let key = &*entry.key.text;

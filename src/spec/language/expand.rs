@@ -467,7 +467,7 @@ impl VolumeFields<'_> {
             Err(problem) => {
                 match problem {
                     NoValue::Reported => *self.is_incomplete = true,
-                    NoValue::Problem(problem) => self.found.push(*problem),
+                    NoValue::Problem(problem) => self.found.push(shown(*problem, entry)),
                 }
                 Node::invalid(entry.value.span)
             }
@@ -508,6 +508,19 @@ fn allows_sensitive(entry: &Entry<'_>, at: Span) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns a problem of a field without the values of secrets and of mount flags, which are not shown.
+fn shown(problem: Diagnostic, entry: &Entry<'_>) -> Diagnostic {
+    const WITH_VALUES: [Code; 3] =
+        [Code::SpecFunctionArguments, Code::SpecNoSuchItem, Code::SpecDuplicateField];
+    let field = schema::volume_field(&entry.key.text).map(|field| field.key);
+    if !matches!(field, Some("secrets" | "mount_options")) || !WITH_VALUES.contains(&problem.code) {
+        return problem;
+    }
+    let message = format!("an expression of `{}` has no value", entry.key.text);
+    let hidden = Diagnostic::error(problem.code, message).help(problem.code.advice());
+    problem.labels.iter().fold(hidden, |hidden, label| hidden.label(label.span, ""))
 }
 
 fn sensitive_value(key: &str, at: Span) -> Diagnostic {

@@ -1,6 +1,6 @@
-//! Visits the expressions of a node.
+//! Visits the expressions and the keys of a node.
 
-use crate::tree::{Node, PlacedExpression, Value};
+use crate::tree::{Node, PlacedExpression, SpannedText, Value};
 use nomad_csi_model::diagnostic::Span;
 
 /// Calls `see` for every expression in a node.
@@ -24,5 +24,22 @@ pub(super) fn for_each_placed_expression<'n>(
             values.for_each(|value| for_each_placed_expression(value, see));
         }
         Value::Null | Value::Invalid | Value::Scalar(_) | Value::Reference(_) | Value::Unknown => {}
+    }
+}
+
+/// Calls `see` for every key in a node.
+pub(super) fn for_each_key<'n, 'a>(node: &'n Node<'a>, see: &mut impl FnMut(&'n SpannedText<'a>)) {
+    match &node.value {
+        Value::List(items) => items.iter().for_each(|item| for_each_key(item, see)),
+        Value::Object(object) => object.entries.iter().for_each(|entry| {
+            see(&entry.key);
+            for_each_key(&entry.value, see);
+        }),
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Expression(_)
+        | Value::Unknown => {}
     }
 }
