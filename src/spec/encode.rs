@@ -89,7 +89,7 @@ pub fn encode(request: &UnresolvedRequest, syntax: Syntax) -> String {
     encode_file(&WritableSpec::new(request.clone()), None, syntax)
 }
 
-/// Writes one volume as a flat file, with its set if it has one.
+/// Writes one volume as a flat file, with its set if it has one. `read_only` is a field of blocks only.
 pub fn encode_file(volume: &WritableSpec, set: Option<&SetName>, syntax: Syntax) -> String {
     let flat = |topologies| {
         let mut fields = document(volume, topologies);

@@ -17,9 +17,13 @@ const VOLUME_HELP: &str = "write a plain label, and the ID in the block: `source
 const CLASS_HELP: &str = "write a plain name, and choose it in the volume: `class = …`";
 const KEY_HELP: &str = "write the map as an expression: `merge({ (KEY) = VALUE })`";
 
+/// What a template of a label or a key would name.
+const VALUES: [&str; 5] = ["var.", "local.", "each.", "count.", "volume."];
+
 /// Refuses a label or a key that looks like a template: it is not evaluated, and the text itself is hardly meant.
 fn refuse_template(name: &SpannedText<'_>, help: &str, diagnostics: &mut Diagnostics) {
-    if name.text.contains("${") || name.text.contains("%{") {
+    let mut templates = name.text.split("${").skip(1);
+    if templates.any(|rest| VALUES.iter().any(|value| rest.contains(value))) {
         let message = "a label or key is not evaluated";
         let problem = Diagnostic::error(Code::SpecExpression, message);
         diagnostics.push(problem.label(name.span, "a template").help(help));

@@ -676,6 +676,66 @@ fn a_computed_map_with_null_has_no_such_key() {
 
 /// What is misspelt may be `sensitive`, so its block shows no value.
 #[test]
+fn labels_and_keys_are_no_templates() {
+    let volume = format!("type = \"csi\"\nplugin_id = \"p\"\nname = \"n\"\n{CAPABILITY}");
+    let variable = "variable \"env\" { default = \"dev\" }\n";
+    for (text, place) in [
+        (format!("volume \"pg-${{var.env}}\" {{\n{volume}}}\n"), "pg-${var.env}"),
+        (format!("class \"c-${{var.env}}\" {{}}\nvolume \"a\" {{\n{volume}}}\n"), "c-${var.env}"),
+        (
+            format!("volume \"a\" {{\n{volume}parameters = {{ \"${{var.env}}-x\" = 1 }}\n}}\n"),
+            "${var.env}-x",
+        ),
+        (
+            format!(
+                "locals {{\nm = {{ \"${{upper(var.env)}}\" = 1 }}\n}}\nvolume \"a\" {{\n{volume}}}\n"
+            ),
+            "${upper(var.env)}",
+        ),
+    ] {
+        let found = problems(&format!("{variable}{text}"));
+        let is_refused = |one: &String| one.starts_with("spec/expression") && one.contains(place);
+        assert!(found.iter().any(is_refused), "{text}: {found:?}");
+    }
+    let literal =
+        format!("{variable}volume \"a\" {{\n{volume}parameters = {{ \"${{x}}\" = \"y\" }}\n}}\n");
+    assert_eq!(problems(&literal), Vec::<String>::new());
+}
+
+#[test]
+fn a_message_of_a_secret_has_no_value() {
+    let volume = format!("type = \"csi\"\nplugin_id = \"p\"\nname = \"n\"\n{CAPABILITY}");
+    for field in [
+        "secrets { x = tonumber(\"canary\") }",
+        "secrets { x = bytes(\"canary\") }",
+        "secrets { x = {a = 1}[\"canary\"] }",
+        "secrets = { for x in [\"canary\", \"canary\"] : x => 1 }",
+        "secrets { x = tonumber(var.tok) }",
+        "mount_options { mount_flags = [bytes(\"canary\")] }",
+    ] {
+        let text = format!(
+            "variable \"tok\" {{ default = \"canary\" }}\nvolume \"a\" {{\n{volume}{field}\n}}\n"
+        );
+        let ran = run(&Given { files: &[(&text, Syntax::Hcl)], ..Given::default() });
+        assert!(ran.diagnostics.has_errors(), "{field}");
+        for problem in &ran.diagnostics {
+            let shown = [&problem.help, &problem.notes].into_iter().flatten();
+            let labels = problem.labels.iter().map(|label| &label.text);
+            for text in shown.chain(labels).chain([&problem.message]) {
+                assert!(!text.contains("canary"), "{field}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn volumes_of_one_block_have_names_of_their_own() {
+    let volume = format!("type = \"csi\"\nplugin_id = \"p\"\nname = \"n\"\n{CAPABILITY}");
+    let found = problems(&format!("volume \"a\" {{\ncount = 2\n{volume}}}\n"));
+    assert!(found.iter().any(|one| one.starts_with("spec/name-twice")), "{found:?}");
+}
+
+#[test]
 fn a_variable_with_an_unknown_key_shows_no_value() {
     let text = format!(
         "variable \"a\" {{\n sensitve = true\n default = \"hunter2\"\n}}\nvolume \"v\" {{\n type = \"csi\"\n plugin_id = \"p\"\n name = \"n\"\n{CAPABILITY}}}\n"

@@ -318,6 +318,8 @@ proptest! {
             volume.request.id = VolumeId::new(format!("v{}", at / 2));
             volume.request.namespace = Namespace::new(format!("n{at}"));
         }
+        // Nomad has this field in blocks only.
+        volumes[0].read_only = None;
         let set = SetName::parse("web").unwrap();
         for syntax in Syntax::ALL {
             let one = (encode_file(&volumes[0], Some(&set), syntax), &volumes[..1]);
