@@ -38,7 +38,7 @@ pub(crate) enum ExplainCommand {
         after_long_help = "Examples:\n  nomad-csi explain placement db\n  nomad-csi explain placement db.nomad.hcl -o json"
     )]
     Placement(PlacementArgs),
-    /// Show what a function of the specification language returns, or list all functions
+    /// Show what a function of specifications returns, or list all
     #[command(
         after_long_help = "Examples:\n  nomad-csi explain function\n  nomad-csi explain function element"
     )]
