@@ -69,7 +69,7 @@ fn a_smaller_count_keeps_the_data_of_the_volumes_that_it_leaves_out() {
         let smaller = format!("{arguments} --var count=2");
         run(&format!("apply --yes {smaller}"), 0);
         assert_eq!(registered(2)["ExternalID"], json!(external_id), "it stays without `--prune`");
-        run(&format!("apply --yes --prune {smaller}"), 0);
+        run(&format!("apply --yes --prune --approve needs-downtime:own[2] {smaller}"), 0);
         let ids = || {
             let all = machine.get("/v1/volumes?type=csi");
             let id = |volume: &serde_json::Value| volume["ID"].as_str().unwrap().to_owned();
