@@ -113,7 +113,11 @@ impl RunningPlugin {
             }
         };
         let calls_end = self.earlier_calls_end;
-        let (process, descriptor) = run_blocking(move || record(peer, &file, calls_end)).await?;
+        let recording = move || {
+            record(peer, &file, calls_end)
+                .map_err(|error| unusable(&process_on_record(&file), error))
+        };
+        let (process, descriptor) = run_blocking(recording).await?;
         Ok(RunningProcess {
             name: self.name.clone(),
             process,
@@ -168,11 +172,16 @@ fn record(
 ) -> io::Result<(ProcessId, OwnedFd)> {
     let left = earlier_calls_end.saturating_duration_since(Instant::now());
     if let Some((recorded, is_idle)) = process_file::read_with_use(file)?
-        && !is_idle
         && !left.is_zero()
         && recorded.open()?.is_some()
     {
-        return Err(may_be_busy(recorded.pid, left));
+        // While it runs, no other process has its number.
+        let is_peer = recorded.pid == peer.pid;
+        match (is_idle, is_peer) {
+            (true, true) => {}
+            (true, false) => return Err(still_runs(recorded.pid, left)),
+            (false, _) => return Err(may_be_busy(recorded.pid, left)),
+        }
     }
     let exited = || {
         let text = format!("process {} has exited", peer.pid);
@@ -224,6 +233,15 @@ fn may_be_busy(pid: i32, left: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, message)
 }
 
+fn still_runs(pid: i32, left: Duration) -> io::Error {
+    let minutes = left.as_secs().div_ceil(60);
+    let message = format!(
+        "process {pid}, which the agent used at this socket before, still runs, and what it was asked for may still take \
+         effect; end it, or wait for at most {minutes} min"
+    );
+    io::Error::new(io::ErrorKind::ResourceBusy, message)
+}
+
 /// The process of a plugin that runs already.
 struct RunningProcess {
     name: String,
@@ -261,8 +279,11 @@ impl Task for RunningProcess {
         let (file, process) = (self.process_file.clone(), self.process.clone());
         match run_blocking(move || process_file::record_idle(&file, &process)).await {
             Ok(()) => Ok(StoppedProcess::LeftIdle),
-            Err(source) => {
-                Err(DriverError { task: self.name.clone(), action: "stop using", source })
+            // It is on record as it was: it runs, and the next agent waits.
+            Err(error) => {
+                let (plugin, pid) = (&self.name, self.process.pid);
+                tracing::warn!(plugin, pid, %error, "it was not recorded that the plugin is not used any more");
+                Ok(StoppedProcess::LeftBusy)
             }
         }
     }

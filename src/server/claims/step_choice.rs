@@ -76,7 +76,7 @@ pub(super) fn controller_call(volume: &RemoteVolume, step: &Step) -> Option<Cont
     }
 }
 
-/// Returns the controller that a step waits for, with the reason: the volume is bound to it, and it is not healthy.
+/// Returns the controller that a step waits for, with the reason: the volume is bound to it, and it cannot be called.
 pub(super) fn awaited_controller(
     state: &State,
     volume: &RemoteVolume,
@@ -85,8 +85,13 @@ pub(super) fn awaited_controller(
     let call = controller_call(volume, step)?;
     let instance = bound_controller(state, &call)?;
     let record = state.plugin_record(&volume.plugin_id)?;
-    let health = &record.allocs.get(instance)?.instance.health;
-    (!health.healthy).then(|| (instance.clone(), health.description.clone()))
+    let bound = &record.allocs.get(instance)?.instance;
+    let reason = match (&bound.controller, bound.health.healthy) {
+        (Some(_), true) => return None,
+        (_, false) => format!("it is not healthy: {}", bound.health.description),
+        (None, true) => "it has no controller now".to_owned(),
+    };
+    Some((instance.clone(), reason))
 }
 
 /// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one

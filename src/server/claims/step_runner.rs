@@ -175,7 +175,7 @@ impl StepRunner {
         if let Some((instance, reason)) = self.ports.cell.read(awaited) {
             let error = format!(
                 "an earlier call for the volume may still take effect in plugin instance `{instance}`, so no other \
-                 instance is called, and that one is not healthy: {reason}"
+                 instance is called: {reason}"
             );
             let help = bound_help(&volume.plugin_id, &instance);
             return Err(self.failed(volume, step, (error, Some(help))).await);

@@ -116,6 +116,15 @@ pub enum ServerError {
         /// The allocations.
         claiming_allocs: Vec<AllocId>,
     },
+    /// A call for the volume may still take effect, and with the registration the agent would forget where.
+    CallOpen {
+        /// The volume.
+        volume: NamespacedId,
+        /// The plugin.
+        plugin: PluginId,
+        /// The instance that may carry it out.
+        instance: AllocId,
+    },
     /// Deletion of the volume has started.
     BeingDeleted(NamespacedId),
     /// The external volume is being deleted under another ID.
@@ -352,6 +361,7 @@ impl ServerError {
             Self::UpdateRefused { refusals, .. } => (refusal_code(refusals), OTHER),
             Self::VolumeNotFound(_) => (Code::VolumeNotFound, OTHER),
             Self::VolumeInUse { .. } => (Code::VolumeInUse, OTHER),
+            Self::CallOpen { .. } => (Code::VolumePending, OTHER),
             Self::BeingDeleted(_) | Self::SourceBeingDeleted { .. } => {
                 (Code::VolumeBeingDeleted, OTHER)
             }
@@ -425,7 +435,8 @@ impl ServerError {
                 format!("plugin \"{plugin}\" for volume \"{}\" not found", volume.id)
             }
             Self::Plugin(failure) => failure.text(),
-            Self::BeingDeleted(_)
+            Self::CallOpen { .. }
+            | Self::BeingDeleted(_)
             | Self::SourceBeingDeleted { .. }
             | Self::Shared { .. }
             | Self::SecondRegistration { .. }
@@ -495,6 +506,10 @@ impl ServerError {
                 let claims: Vec<_> = claims.collect();
                 format!("volume {} is claimed by {}", volume.quoted(), claims.join(", "))
             }
+            Self::CallOpen { volume, instance, .. } => format!(
+                "volume {} was not deregistered: an earlier call for it may still take effect in plugin instance `{instance}`",
+                volume.quoted()
+            ),
             Self::BeingDeleted(volume) => {
                 format!(
                     "volume {} is being deleted: its last deletion did not complete",
@@ -579,6 +594,10 @@ impl ServerError {
     pub fn help(&self) -> Vec<String> {
         if let Self::Plugin(failure) = self {
             return failure.help();
+        }
+        if let Self::CallOpen { plugin, instance, .. } = self {
+            let again = "repeat the operation that did not end, then deregister the volume; `--force` forgets the call";
+            return vec![again.to_owned(), bound_help(plugin, instance)];
         }
         if let Self::Claim(error) = self {
             return error.help();

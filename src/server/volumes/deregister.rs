@@ -14,8 +14,10 @@ use crate::claims::writers;
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
 use nomad_csi_claims::claim::{ClaimEvent, Tombstone};
-use nomad_csi_claims::state::{EventKind, VolumeRecord, VolumeView};
-use nomad_csi_model::NamespacedId;
+use nomad_csi_claims::state::{
+    ControllerCall, EventKind, VolumeIntent, VolumeRecord, VolumeView, bound_controller,
+};
+use nomad_csi_model::{AllocId, NamespacedId};
 
 /// Removes all registrations or none (B94).
 pub(super) async fn deregister_volumes(
@@ -87,10 +89,27 @@ async fn removal(
     if volume.is_claimed() && !(force && nobody_writes(deps, &existing)) {
         return Err(in_use(&volume));
     }
+    if let Some(instance) = instance_of_open_call(deps, &existing.record).filter(|_| !force) {
+        let (volume, plugin) = (key.clone(), existing.record.definition.plugin_id.clone());
+        return Err(ServerError::CallOpen { volume, plugin, instance });
+    }
     let removed = EventKind::VolumeDeregistered { key: key.clone() };
     let events = orphaned_claims(deps, &existing).into_iter();
     let events = events.chain([removed]).collect();
     Ok(Some((existing.record, events)))
+}
+
+/// Returns the instance that may still carry out a call of the registration. With the registration the agent would forget
+/// it, and call another one for the data (rule 4 of the claims machine).
+fn instance_of_open_call(deps: &VolumeDeps, record: &VolumeRecord) -> Option<AllocId> {
+    let open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
+        let instance = &record.controller_of(intent)?.instance;
+        let call = ControllerCall::of_intent(record, intent);
+        deps.store
+            .read(|state| bound_controller(state, &call) == Some(instance))
+            .then_some(instance)
+    });
+    open.cloned().next()
 }
 
 /// Returns whether no task can write through the registration any more.

@@ -116,13 +116,23 @@ async fn a_process_of_an_agent_that_was_killed_is_used_after_the_longest_call() 
     assert!(later.start().await.is_ok());
 }
 
-/// The calls run in the recorded process, also if another one has its socket now.
+/// The calls run in the recorded process, also if another one has its socket now, and what they were answered with an error
+/// may still take effect there.
 #[tokio::test]
 async fn another_process_is_used_once_the_recorded_one_has_exited() {
     let bed = Bed::new();
     let mut earlier = other_process(&bed.record());
-    let error = refusal(&bed.plugin()).await;
-    assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
+    for is_idle in [false, true] {
+        if is_idle {
+            let process = process_file::read(&bed.record()).unwrap().unwrap();
+            process_file::record_idle(&bed.record(), &process).unwrap();
+        }
+        let error = refusal(&bed.plugin()).await;
+        assert!(error.leaves_process(), "{is_idle}");
+        assert!(error.source.to_string().contains("at most 30 min"), "{is_idle}");
+        let recorded = process_file::read(&bed.record()).unwrap().unwrap();
+        assert_ne!(recorded.pid, own_pid(), "{is_idle}");
+    }
     earlier.kill().unwrap();
     earlier.wait().unwrap();
     assert!(bed.plugin().start().await.is_ok());
@@ -139,6 +149,17 @@ async fn an_agent_that_stopped_without_calls_leaves_a_plugin_that_can_be_used() 
     assert_eq!(process_on_record(&bed.record()).unwrap(), ProcessRecord::Runs(own_pid()));
     let error = refusal(&bed.plugin()).await;
     assert_eq!(error.source.kind(), io::ErrorKind::ResourceBusy);
+}
+
+/// A disk that is full, or a directory that is gone: the process lives, so it stays on record.
+#[tokio::test]
+async fn a_process_whose_record_cannot_be_written_is_not_gone() {
+    let bed = Bed::new();
+    let task = bed.plugin().start().await.unwrap();
+    std::fs::remove_file(bed.record()).unwrap();
+    std::fs::create_dir(bed.record()).unwrap();
+    assert_eq!(task.stop(true).await.unwrap(), StoppedProcess::LeftBusy);
+    assert!(refusal(&bed.plugin()).await.leaves_process());
 }
 
 #[tokio::test]

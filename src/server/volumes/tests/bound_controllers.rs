@@ -230,6 +230,27 @@ async fn an_attach_and_a_detach_go_to_the_controller_of_an_open_call() {
     }
 }
 
+/// With the registration the agent would forget the call, and the next registration of the data would go to another instance.
+#[tokio::test(start_paused = true)]
+async fn a_volume_with_an_open_call_is_deregistered_by_force_or_when_its_instance_is_gone() {
+    for operation in [Operation::Delete, Operation::Expand, Operation::Modify] {
+        for forces in [true, false] {
+            let agent = with_open(operation).await;
+            start_newer(&agent).await;
+            let error = agent.deregister("db", false).await.unwrap_err();
+            assert_eq!(error.code_and_status().0.as_str(), "volume/pending", "{operation:?}");
+            assert!(error.message().contains(FakeAgent::ALLOC), "{operation:?}: {error:?}");
+            assert!(error.help().iter().any(|help| help.contains("alloc stop")), "{operation:?}");
+            assert!(agent.phase("db").is_some(), "{operation:?}");
+            if !forces {
+                agent.end_alloc(FakeAgent::ALLOC).await;
+            }
+            agent.deregister("db", forces).await.unwrap();
+            assert_eq!(agent.phase("db"), None, "{operation:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_attach_waits_for_the_controller_of_an_open_call_until_that_is_gone() {
     let agent = with_volume().await;
