@@ -289,7 +289,7 @@ fn all_blocks_are_empty(empty: &[EmptyBlock]) -> Diagnostic {
     let message = format!("no volume is declared: {}", reasons.join(", "));
     let problem = Diagnostic::error(Code::SpecNoVolume, message);
     let problem = empty.iter().fold(problem, |problem, block| problem.label(block.place, ""));
-    problem.help("if the set is to be empty, use `apply --prune`; the data stays")
+    problem.help("use `apply --prune` to remove all volumes from the set; their data is kept")
 }
 
 /// Returns the set: from the files or from `--set`, which must not differ.

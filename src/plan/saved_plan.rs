@@ -154,6 +154,25 @@ impl SavedVolume {
         self.action == Action::Unchanged.as_str() && self.protection.is_none()
     }
 
+    /// Returns the entry of a volume that the files no longer declare.
+    fn undeclared(&self) -> PlannedVolume {
+        let key = self.volume.quoted();
+        let message = format!("cannot change volume {key}: no file declares it now");
+        let problem = Diagnostic::error(Code::PlanStale, message)
+            .help("give the files and the variables of the plan: `--var`, `--var-file`, NOMAD_CSI_VAR_…")
+            .help("if the volume is not needed any more, save a new plan, review it, and apply it");
+        PlannedVolume {
+            key: self.volume.clone(),
+            spec: None,
+            action: Action::Blocked(vec![problem]),
+            expected_version: self.version(),
+            impact: None,
+            protection: None,
+            depends_on: vec![],
+            warnings: vec![],
+        }
+    }
+
     fn version(&self) -> VolumeVersion {
         self.modify_index.map_or(VolumeVersion::Absent, VolumeVersion::At)
     }
@@ -338,7 +357,11 @@ impl SavedPlan {
         let named: BTreeSet<&NamespacedId> = plan.volumes.iter().map(|one| &one.key).collect();
         let gone = then.iter().filter(|(key, _)| !named.contains(*key));
         let changed = gone.filter(|(_, entry)| !entry.is_unchanged());
-        let remarks = changed.map(|(key, entry)| {
+        // A removal may be done already. A specification that is gone was reviewed, and something is missing: a file, or the
+        // value of a variable.
+        let (undeclared, done): (Vec<_>, Vec<_>) =
+            changed.partition(|(_, entry)| entry.spec.is_some());
+        let remarks = done.into_iter().map(|(key, entry)| {
             let message = format!(
                 "the saved plan has action `{}` for volume {}, which no file or option requests now",
                 entry.action,
@@ -348,6 +371,9 @@ impl SavedPlan {
                 .help("save and review a new plan if the change is still needed")
         });
         plan.remarks.extend(remarks);
+        let undeclared: Vec<PlannedVolume> =
+            undeclared.into_iter().map(|(_, entry)| entry.undeclared()).collect();
+        plan.volumes.extend(undeclared);
     }
 }
 

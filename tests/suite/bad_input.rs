@@ -93,6 +93,27 @@ fn an_embedded_plugin_that_does_not_start_is_reported() {
     assert!(ended.text.contains(&format!("error[{code}]: ")), "{}", ended.text);
 }
 
+/// A link in a tree of specifications leads to a pipe of the command, such as a file of variables that was decrypted.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_of_a_pipe_that_a_link_of_the_tree_leads_to_is_shown() {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+    let base = tempfile::tempdir().expect("the directory is created");
+    for line in ["validate linked.hcl", "validate -o json linked.hcl", "fmt --diff linked.hcl"] {
+        let (end, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"db_url = \"postgres://u:hunter2@h\"\n").expect("it fits");
+        drop(writer);
+        let link = base.path().join("linked.hcl");
+        let target = format!("/dev/fd/{}", end.as_raw_fd());
+        std::os::unix::fs::symlink(target, &link).expect("a link");
+        let ended = run_in(base.path(), line, |_| {});
+        assert_eq!(ended.exit, Exit::Error, "{line}: {}", ended.text);
+        assert!(!ended.text.contains("hunter2"), "{line}: {}", ended.text);
+        std::fs::remove_file(link).expect("the link is removable");
+    }
+}
+
 /// A link in a tree of specifications leads to a file that its author cannot read, but the person who
 /// runs the command can.
 #[cfg(unix)]

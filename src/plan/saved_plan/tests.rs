@@ -91,6 +91,23 @@ fn new_entries_are_blocked_and_missing_ones_reported() {
     let mut plan = plan(stranger, &now, &PlanOptions::default());
     saved.block_changed_entries(&mut plan, &now);
     assert_eq!(codes(&plan.volumes[0]), [Code::PlanStale.as_str()]);
+    // It was reviewed, and a forgotten variable must not drop it without an error.
+    assert_eq!(plan.volumes[1].key, larger().key());
+    assert_eq!(codes(&plan.volumes[1]), [Code::PlanStale.as_str()]);
+    assert_eq!(plan.remarks, []);
+}
+
+/// A repeated run finds a removal done.
+#[test]
+fn a_removal_that_is_not_needed_any_more_is_a_remark() {
+    let mut saved = saved(larger(), &there(None));
+    saved.volumes[0].spec = None;
+    let now = there(None);
+    let mut stranger = larger();
+    stranger.id = VolumeId::new("stranger");
+    let mut plan = plan(stranger, &now, &PlanOptions::default());
+    saved.block_changed_entries(&mut plan, &now);
+    assert_eq!(plan.volumes.len(), 1);
     assert_eq!(plan.remarks[0].code, Code::PlanStale);
 }
 

@@ -17,6 +17,7 @@ use super::request::RequestError;
 use super::snapshot::SnapshotError;
 use super::update_origin::UpdateOrigin;
 use super::variable::VariableError;
+use crate::candidates::bound_help;
 use crate::cell::CommitError;
 use crate::keyed_locks::QueueFull;
 use crate::sealer::SealError;

@@ -141,12 +141,18 @@ pub(crate) fn check(expr: &Expr, allowed: &Allowed<'_>) -> Vec<Problem> {
 }
 
 fn check_node(node: &Expr, allowed: &Allowed<'_>) -> Option<Problem> {
-    let (root, availability) = match node.kind {
-        ExprKind::Variable(_) => ("var", allowed.var),
-        ExprKind::Local(_) => ("local", allowed.local),
-        ExprKind::EachKey | ExprKind::EachValue => ("each", allowed.each),
-        ExprKind::CountIndex => ("count", allowed.count),
-        ExprKind::VolumeName(_) => ("volume", allowed.volume),
+    let (root, availability, declared) = match node.kind {
+        ExprKind::Variable(slot) => {
+            let declared = (slot, &allowed.names.variables, allowed.declared_variables);
+            ("var", allowed.var, Some((declared, "variable", "variable")))
+        }
+        ExprKind::Local(slot) => {
+            let declared = (slot, &allowed.names.locals, allowed.declared_locals);
+            ("local", allowed.local, Some((declared, "local value", "locals")))
+        }
+        ExprKind::EachKey | ExprKind::EachValue => ("each", allowed.each, None),
+        ExprKind::CountIndex => ("count", allowed.count, None),
+        ExprKind::VolumeName(_) => ("volume", allowed.volume, None),
         ExprKind::Constant(_)
         | ExprKind::List(_)
         | ExprKind::Map(_)
@@ -169,46 +175,15 @@ fn check_node(node: &Expr, allowed: &Allowed<'_>) -> Option<Problem> {
         let at = node.at.start..end.min(node.at.end);
         return Some(Problem::new(Code::SpecUnknownName, at, message).label("not available"));
     }
-    match node.kind {
-        ExprKind::Variable(slot) => undeclared(
-            node,
-            (slot, &allowed.names.variables, allowed.declared_variables),
-            "variable",
-            "variables are declared by `variable` blocks in the files of this run",
-        ),
-        ExprKind::Local(slot) => undeclared(
-            node,
-            (slot, &allowed.names.locals, allowed.declared_locals),
-            "local value",
-            "local values are declared by `locals` blocks in the files of this run",
-        ),
-        ExprKind::EachKey
-        | ExprKind::EachValue
-        | ExprKind::CountIndex
-        | ExprKind::VolumeName(_)
-        | ExprKind::Constant(_)
-        | ExprKind::List(_)
-        | ExprKind::Map(_)
-        | ExprKind::Template(_)
-        | ExprKind::Bound(_)
-        | ExprKind::Get(_)
-        | ExprKind::Index(_)
-        | ExprKind::Condition(_)
-        | ExprKind::Not(_)
-        | ExprKind::Negate(_)
-        | ExprKind::Binary(..)
-        | ExprKind::Call(..)
-        | ExprKind::Source(..)
-        | ExprKind::For(_)
-        | ExprKind::Unknown => None,
-    }
+    let (declared, what, block) = declared?;
+    undeclared(node, declared, what, block)
 }
 
 fn undeclared(
     node: &Expr,
     (slot, slots, declared): (u32, &Slots, &[bool]),
     what: &str,
-    note: &str,
+    block: &str,
 ) -> Option<Problem> {
     let is_declared = usize::try_from(slot).ok().and_then(|slot| declared.get(slot));
     if is_declared == Some(&true) {
@@ -221,5 +196,9 @@ fn undeclared(
     let length = u32::try_from(name.len()).unwrap_or(0);
     let at = node.at.end.saturating_sub(length).max(node.at.start)..node.at.end;
     let problem = Problem::new(Code::SpecUnknownName, at, format!("unknown {what} `{name}`"));
-    Some(problem.label(suggestion(name, known, "not declared")).note(note))
+    Some(
+        problem
+            .label(suggestion(name, known, "not declared"))
+            .note(format!("{what}s are declared by `{block}` blocks in the files of this run")),
+    )
 }

@@ -185,6 +185,50 @@ fn a_text_that_does_not_parse_is_not_formatted() {
     }
 }
 
+/// What is shown of a text that does not parse, and what a difference shows of one that does.
+#[test]
+fn nothing_is_shown_of_a_text_that_may_be_secret() {
+    for (name, text) in [
+        ("prod.vars.hcl", "db = \"hunter2\nother = 1\n"),
+        ("prod.vars.hcl", "plugin_id=\"x\"\ndb=\"hunter2\"\n"),
+        ("d/prod.VARS.hcl", "volume={ a=\"hunter2\" }\n"),
+        ("other.hcl", "db = \"hunter2\nmore = 1\n"),
+        (
+            "job.nomad.hcl",
+            "job \"a\" {\n  env {\n    DB_URL = \"postgres://u:hunter2@h\" x\n  }\n}\n",
+        ),
+    ] {
+        let mut sources = SourceMap::default();
+        let source = sources.add(name, text);
+        let mut problems = Diagnostics::default();
+        let formatted = format_hcl(&mut sources, source, FormatChoice::Named, &mut problems);
+        let shown = match formatted {
+            Some(new) => {
+                crate::format_difference::format_difference(name, &mut sources, source, &new)
+            }
+            None => sources.redacted_text(source).to_string(),
+        };
+        assert!(!shown.contains("hunter2"), "{name}: {shown}");
+    }
+}
+
+/// Comments cost no values, and each gets the indentation of its level.
+#[test]
+fn a_text_does_not_become_many_times_longer() {
+    let nested = |lines: usize| {
+        let (open, close) = ("a {\n".repeat(60), "}\n".repeat(60));
+        format!("volume \"v\" {{\n{open}{}{close}}}\n", "#\n".repeat(lines))
+    };
+    for (lines, is_formatted) in [(1_000, true), (100_000, false)] {
+        let mut sources = SourceMap::default();
+        let source = sources.add("file.hcl", nested(lines));
+        let mut problems = Diagnostics::default();
+        let formatted = format_hcl(&mut sources, source, FormatChoice::Named, &mut problems);
+        assert_eq!(formatted.is_some(), is_formatted, "{lines}");
+        assert_eq!(problems.has_errors(), !is_formatted, "{lines}");
+    }
+}
+
 fn parts(text: &str) -> Option<Vec<(TokenKind, String)>> {
     let found = tokens(text, &[]).ok()?;
     let part = |(kind, range): (TokenKind, std::ops::Range<usize>)| {
