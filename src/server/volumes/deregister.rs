@@ -102,14 +102,14 @@ async fn removal(
 /// Returns the instance that may still carry out a call of the registration. With the registration the agent would forget
 /// it, and call another one for the data (rule 4 of the claims machine).
 fn instance_of_open_call(deps: &VolumeDeps, record: &VolumeRecord) -> Option<AllocId> {
-    let open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
+    let mut open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
         let instance = &record.controller_of(intent)?.instance;
         let call = ControllerCall::of_intent(record, intent);
         deps.store
             .read(|state| bound_controller(state, &call) == Some(instance))
             .then_some(instance)
     });
-    open.cloned().next()
+    open.next().cloned()
 }
 
 /// Returns whether no task can write through the registration any more.
