@@ -100,17 +100,23 @@ fn nothing_of_a_pipe_that_a_link_of_the_tree_leads_to_is_shown() {
     use std::io::Write as _;
     use std::os::fd::AsRawFd as _;
     let base = tempfile::tempdir().expect("the directory is created");
-    for line in ["validate linked.hcl", "validate -o json linked.hcl", "fmt --diff linked.hcl"] {
-        let (end, mut writer) = std::io::pipe().expect("a pipe");
-        writer.write_all(b"db_url = \"postgres://u:hunter2@h\"\n").expect("it fits");
-        drop(writer);
+    let text = b"db_url = \"postgres://u:hunter2@h\"\n";
+    let check = |descriptor: i32, line: &str| {
         let link = base.path().join("linked.hcl");
-        let target = format!("/dev/fd/{}", end.as_raw_fd());
-        std::os::unix::fs::symlink(target, &link).expect("a link");
+        std::os::unix::fs::symlink(format!("/dev/fd/{descriptor}"), &link).expect("a link");
         let ended = run_in(base.path(), line, |_| {});
         assert_eq!(ended.exit, Exit::Error, "{line}: {}", ended.text);
         assert!(!ended.text.contains("hunter2"), "{line}: {}", ended.text);
         std::fs::remove_file(link).expect("the link is removable");
+    };
+    for line in ["validate linked.hcl", "validate -o json linked.hcl", "fmt --diff linked.hcl"] {
+        let (end, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(text).expect("it fits");
+        drop(writer);
+        check(end.as_raw_fd(), line);
+        let mut deleted = tempfile::tempfile().expect("a file without a name");
+        deleted.write_all(text).expect("it is written");
+        check(deleted.as_raw_fd(), line);
     }
 }
 

@@ -311,17 +311,20 @@ impl SpecFilesReader<'_> {
 
     /// Returns whether a file is in a tree, or below the directory that relative paths start from. A tree that a link in that
     /// directory leads to was chosen by who made the link. A path whose directory cannot be resolved is outside. Pipes and
-    /// devices have no place, but a link to one was chosen by who made the link.
+    /// devices have no place, and neither has what is only open; but a link in that directory that leads to one was chosen by who
+    /// made the link.
     fn is_inside(&self, path: &Path, real: &Path, root: &Path) -> bool {
         let below = |directory: &Path| {
             fs::canonicalize(directory).is_ok_and(|directory| real.starts_with(directory))
         };
+        if self.is_link_of_tree(path) && (!real.is_file() || fs::canonicalize(path).is_err()) {
+            return false;
+        }
         match self.shows_only_tree {
             true => below(self.base_directory),
             false => {
                 let is_chosen = !lexically(root).starts_with(lexically(self.base_directory));
-                let is_stream = !real.is_file() && !self.is_link_of_tree(path);
-                (is_chosen && below(root)) || below(self.base_directory) || is_stream
+                (is_chosen && below(root)) || below(self.base_directory) || !real.is_file()
             }
         }
     }
