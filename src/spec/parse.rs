@@ -163,7 +163,8 @@ impl<'a> RunReader<'_, 'a> {
             Syntax::Hcl if Syntax::looks_like_json(text) => Syntax::Json,
             syntax => syntax,
         };
-        let objects = match self.objects(text, source, syntax, problems) {
+        let objects = match parse_with_expressions(text, source, syntax, &mut self.names, problems)
+        {
             Ok(objects) => objects,
             Err(problem) => {
                 self.has_unread_text = true;
@@ -206,30 +207,6 @@ impl<'a> RunReader<'_, 'a> {
         doubtful.sort_unstable();
         doubtful.into_iter().for_each(|span| self.sources.hide(span));
         TextVolumes { volumes: decoded.volumes, sets: decoded.sets }
-    }
-
-    /// Parses a text to its objects, with their expressions.
-    fn objects(
-        &mut self,
-        text: &'a str,
-        source: SourceId,
-        syntax: Syntax,
-        problems: &mut Diagnostics,
-    ) -> Result<Vec<Object<'a>>, ParseError> {
-        let names = &mut self.names;
-        let mut objects = match syntax {
-            Syntax::Hcl => {
-                let object =
-                    hcl::parse_specification(text, source, is_of_language, names, problems)?;
-                return Ok(vec![object]);
-            }
-            Syntax::Json => vec![json::parse(text, source, problems)?],
-            Syntax::Yaml => yaml::parse(text, source, problems)?,
-        };
-        for object in objects.iter_mut().filter(|object| is_of_language(object)) {
-            read_templates(object, text, syntax, names, problems);
-        }
-        Ok(objects)
     }
 
     /// Parses the files of variables, and hides the values of those that are sensitive.
@@ -390,6 +367,28 @@ pub(super) fn hidden_ranges(text: &str, syntax: Syntax, problem: &ParseError) ->
         return std::iter::once(0..text.len()).collect();
     }
     mask_text::possible_secrets(text, syntax)
+}
+
+/// Parses a text to its objects, with the expressions of those that are of the language.
+pub(super) fn parse_with_expressions<'a>(
+    text: &'a str,
+    source: SourceId,
+    syntax: Syntax,
+    names: &mut Names,
+    problems: &mut Diagnostics,
+) -> Result<Vec<Object<'a>>, ParseError> {
+    let mut objects = match syntax {
+        Syntax::Hcl => {
+            let object = hcl::parse_specification(text, source, is_of_language, names, problems)?;
+            return Ok(vec![object]);
+        }
+        Syntax::Json => vec![json::parse(text, source, problems)?],
+        Syntax::Yaml => yaml::parse(text, source, problems)?,
+    };
+    for object in objects.iter_mut().filter(|object| is_of_language(object)) {
+        read_templates(object, text, syntax, names, problems);
+    }
+    Ok(objects)
 }
 
 /// Parses a text without expressions to its objects.

@@ -50,14 +50,18 @@ fn is_single_block(key: &str) -> bool {
     matches!(key, schema::DEFAULTS | schema::LOCALS)
 }
 
-/// Returns whether a document has a block of the language. A single value under such a key is no block.
+/// Returns whether a document has a block of the language, or names a set and nothing else. A single value under the key of a
+/// block is none.
 pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
-    document.entries.iter().any(|entry| {
-        let key = &*entry.key.text;
-        let is_block = !entry.labels.is_empty()
-            || matches!(entry.value.value, Value::Object(_) | Value::Null | Value::List(_));
-        key.eq_ignore_ascii_case("volume") || LANGUAGE_BLOCKS.contains(&key) && is_block
-    })
+    let is_set = |entry: &Entry<'_>| entry.key.text.eq_ignore_ascii_case(schema::SET);
+    let names_only_set = !document.entries.is_empty() && document.entries.iter().all(is_set);
+    names_only_set
+        || document.entries.iter().any(|entry| {
+            let key = &*entry.key.text;
+            let is_block = !entry.labels.is_empty()
+                || matches!(entry.value.value, Value::Object(_) | Value::Null | Value::List(_));
+            key.eq_ignore_ascii_case("volume") || LANGUAGE_BLOCKS.contains(&key) && is_block
+        })
 }
 
 /// Returns whether a document of the language has more than `volume` blocks with literal fields.

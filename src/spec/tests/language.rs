@@ -746,3 +746,19 @@ fn a_variable_with_an_unknown_key_shows_no_value() {
     let source = ran.diagnostics.iter().next().expect("one problem").labels[0].span.source;
     assert!(!ran.sources.redacted_text(source).contains("hunter2"));
 }
+
+#[test]
+fn a_text_that_only_names_a_set_may_do_so_with_an_expression() {
+    let variable = "variable \"env\" {\n  type = string\n  default = \"dev\"\n}\n";
+    let set_of = |text: &str, syntax: Syntax| {
+        let files = [(variable, Syntax::Hcl), (text, syntax)];
+        let ran = run(&Given { files: &files, ..Given::default() });
+        let problems: Vec<_> = ran.diagnostics.iter().map(code).collect();
+        assert_eq!(problems, Vec::<String>::new());
+        ran.parsed.sets.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(set_of("set = \"team-${var.env}\"\n", Syntax::Hcl), ["team-dev"]);
+    assert_eq!(set_of("set: team-${var.env}\n", Syntax::Yaml), ["team-dev"]);
+    assert_eq!(set_of("{\"set\": \"team-${var.env}\"}", Syntax::Json), ["team-dev"]);
+    assert_eq!(set_of("set = \"team\"\n", Syntax::Hcl), ["team"]);
+}
