@@ -61,10 +61,11 @@ pub struct Location {
     pub column: usize,
 }
 
+#[derive(Clone)]
 struct Source {
     name: String,
     text: Arc<str>,
-    lines: LineIndex,
+    lines: Arc<LineIndex>,
     /// Sorted ranges that do not touch each other.
     hidden: Vec<Range<usize>>,
     is_withheld: bool,
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Source {
 }
 
 /// All source texts of one run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     sources: Vec<Source>,
 }
@@ -89,7 +90,7 @@ impl SourceMap {
     /// A text may have at most `u32::MAX` bytes; the readers of files enforce a lower limit.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>) -> SourceId {
         let text = text.into();
-        let lines = LineIndex::new(&text);
+        let lines = Arc::new(LineIndex::new(&text));
         let id = SourceId(offset(self.sources.len()));
         self.sources.push(Source {
             name: name.into(),

@@ -29,6 +29,8 @@ pub struct GivenVariables {
     pub files: Vec<(SourceId, Syntax)>,
     /// Values of the command line, in their order.
     pub arguments: Vec<(String, Secret)>,
+    /// The variables that files of other runs of the same command declare: a value of one is not reported here.
+    pub declared_elsewhere: BTreeSet<String>,
 }
 
 /// A file of variables.
@@ -183,6 +185,7 @@ struct GivenValues<'g> {
     arguments: BTreeMap<&'g str, &'g Secret>,
     /// The files in the order in which they apply, with the entries of each name.
     files: Vec<(&'g VariableFile<'g>, BTreeMap<&'g str, Vec<&'g Entry<'g>>>)>,
+    declared_elsewhere: &'g BTreeSet<String>,
 }
 
 impl<'g> GivenValues<'g> {
@@ -199,6 +202,7 @@ impl<'g> GivenValues<'g> {
             environment: &given.environment,
             arguments: arguments.collect(),
             files: files.iter().map(entries).collect(),
+            declared_elsewhere: &given.declared_elsewhere,
         }
     }
 
@@ -362,8 +366,10 @@ fn report_undeclared(
     values: &GivenValues<'_>,
     diagnostics: &mut Diagnostics,
 ) {
+    let is_unknown =
+        |name: &str| !variables.contains_key(name) && !values.declared_elsewhere.contains(name);
     let mut similar = SimilarNames { variables, comparisons_left: MAX_COMPARISONS };
-    for name in values.arguments.keys().filter(|name| !variables.contains_key(*name)) {
+    for name in values.arguments.keys().filter(|name| is_unknown(name)) {
         let message = format!("variable `{name}` is not declared");
         let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
         diagnostics.push(match similar.near(name) {
@@ -373,7 +379,7 @@ fn report_undeclared(
     }
     for (file, entries) in &values.files {
         let mut unused: Vec<&Entry<'_>> = vec![];
-        for (name, entries) in entries.iter().filter(|(name, _)| !variables.contains_key(*name)) {
+        for (name, entries) in entries.iter().filter(|(name, _)| is_unknown(name)) {
             let Some(near) = similar.near(name) else {
                 unused.extend(entries.first());
                 continue;
@@ -403,7 +409,7 @@ fn report_undeclared(
             || values.in_files(name).is_some();
         !is_given && variables.get(name).is_some_and(|variable| variable.default.is_empty())
     };
-    for name in values.environment.keys().filter(|name| !variables.contains_key(name.as_str())) {
+    for name in values.environment.keys().filter(|name| is_unknown(name)) {
         if let Some(near) = similar.near(name).filter(|near| is_unset(near)) {
             let message = format!("NOMAD_CSI_VAR_{name} gives a variable that no file declares");
             let problem = Diagnostic::warning(Code::SpecUndeclaredVariable, message);

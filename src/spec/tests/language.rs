@@ -19,6 +19,7 @@ pub(super) struct Given<'t> {
     pub(super) arguments: &'t [(&'t str, &'t str)],
     pub(super) environment: &'t [(&'t str, &'t str)],
     pub(super) variable_files: &'t [(&'t str, Syntax)],
+    pub(super) declared_elsewhere: &'t [&'t str],
 }
 
 pub(super) struct Ran {
@@ -45,6 +46,7 @@ pub(super) fn run(given: &Given<'_>) -> Ran {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), secret(value)))
             .collect(),
+        declared_elsewhere: given.declared_elsewhere.iter().map(ToString::to_string).collect(),
     };
     let defaults = Defaults::default();
     let parsed = read(&mut sources, &texts, &variables, &defaults, &mut diagnostics);
@@ -761,4 +763,22 @@ fn a_text_that_only_names_a_set_may_do_so_with_an_expression() {
     assert_eq!(set_of("set: team-${var.env}\n", Syntax::Yaml), ["team-dev"]);
     assert_eq!(set_of("{\"set\": \"team-${var.env}\"}", Syntax::Json), ["team-dev"]);
     assert_eq!(set_of("set = \"team\"\n", Syntax::Hcl), ["team"]);
+}
+
+#[test]
+fn a_value_for_a_variable_of_another_run_is_not_reported() {
+    let files = [("variable \"sizes\" {\n  type = string\n  default = \"\"\n}\n", Syntax::Hcl)];
+    let given = Given {
+        files: &files,
+        arguments: &[("size", "1"), ("other", "2")],
+        environment: &[("size", "1")],
+        variable_files: &[("size = \"1\"\nother = \"2\"\n", Syntax::Hcl)],
+        ..Given::default()
+    };
+    let problems = |given: &Given<'_>| run(given).diagnostics.iter().map(code).collect::<Vec<_>>();
+    let undeclared = "spec/undeclared-variable";
+    let warning = format!("?{undeclared}");
+    assert_eq!(problems(&given), [undeclared, undeclared, undeclared, &warning]);
+    let elsewhere = Given { declared_elsewhere: &["size", "other"], ..given };
+    assert_eq!(problems(&elsewhere), Vec::<String>::new());
 }

@@ -1,15 +1,26 @@
-//! Finds out whether a text names a set, before the texts of a command are divided into runs.
+//! Reads what must be known of a text before the texts of a command are divided into runs: the set that it names, and the
+//! variables that it declares.
 //!
-//! Only the top level of a document names one. The name itself may be an expression, which nothing evaluates here.
+//! Only the top level of a document names a set. The name may be an expression, which nothing evaluates here.
 
 use std::sync::Arc;
 
 use super::expression::names::Names;
+use super::language::declared_variables;
 use super::parse::parse_with_expressions;
 use super::schema;
 use super::syntax::Syntax;
 use super::tree::{Object, Value};
 use nomad_csi_model::diagnostic::{Diagnostics, SourceId, SourceMap};
+
+/// The outline of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// The set that it names.
+    pub set: Option<NamedSet>,
+    /// The names of the variables that it declares.
+    pub variables: Vec<String>,
+}
 
 /// The set that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,21 +31,28 @@ pub enum NamedSet {
     Evaluated,
 }
 
-/// Returns the set that a text names; `None` also for a text that does not parse. A withheld text names none, because
-/// nothing may be learned of it.
-pub fn named_set(sources: &SourceMap, source: SourceId, syntax: Syntax) -> Option<NamedSet> {
+/// Returns the outline of a text. It is empty for a text that does not parse, and for a withheld one, because nothing may be
+/// learned of it.
+pub fn outline(sources: &SourceMap, source: SourceId, syntax: Syntax) -> Outline {
     let text = Arc::clone(sources.text(source));
-    if sources.is_withheld(source) || !text.contains(schema::SET) {
-        return None;
+    let may_have_one = text.contains(schema::SET) || text.contains(schema::VARIABLE);
+    if sources.is_withheld(source) || !may_have_one {
+        return Outline::default();
     }
     let syntax = match syntax {
         Syntax::Hcl if Syntax::looks_like_json(&text) => Syntax::Json,
         syntax => syntax,
     };
     let (mut names, mut problems) = (Names::default(), Diagnostics::default());
-    let documents =
-        parse_with_expressions(&text, source, syntax, &mut names, &mut problems).ok()?;
-    documents.iter().find_map(set_of)
+    let parsed = parse_with_expressions(&text, source, syntax, &mut names, &mut problems);
+    let Ok(documents) = parsed else {
+        return Outline::default();
+    };
+    let variables = documents.iter().flat_map(declared_variables);
+    Outline {
+        set: documents.iter().find_map(set_of),
+        variables: variables.map(|variable| variable.name.to_owned()).collect(),
+    }
 }
 
 fn set_of(document: &Object<'_>) -> Option<NamedSet> {
@@ -59,7 +77,7 @@ mod tests {
     fn named(text: &str, syntax: Syntax) -> Option<NamedSet> {
         let mut sources = SourceMap::default();
         let source = sources.add("file", text);
-        named_set(&sources, source, syntax)
+        outline(&sources, source, syntax).set
     }
 
     #[test]
@@ -95,6 +113,19 @@ mod tests {
         let mut sources = SourceMap::default();
         let source = sources.add("file", "set = \"a\"\n");
         sources.withhold(source);
-        assert_eq!(named_set(&sources, source, Syntax::Hcl), None);
+        assert_eq!(outline(&sources, source, Syntax::Hcl), Outline::default());
+    }
+
+    #[test]
+    fn a_text_says_which_variables_it_declares() {
+        let mut sources = SourceMap::default();
+        let hcl = "variable \"a\" {}\nvariable \"b\" {\n  type = string\n}\n";
+        let yaml = "variable:\n  c: {}\n---\nvariable:\n  d: {type: string}\n";
+        let mut names = vec![];
+        for (text, syntax) in [(hcl, Syntax::Hcl), (yaml, Syntax::Yaml)] {
+            let source = sources.add("file", text);
+            names.extend(outline(&sources, source, syntax).variables);
+        }
+        assert_eq!(names, ["a", "b", "c", "d"]);
     }
 }
