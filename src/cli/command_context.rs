@@ -117,6 +117,21 @@ impl CommandContext {
         }
     }
 
+    /// Returns the exit code of one run of several, which `heading` names. Prints an error, and ends the run's part of the reports.
+    pub(super) fn exit_of_run(
+        &self,
+        result: Result<Exit, CliError>,
+        heading: Option<String>,
+    ) -> Exit {
+        let exit = result.unwrap_or_else(|error| {
+            self.print_diagnostics(&error.diagnostics, &error.sources);
+            error.exit
+        });
+        let has_failed = !matches!(exit, Exit::Done | Exit::ChangesPending);
+        self.update_report(|report| report.end_run(&heading.unwrap_or_default(), has_failed));
+        exit
+    }
+
     /// Returns the current time and the local time zone.
     pub(super) fn time_reference(&self) -> TimeReference {
         TimeReference { now: self.clock.now(), zone: (self.time_zone)() }

@@ -37,6 +37,7 @@ mod server_outage;
 mod servers;
 mod settings;
 mod single_dash;
+mod spec_runs;
 mod specs;
 mod ui;
 mod workflow;

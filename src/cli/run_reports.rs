@@ -43,7 +43,7 @@ impl RunReports {
         let report = {
             let mut report = self.report.lock();
             report.has_failed = !matches!(exit, Exit::Done | Exit::ChangesPending);
-            report.clone()
+            report.clone().with_ended_runs()
         };
         let mut problems = Diagnostics::default();
         for format in &self.arguments.formats {

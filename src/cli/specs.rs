@@ -1,5 +1,6 @@
 //! Reads and validates specification files, and collects their problems.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::args::{FileArgs, SetArgs, SpecSyntax};
@@ -7,7 +8,7 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Place;
-use nomad_csi_client::files::{self, SpecFilesRequest};
+use nomad_csi_client::files::{self, SetRun, SpecFilesRequest};
 use nomad_csi_client::reconcile::workflow::Specifications;
 use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
@@ -15,7 +16,7 @@ use nomad_csi_model::diagnostic::{
 use nomad_csi_model::{Namespace, SetName};
 use nomad_csi_plan::DenyRule;
 use nomad_csi_spec::{
-    Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec,
+    Defaults, EmptyBlock, GivenVariables, Outline, Parsed, Purpose, Syntax, VolumeSpec,
     declares_host_volumes, read, second_registrations, single_set, validate,
 };
 
@@ -99,7 +100,7 @@ pub(super) fn load_specifications_in(
     Ok(specifications)
 }
 
-/// Reads and validates files, and returns their problems. `namespace` is the one of volumes that declare
+/// Reads and validates files as one run, and returns their problems. `namespace` is the one of volumes that declare
 /// none.
 ///
 /// # Errors
@@ -111,7 +112,57 @@ pub(super) fn read_specifications(
     set: &SetArgs,
     namespace: Option<&Namespace>,
 ) -> Result<(Specifications, Diagnostics), CliError> {
-    let typed = parse_set_name(set.set.as_deref())?;
+    evaluate_texts(context, read_texts(context, arguments, namespace)?, options, set)
+}
+
+/// The texts of a command, before they are evaluated.
+pub(super) struct ReadTexts {
+    /// The texts of volumes.
+    pub texts: Vec<(SourceId, Syntax)>,
+    /// All texts.
+    pub sources: SourceMap,
+    /// Files of host volumes that the command line names.
+    host_volumes: Vec<(SourceId, Syntax)>,
+    given: GivenVariables,
+    defaults: Defaults,
+    /// The problems of files that could not be read, or are left alone.
+    diagnostics: Diagnostics,
+}
+
+impl ReadTexts {
+    /// Returns what one run has of the texts. `outlines` are those of all texts. Nothing is shown of the others.
+    pub(super) fn for_run(&self, run: &SetRun, outlines: &[Outline]) -> Self {
+        let mut sources = self.sources.clone();
+        let mut declared_elsewhere = BTreeSet::new();
+        let mut texts = vec![];
+        for (index, (text, outline)) in self.texts.iter().zip(outlines).enumerate() {
+            if run.files.binary_search(&index).is_ok() {
+                texts.push(*text);
+            } else {
+                sources.withhold(text.0);
+                declared_elsewhere.extend(outline.variables.iter().cloned());
+            }
+        }
+        Self {
+            texts,
+            sources,
+            host_volumes: self.host_volumes.clone(),
+            given: GivenVariables { declared_elsewhere, ..self.given.clone() },
+            defaults: self.defaults.clone(),
+            diagnostics: self.diagnostics.clone(),
+        }
+    }
+}
+
+/// Reads the files that the command line names, with the values of variables.
+///
+/// # Errors
+/// If the namespace of the command line is invalid.
+pub(super) fn read_texts(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    namespace: Option<&Namespace>,
+) -> Result<ReadTexts, CliError> {
     let defaults = Defaults { namespace: single_namespace(namespace)? };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
@@ -133,21 +184,37 @@ pub(super) fn read_specifications(
     let (host, texts): (Vec<(SourceId, Syntax)>, Vec<_>) = texts
         .into_iter()
         .partition(|(source, syntax)| declares_host_volumes(&sources, *source, *syntax));
-    let (named, skipped): (Vec<_>, Vec<_>) =
+    let (host_volumes, skipped): (Vec<_>, Vec<_>) =
         host.into_iter().partition(|(source, _)| named_files.has(sources.name(*source)));
     for (source, _) in &skipped {
         diagnostics.push(host_volumes_left_alone(sources.name(*source)));
     }
+    Ok(ReadTexts { texts, sources, host_volumes, given, defaults, diagnostics })
+}
+
+/// Evaluates and validates texts as one run, and returns their problems.
+///
+/// # Errors
+/// If the set of the command line is invalid.
+pub(super) fn evaluate_texts(
+    context: &CommandContext,
+    read_texts: ReadTexts,
+    options: LoadOptions<'_>,
+    set: &SetArgs,
+) -> Result<(Specifications, Diagnostics), CliError> {
+    let typed = parse_set_name(set.set.as_deref())?;
+    let ReadTexts { texts, mut sources, host_volumes, given, defaults, mut diagnostics } =
+        read_texts;
     // What is said of the values of CSI volumes is not true of host volumes.
     let mut of_host = Diagnostics::default();
-    read(&mut sources, &named, &GivenVariables::default(), &defaults, &mut of_host);
+    read(&mut sources, &host_volumes, &GivenVariables::default(), &defaults, &mut of_host);
     diagnostics.extend(of_host.into_iter().filter(is_error).collect());
     let Parsed { volumes, sets, empty } =
         read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
     if options.deny.contains(&DenyRule::UndeclaredVariables) {
         diagnostics = diagnostics.map(deny_undeclared);
     }
-    let file_count = texts.len() + named.len();
+    let file_count = texts.len() + host_volumes.len();
     validate(&volumes, options.purpose, &mut diagnostics);
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
@@ -163,20 +230,14 @@ pub(super) fn read_specifications(
     }
     if let Some(first) = volumes.first() {
         let place = Place::of(first.span, &sources);
-        context.update_report(|report| report.first_place = Some(place));
+        context.update_report(|report| {
+            report.first_place.get_or_insert(place);
+        });
     }
     let set = selected_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();
-    Ok((
-        Specifications {
-            set,
-            volumes,
-            sources,
-            file_count,
-            base_directory: context.directory.clone(),
-        },
-        diagnostics,
-    ))
+    let base_directory = context.directory.clone();
+    Ok((Specifications { set, volumes, sources, file_count, base_directory }, diagnostics))
 }
 
 fn is_error(problem: &Diagnostic) -> bool {
@@ -228,7 +289,8 @@ fn given_variables(
     }
     let given = arguments.variables.iter();
     let arguments = given.map(|given| (given.name.clone(), given.value.clone())).collect();
-    GivenVariables { environment: context.environment.specification_variables(), files, arguments }
+    let environment = context.environment.specification_variables();
+    GivenVariables { environment, files, arguments, declared_elsewhere: BTreeSet::new() }
 }
 
 /// Parses the value of `--set`.

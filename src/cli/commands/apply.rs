@@ -9,11 +9,12 @@ use crate::cli::args::{
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::submit::submit;
+use crate::cli::commands::submit::{Submitted, print_submitted, submit};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
 use crate::cli::saved_plan_file::{SavedPlanFile, is_saved_plan, read_saved_plan, read_streams};
+use crate::cli::spec_runs::{SpecRun, changes_of_runs, load_runs};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::one_line;
 use nomad_csi_client::files::StreamTexts;
@@ -162,33 +163,62 @@ pub(crate) async fn apply_specifications(
         Some(saved) => (&saved.files, &saved.set, saved.namespace.clone()),
         None => (&files, &arguments.set, context.namespace()?),
     };
-    let specifications =
-        load_specifications_in(context, files, load_options, set, namespace.as_ref())?;
-    let options = change_options(context, &arguments.changes, &specifications.volumes)?;
-    let options = match plan {
-        Some(plan) => options.for_saved_plan(plan)?,
-        None => options,
+    let runs = match saved {
+        Some(_) => {
+            let specifications =
+                load_specifications_in(context, files, load_options, set, namespace.as_ref())?;
+            vec![SpecRun::only(specifications)]
+        }
+        None => load_runs(context, files, load_options, set, namespace.as_ref())?,
     };
+    let mut changes = vec![];
+    for (run, arguments) in runs.iter().zip(changes_of_runs(&arguments.changes, &runs)?) {
+        let options = change_options(context, &arguments, &run.specifications.volumes)?;
+        changes.push(match plan {
+            Some(plan) => options.for_saved_plan(plan)?,
+            None => options,
+        });
+    }
     context
         .with_cluster(async |cluster| {
             let cluster = cluster.overriding_policies(arguments.policy_override);
             let cluster = &*cluster.waiting(context.wait_for_server(arguments.server_wait));
             let access = ledger_access(context, &arguments.ledger, cluster);
-            let set = SetSelection::new(access.clone(), specifications.set.as_ref());
-            let request = ApplyRequest {
-                specifications: &specifications,
-                mode,
-                set: set.as_ref(),
-                ledger: access.as_ref(),
-                options,
-                saved_plan: plan,
-                waits_until_schedulable: arguments.wait,
-            };
             let (wait, parallelism) = (arguments.server_wait, arguments.parallelism.parallelism);
             let workflow = context.waiting_workflow(cluster, "apply", wait, parallelism);
+            let mut all = Submitted { volumes: None, result: Ok(Exit::Done) };
+            for (run, options) in runs.iter().zip(changes) {
+                if let Some(heading) = run.heading() {
+                    context.printer.print_status(&heading);
+                }
+                let set = SetSelection::new(access.clone(), run.specifications.set.as_ref());
+                let request = ApplyRequest {
+                    specifications: &run.specifications,
+                    mode,
+                    set: set.as_ref(),
+                    ledger: access.as_ref(),
+                    options,
+                    saved_plan: plan,
+                    waits_until_schedulable: arguments.wait,
+                };
+                let submitted = submit(context, &workflow, &request).await;
+                if let Some(volumes) = submitted.volumes {
+                    all.volumes.get_or_insert_default().extend(volumes);
+                }
+                if run.directory.is_none() {
+                    all.result = submitted.result;
+                    break;
+                }
+                let exit = context.exit_of_run(submitted.result, run.heading());
+                all.result = all.result.map(|before| before.max(exit));
+                if exit == Exit::Interrupted {
+                    break;
+                }
+            }
+            let declared = runs.iter().map(|run| run.specifications.volumes.len()).sum();
             let prints = !arguments.reports.replace_output();
             let output = prints.then_some(&arguments.output.output);
-            submit(context, &workflow, &request, output).await
+            print_submitted(context, declared, all, output)
         })
         .await
 }

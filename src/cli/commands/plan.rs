@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum as _, ValueHint};
+use serde_json::{Value, json};
 
 use crate::cli::args::{
     ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
@@ -14,13 +15,14 @@ use crate::cli::denial::explain_denied;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::{ledger_access, ledger_location};
-use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications};
+use crate::cli::spec_runs::{SpecRun, changes_of_runs, load_runs, refuse_for_several};
+use crate::cli::specs::{EmptyFiles, LoadOptions};
 use crate::cli::ui::{json_text, one_line, plan_json, plan_text, report_plan};
 use nomad_csi_client::files;
 use nomad_csi_client::ports::{ClusterApi, ServerKind};
 use nomad_csi_client::reconcile::SetLedger;
 use nomad_csi_client::reconcile::workflow::{
-    PlanRequest, PreparedPlan, ProviderCheck, Reading, SetSelection, Specifications, check_owners,
+    PlanRequest, PreparedPlan, ProviderCheck, Reading, SetSelection, check_owners,
     open_planned_set, prepare_plan, refuse_unused_approvals, warn_of_dropped_claims,
 };
 use nomad_csi_model::SetName;
@@ -101,24 +103,68 @@ pub(crate) async fn show_plan(
         share: Some(&arguments.changes.share),
         deny: &arguments.changes.deny,
     };
-    let (files, set) = (&arguments.files, &arguments.set);
-    let specifications = load_specifications(context, files, load_options, set)?;
+    let (files, set, namespace) = (&arguments.files, &arguments.set, context.namespace()?);
+    let runs = load_runs(context, files, load_options, set, namespace.as_ref())?;
+    if arguments.out.is_some() {
+        refuse_for_several("--out", &runs)?;
+    }
+    let changes = changes_of_runs(&arguments.changes, &runs)?;
     context
         .with_cluster(async |cluster| {
-            let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
-            let needs = specifications.permissions_to_plan(location.as_ref());
-            let printed = print_plan(context, cluster, &specifications, arguments).await;
-            explain_denied(cluster, printed, &needs).await
+            let mut documents = vec![];
+            let mut exit = Exit::Done;
+            for (run, changes) in runs.iter().zip(&changes) {
+                let specifications = &run.specifications;
+                let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
+                let needs = specifications.permissions_to_plan(location.as_ref());
+                let request = RunToPlan { run, changes, arguments };
+                let mut document = None;
+                let printed = print_plan(context, cluster, request, &mut document).await;
+                let planned = explain_denied(cluster, printed, &needs).await;
+                if run.directory.is_none() {
+                    return planned;
+                }
+                let of_run = context.exit_of_run(planned, run.heading());
+                documents.push(document_of_run(document.unwrap_or_default(), run, of_run));
+                exit = exit.max(of_run);
+                if exit == Exit::Interrupted {
+                    break;
+                }
+            }
+            if arguments.output == ReportFormat::Json && !arguments.reports.replace_output() {
+                let document = json!({ "format_version": 1, "runs": documents });
+                context.printer.print_result(&json_text(&document));
+            }
+            Ok(exit)
         })
         .await
 }
 
+/// What one run plans.
+#[derive(Clone, Copy)]
+struct RunToPlan<'a> {
+    run: &'a SpecRun,
+    /// The changes of the command line that are for this run.
+    changes: &'a ChangeArgs,
+    arguments: &'a PlanArgs,
+}
+
+/// Adds to a document which run it is of.
+fn document_of_run(mut document: Value, run: &SpecRun, exit: Exit) -> Value {
+    document["directory"] = run.directory.as_deref().into();
+    document["set"] = run.specifications.set.as_ref().map(SetName::as_str).into();
+    document["exit_code"] = exit.code().into();
+    document
+}
+
+/// Prints the plan of a run. Of several runs, JSON is left in `document`, and printed as one.
 async fn print_plan(
     context: &CommandContext,
     cluster: &dyn ClusterApi,
-    specifications: &Specifications,
-    arguments: &PlanArgs,
+    RunToPlan { run, changes, arguments }: RunToPlan<'_>,
+    document: &mut Option<Value>,
 ) -> Result<Exit, CliError> {
+    let specifications = &run.specifications;
     let workflow = context.workflow(cluster, "plan", arguments.parallelism.parallelism);
     let access = ledger_access(context, &arguments.ledger, cluster);
     let selection = SetSelection::new(access.clone(), specifications.set.as_ref());
@@ -137,7 +183,7 @@ async fn print_plan(
     let request = PlanRequest {
         specifications,
         purpose: Purpose::ByExternalId,
-        options: change_options(context, &arguments.changes, &specifications.volumes)?,
+        options: change_options(context, changes, &specifications.volumes)?,
         keeps_documents: false,
         reads_whole_set: false,
         provider_check: ProviderCheck::Always,
@@ -154,15 +200,22 @@ async fn print_plan(
     let diagnostics = prepared.diagnostics();
     context.update_report(|report| report_plan(report, plan, cluster.name()));
     if !arguments.reports.replace_output() {
-        let text = match arguments.output {
-            ReportFormat::Text => plan_text(plan, cluster.name(), context.clock.now()),
-            ReportFormat::Json => {
-                let mut document = plan_json(plan, cluster.name(), &specifications.sources);
-                document["set"] = specifications.set.as_ref().map(SetName::as_str).into();
-                json_text(&document)
+        match arguments.output {
+            ReportFormat::Text => {
+                let text = plan_text(plan, cluster.name(), context.clock.now());
+                let heading = run.heading().map(|heading| format!("{heading}\n"));
+                let text = format!("{}{text}", heading.unwrap_or_default());
+                context.printer.print_result(&text);
             }
-        };
-        context.printer.print_result(&text);
+            ReportFormat::Json => {
+                let mut found = plan_json(plan, cluster.name(), &specifications.sources);
+                found["set"] = specifications.set.as_ref().map(SetName::as_str).into();
+                match run.directory {
+                    None => context.printer.print_result(&json_text(&found)),
+                    Some(_) => *document = Some(found),
+                }
+            }
+        }
     }
     context.print_diagnostics(&diagnostics, &specifications.sources);
     refuse_unused_approvals(&prepared, &request.options, request.set)?;

@@ -49,35 +49,54 @@ pub(crate) async fn submit_volumes(
             let cluster = &*cluster.waiting(context.wait_for_server(arguments.server_wait));
             let (wait, parallelism) = (arguments.server_wait, arguments.parallelism.parallelism);
             let workflow = context.waiting_workflow(cluster, "apply", wait, parallelism);
-            submit(context, &workflow, &request, Some(&arguments.output.output)).await
+            let output = Some(&arguments.output.output);
+            let submitted = submit(context, &workflow, &request).await;
+            print_submitted(context, request.specifications.volumes.len(), submitted, output)
         })
         .await
 }
 
-/// Applies specifications and prints the volumes in the form of `output`; none without it.
-///
-/// # Errors
-/// Those of [`apply_specifications`].
+/// What a run applied.
+pub(crate) struct Submitted {
+    /// The volumes, as the server has them now; `None` if nothing was carried out.
+    pub volumes: Option<Vec<WithDocument<Volume>>>,
+    /// How the run ended.
+    pub result: Result<Exit, CliError>,
+}
+
+/// Applies specifications.
 pub(crate) async fn submit(
     context: &CommandContext,
     workflow: &WorkflowContext<'_>,
     request: &ApplyRequest<'_>,
-    output: Option<&OutputFormat>,
-) -> Result<Exit, CliError> {
-    let specifications = request.specifications;
+) -> Submitted {
     let applied = apply_specifications(workflow, context, request).await;
+    let mut volumes = None;
     let done = applied.map_err(CliError::from).and_then(|applied| {
         context.update_report(|report| report_outcomes(report, applied.outcomes()));
-        if let Some(output) = output {
-            let is_one = specifications.volumes.len() == 1;
-            print_volumes(context, is_one, &applied.volumes(), output)?;
-        }
+        volumes = Some(applied.volumes());
         applied.result?;
         Ok(Exit::Done)
     });
     let location = request.set.and_then(SetSelection::variables);
-    let needs = specifications.permissions_to_apply(location.as_ref());
-    explain_denied(workflow.api, done, &needs).await
+    let needs = request.specifications.permissions_to_apply(location.as_ref());
+    Submitted { volumes, result: explain_denied(workflow.api, done, &needs).await }
+}
+
+/// Prints volumes in the form of `output`; none without it. `declared` is the number of volumes that the files declare.
+///
+/// # Errors
+/// If they cannot be printed in that form, or that of the run.
+pub(crate) fn print_submitted(
+    context: &CommandContext,
+    declared: usize,
+    submitted: Submitted,
+    output: Option<&OutputFormat>,
+) -> Result<Exit, CliError> {
+    if let (Some(output), Some(volumes)) = (output, &submitted.volumes) {
+        print_volumes(context, declared == 1, volumes, output)?;
+    }
+    submitted.result
 }
 
 /// Prints the volumes; `is_one` if the files declare one, so that a script gets it as an object.

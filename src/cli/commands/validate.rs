@@ -11,9 +11,11 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::settings::namespace;
-use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
+use crate::cli::spec_runs::{SpecRun, problems_once, read_runs};
+use crate::cli::specs::{EmptyFiles, LoadOptions};
 use crate::cli::ui::{diagnostic_json, json_text, report_files};
 use nomad_csi_client::reconcile::workflow::Specifications;
+use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Diagnostics, Severity};
 use nomad_csi_plan::DenyRule;
 use nomad_csi_spec::Purpose;
@@ -49,7 +51,7 @@ pub(crate) fn validate_files(
 ) -> Result<Exit, CliError> {
     // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
-    let (specifications, diagnostics) = read_specifications(
+    let runs = read_runs(
         context,
         &arguments.files,
         LoadOptions {
@@ -61,29 +63,67 @@ pub(crate) fn validate_files(
         &SetArgs::default(),
         asked.as_ref(),
     )?;
-    let is_valid = !diagnostics.has_errors();
-    let summary = match is_valid {
-        true => format!("valid: {}", extent(&specifications)),
-        false => format!("invalid: {}", error_count(&diagnostics)),
-    };
+    let is_valid = runs.iter().all(|run| !run.diagnostics.has_errors());
     let prints_result = !arguments.reports.replace_output();
-    if arguments.output == ReportFormat::Json && prints_result {
-        let text = json_text(&report(&specifications, &diagnostics));
-        context.printer.print_result(&text);
-        context.add_to_reports(&diagnostics, &specifications.sources);
-    } else {
-        context.print_diagnostics(&diagnostics, &specifications.sources);
-        if is_valid && prints_result {
-            context.printer.print_result(&format!("{summary}\n"));
+    let prints_json = arguments.output == ReportFormat::Json && prints_result;
+    let mut summaries = vec![];
+    for (run, diagnostics) in runs.iter().zip(problems_once(&runs)) {
+        let sources = &run.specifications.sources;
+        let summary = summary(run);
+        if prints_json {
+            context.add_to_reports(&diagnostics, sources);
+        } else {
+            context.print_diagnostics(&diagnostics, sources);
+            // A single run with errors says so on its last line of problems.
+            let is_shown = prints_result && (is_valid || runs.len() > 1);
+            if is_shown {
+                context.printer.print_result(&format!("{summary}\n"));
+            }
         }
+        summaries.push(summary);
+    }
+    if prints_json {
+        let document = match runs.as_slice() {
+            [run] => report(run),
+            several => reports(several, is_valid),
+        };
+        context.printer.print_result(&json_text(&document));
     }
     context.update_report(|report| {
-        let volumes = specifications.volumes.iter();
-        let sources = &specifications.sources;
-        let names = volumes.map(|spec| sources.name(spec.span.source).to_owned());
-        report_files(report, names, summary);
+        let names = runs.iter().flat_map(|run| {
+            let volumes = run.specifications.volumes.iter();
+            volumes.map(|spec| run.specifications.sources.name(spec.span.source).to_owned())
+        });
+        report_files(report, names, summaries.join("; "));
     });
-    Ok(if diagnostics.has_errors() { Exit::Error } else { Exit::Done })
+    Ok(if is_valid { Exit::Done } else { Exit::Error })
+}
+
+/// Returns the result of a run in one line.
+fn summary(run: &SpecRun) -> String {
+    let result = match run.diagnostics.has_errors() {
+        false => format!("valid: {}", extent(&run.specifications)),
+        true => format!("invalid: {}", error_count(&run.diagnostics)),
+    };
+    match run.heading() {
+        Some(heading) => format!("{heading}: {result}"),
+        None => result,
+    }
+}
+
+/// Returns the document of several runs.
+fn reports(runs: &[SpecRun], is_valid: bool) -> Value {
+    let of_run = |run: &SpecRun| {
+        let mut document = report(run);
+        document["directory"] = run.directory.as_deref().into();
+        document["set"] = run.specifications.set.as_ref().map(SetName::as_str).into();
+        document
+    };
+    json!({
+        "format_version": 1,
+        "valid": is_valid,
+        "runs": runs.iter().map(of_run).collect::<Vec<_>>(),
+    })
 }
 
 fn error_count(diagnostics: &Diagnostics) -> String {
@@ -93,7 +133,8 @@ fn error_count(diagnostics: &Diagnostics) -> String {
     }
 }
 
-fn report(specifications: &Specifications, diagnostics: &Diagnostics) -> Value {
+fn report(run: &SpecRun) -> Value {
+    let SpecRun { specifications, diagnostics, .. } = run;
     json!({
         "format_version": 1,
         "valid": !diagnostics.has_errors(),

@@ -57,7 +57,7 @@ impl FilePlace {
     }
 
     /// Returns the place among `places` that a file here belongs to: this one, or the nearest directory above.
-    fn owner<'p>(&self, places: &BTreeMap<&'p Self, usize>) -> Option<usize> {
+    fn owner(&self, places: &BTreeMap<&Self, usize>) -> Option<usize> {
         match self {
             Self::Stream(_) => places.get(self).copied(),
             Self::Directory(path) => path

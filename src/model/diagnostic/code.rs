@@ -257,8 +257,10 @@ codes! {
         "Refer to the secret with `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`. `--deny literal-secrets` refuses literal secrets.";
     SpecSetName = "spec/set-name": "The name of the set is not valid. It is part of the path of a Nomad variable.",
         "Use 1 to 48 letters, digits, hyphens and underscores; start with a letter or a digit.";
-    SpecTwoSets = "spec/two-sets": "The files name two sets. One command can change only one set.",
+    SpecTwoSets = "spec/two-sets": "The files name two sets. A run changes one set; `validate`, `plan` and `apply` make one run of each directory with a set.",
         "Apply each set separately, or use one name in all files.";
+    SpecSetTwice = "spec/set-twice": "Several directories with a set are several runs of the command, and two of them name the same set. With `--prune`, each run would remove the volumes of the other.",
+        "Name the set in one directory above both, or give each directory a set of its own.";
     SpecDuplicateVolume = "spec/duplicate-volume": "Two specifications declare the same volume. The last one sent would overwrite the other.",
         "Remove one, or give it another ID or namespace.";
     SpecNameTwice = "spec/name-twice": "Two specifications have the same volume name. Plugins identify new volumes by name, so both would become one volume.",

@@ -1,6 +1,7 @@
 //! The report of a run, in the form that every format is made from.
 
 use crate::cli::ui::diagnostic::trail_text;
+use crate::cli::ui::markup;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Severity, SourceMap, Span};
 
 /// The report of one run.
@@ -22,9 +23,71 @@ pub(crate) struct RunReport {
     pub first_place: Option<Place>,
     /// True if the run failed, or refused to do its work.
     pub has_failed: bool,
+    /// The parts of the runs that have ended, of a command with several.
+    pub ended: Vec<EndedRun>,
+    /// The number of findings that are of ended runs.
+    pub ended_findings: usize,
+}
+
+/// What one run of several adds to the report.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedRun {
+    name: String,
+    headline: Option<String>,
+    summary: String,
+    cases: Vec<Case>,
 }
 
 impl RunReport {
+    /// Ends one run of several. One that failed for another reason than one of its cases has a case of its own.
+    pub(crate) fn end_run(&mut self, name: &str, has_failed: bool) {
+        let mut cases = std::mem::take(&mut self.cases);
+        let is_failed = |case: &Case| matches!(case.result, CaseResult::Failed { .. });
+        if has_failed && !cases.iter().any(is_failed) {
+            let of_run = self.findings.iter().skip(self.ended_findings);
+            let errors: Vec<&Finding> =
+                of_run.filter(|finding| finding.severity == Severity::Error).collect();
+            let message = errors.first().map_or("the run failed", |first| first.message());
+            let lines = errors.iter().map(|one| format!("{}: {}", one.code, one.text));
+            cases.push(Case {
+                group: String::new(),
+                name: name.to_owned(),
+                word: "failed",
+                result: CaseResult::Failed {
+                    message: message.to_owned(),
+                    text: lines.collect::<Vec<_>>().join("\n"),
+                },
+                details: errors.iter().map(|one| one.message().to_owned()).collect(),
+            });
+        }
+        self.ended_findings = self.findings.len();
+        self.ended.push(EndedRun {
+            name: name.to_owned(),
+            headline: self.headline.take(),
+            summary: std::mem::take(&mut self.summary),
+            cases,
+        });
+    }
+
+    /// Returns the report with the parts of all ended runs.
+    pub(crate) fn with_ended_runs(mut self) -> Self {
+        if self.ended.is_empty() {
+            return self;
+        }
+        let ended = std::mem::take(&mut self.ended);
+        let headlines = ended.iter().filter_map(|run| {
+            let headline = run.headline.as_deref()?;
+            Some(format!("{}: {headline}", markup::code(&run.name)))
+        });
+        let headlines: Vec<String> = headlines.collect();
+        self.headline = (!headlines.is_empty()).then(|| headlines.join("\n"));
+        let summaries = ended.iter().filter(|run| !run.summary.is_empty());
+        let summaries = summaries.map(|run| format!("{}: {}", run.name, run.summary));
+        self.summary = summaries.collect::<Vec<_>>().join("\n");
+        self.cases = ended.into_iter().flat_map(|run| run.cases).collect();
+        self
+    }
+
     /// Returns the errors of a run that failed for another reason than one of its cases.
     pub(super) fn run_errors(&self) -> Vec<&Finding> {
         let is_case = |case: &Case| matches!(case.result, CaseResult::Failed { .. });

@@ -1,0 +1,314 @@
+//! The runs of a command whose files name several sets: one for each directory with a set.
+//!
+//! All runs are read before one of them is used. A set belongs to one run, and so does a volume: what two runs declare is an
+//! error. An option that names a volume applies to the run that declares it. Each problem is printed once.
+
+use std::collections::BTreeMap;
+
+use super::args::{ChangeArgs, FileArgs, SetArgs};
+use super::command_context::CommandContext;
+use super::error::CliError;
+use super::exit::Exit;
+use super::specs::{LoadOptions, evaluate_texts, read_texts};
+use nomad_csi_client::files::{FileOfCommand, SetRun, divide_into_runs};
+use nomad_csi_client::reconcile::workflow::Specifications;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{Namespace, NamespacedId, SetName, one_line};
+use nomad_csi_spec::{Outline, VolumeSpec, outline};
+
+/// The specifications of one run.
+pub(super) struct SpecRun {
+    /// The directory that names the set; `None` if the command has one run.
+    pub directory: Option<String>,
+    /// What the files declare.
+    pub specifications: Specifications,
+    /// The problems of the files.
+    pub diagnostics: Diagnostics,
+}
+
+impl SpecRun {
+    /// Returns the only run of a command. Its problems are printed already.
+    pub(super) fn only(specifications: Specifications) -> Self {
+        Self { directory: None, specifications, diagnostics: Diagnostics::default() }
+    }
+
+    /// Returns the line that stands over what is printed of the run; `None` if the command has one run.
+    pub(super) fn heading(&self) -> Option<String> {
+        let directory = one_line(self.directory.as_ref()?);
+        Some(match &self.specifications.set {
+            Some(set) => format!("set {set} ({directory})"),
+            None => directory,
+        })
+    }
+
+    fn declares(&self, named: &str) -> bool {
+        self.declared(named).next().is_some()
+    }
+
+    /// Returns the volumes that `ID` or `NAMESPACE/ID` names.
+    fn declared<'s>(&'s self, named: &'s str) -> impl Iterator<Item = &'s VolumeSpec> {
+        let is_named = move |spec: &&VolumeSpec| match named.split_once('/') {
+            Some((namespace, id)) => {
+                spec.request.namespace.as_str() == namespace && spec.request.id.as_str() == id
+            }
+            None => spec.request.id.as_str() == named,
+        };
+        self.specifications.volumes.iter().filter(is_named)
+    }
+}
+
+/// Reads and validates the files that the command line names, divided into runs.
+///
+/// # Errors
+/// If the namespace or the set of the command line is invalid, or a set is named for several runs.
+pub(super) fn read_runs(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    options: LoadOptions<'_>,
+    set: &SetArgs,
+    namespace: Option<&Namespace>,
+) -> Result<Vec<SpecRun>, CliError> {
+    let read = read_texts(context, arguments, namespace)?;
+    // One file is one run, and is not read twice to learn that.
+    let outlines: Vec<Outline> = match read.texts.as_slice() {
+        [_] => vec![Outline::default()],
+        texts => {
+            texts.iter().map(|(source, syntax)| outline(&read.sources, *source, *syntax)).collect()
+        }
+    };
+    let files: Vec<FileOfCommand<'_>> = read
+        .texts
+        .iter()
+        .zip(&outlines)
+        .map(|((source, _), outline)| FileOfCommand {
+            name: read.sources.name(*source),
+            set: outline.set.clone(),
+        })
+        .collect();
+    let runs = divide_into_runs(&context.directory, &files);
+    if let (Some(typed), true) = (&set.set, runs.len() > 1) {
+        return Err(one_set_for_several(typed, &runs).into());
+    }
+    let mut found = vec![];
+    for run in runs {
+        let of_run = read.for_run(&run, &outlines);
+        let (specifications, diagnostics) = evaluate_texts(context, of_run, options, set)?;
+        found.push(SpecRun { directory: run.directory, specifications, diagnostics });
+    }
+    refuse_equal_sets(&mut found);
+    refuse_equal_volumes(&mut found);
+    Ok(found)
+}
+
+/// Reads and validates files as [`read_runs`] does, and prints their problems.
+///
+/// # Errors
+/// Those of [`read_runs`], and if a file of any run has an error.
+pub(super) fn load_runs(
+    context: &CommandContext,
+    arguments: &FileArgs,
+    options: LoadOptions<'_>,
+    set: &SetArgs,
+    namespace: Option<&Namespace>,
+) -> Result<Vec<SpecRun>, CliError> {
+    let runs = read_runs(context, arguments, options, set, namespace)?;
+    for (run, problems) in runs.iter().zip(problems_once(&runs)) {
+        context.print_diagnostics(&problems, &run.specifications.sources);
+    }
+    if runs.iter().any(|run| run.diagnostics.has_errors()) {
+        return Err(CliError::already_reported(Exit::Error));
+    }
+    Ok(runs)
+}
+
+/// Returns the problems of each run without those of earlier runs: a file of all runs has its problems in each.
+pub(super) fn problems_once(runs: &[SpecRun]) -> Vec<Diagnostics> {
+    let mut before: BTreeMap<&str, Vec<&Diagnostic>> = BTreeMap::new();
+    let mut shown = vec![];
+    for run in runs {
+        let mut new = Diagnostics::default();
+        for problem in run.diagnostics.iter() {
+            let earlier = before.entry(&problem.message).or_default();
+            if !earlier.contains(&problem) {
+                earlier.push(problem);
+                new.push(problem.clone());
+            }
+        }
+        shown.push(new);
+    }
+    shown
+}
+
+/// Returns the changes that the command line names, for each run.
+///
+/// # Errors
+/// If an option names a volume that no run declares, or that several runs do.
+pub(super) fn changes_of_runs(
+    arguments: &ChangeArgs,
+    runs: &[SpecRun],
+) -> Result<Vec<ChangeArgs>, CliError> {
+    let [_, _, ..] = runs else {
+        return Ok(vec![arguments.clone()]);
+    };
+    let options = [
+        ("--replace", &arguments.replace, Form::Volume),
+        ("--delete-data", &arguments.delete_data, Form::Volume),
+        ("--share", &arguments.share, Form::Volume),
+        ("--accept-loss", &arguments.accept_loss, Form::WordAndVolume),
+        ("--approve", &arguments.approve, Form::WordAndVolume),
+    ];
+    for (option, texts, form) in options {
+        for text in texts {
+            refuse_if_not_of_one(option, text, form, runs)?;
+        }
+    }
+    let of_run = |run: &SpecRun| {
+        let kept = |texts: &[String], form: Form| -> Vec<String> {
+            texts.iter().filter(|text| run.declares(form.volume_of(text))).cloned().collect()
+        };
+        let replace = kept(&arguments.replace, Form::Volume);
+        ChangeArgs {
+            snapshot_first: arguments.snapshot_first && !replace.is_empty(),
+            replace,
+            delete_data: kept(&arguments.delete_data, Form::Volume),
+            share: kept(&arguments.share, Form::Volume),
+            accept_loss: kept(&arguments.accept_loss, Form::WordAndVolume),
+            approve: kept(&arguments.approve, Form::WordAndVolume),
+            ..arguments.clone()
+        }
+    };
+    Ok(runs.iter().map(of_run).collect())
+}
+
+/// The form of the value of an option that names a volume.
+#[derive(Clone, Copy)]
+enum Form {
+    /// `ID` or `NAMESPACE/ID`.
+    Volume,
+    /// The same after `WORD:`.
+    WordAndVolume,
+}
+
+impl Form {
+    fn volume_of(self, text: &str) -> &str {
+        match self {
+            Self::Volume => text,
+            Self::WordAndVolume => text.split_once(':').map_or("", |(_, named)| named),
+        }
+    }
+}
+
+fn refuse_if_not_of_one(
+    option: &str,
+    text: &str,
+    form: Form,
+    runs: &[SpecRun],
+) -> Result<(), CliError> {
+    let named = form.volume_of(text);
+    let declaring: Vec<&SpecRun> = runs.iter().filter(|run| run.declares(named)).collect();
+    let (code, why, help) = match declaring.as_slice() {
+        [_] => return Ok(()),
+        [] => (
+            Code::CliInvalidValue,
+            "no file declares such a volume, and the files name several sets",
+            "name the directory of one set".to_owned(),
+        ),
+        [first, ..] => {
+            let namespace = first.declared(named).next().map(|spec| &spec.request.namespace);
+            let namespace = namespace.map(ToString::to_string).unwrap_or_default();
+            let help = format!("add the namespace: `{namespace}/{}`", one_line(named));
+            (Code::CliAmbiguousId, "the files of several sets declare it", help)
+        }
+    };
+    let message = format!("cannot use `{option} {}`: {why}", one_line(text));
+    Err(Diagnostic::error(code, message).help(help).into())
+}
+
+/// Refuses an option that is for one set.
+///
+/// # Errors
+/// If there are several runs.
+pub(super) fn refuse_for_several(option: &str, runs: &[SpecRun]) -> Result<(), CliError> {
+    let directories: Vec<String> =
+        runs.iter().filter_map(|run| run.directory.as_deref()).map(one_line).collect();
+    if directories.is_empty() {
+        return Ok(());
+    }
+    let message = format!("cannot use `{option}`: the files name {} sets", directories.len());
+    Err(Diagnostic::error(Code::CliInvalidValue, message)
+        .note(format!("directories with a set: {}", some_of(&directories)))
+        .help("name the directory of one set")
+        .into())
+}
+
+fn one_set_for_several(typed: &str, runs: &[SetRun]) -> Diagnostic {
+    let directories: Vec<String> =
+        runs.iter().filter_map(|run| run.directory.as_deref()).map(one_line).collect();
+    let message = format!(
+        "cannot use `--set {}`: the files name {} sets",
+        one_line(typed),
+        directories.len()
+    );
+    Diagnostic::error(Code::CliSetConflict, message)
+        .note(format!("directories with a set: {}", some_of(&directories)))
+        .help("remove `--set`, or name the directory of one set")
+}
+
+/// Lists the first few names.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let listed = names.iter().take(SHOWN).map(|name| format!("`{name}`"));
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+/// Refuses a set that two runs name: each would remove the volumes of the other with `--prune`.
+fn refuse_equal_sets(runs: &mut [SpecRun]) {
+    let mut first: BTreeMap<SetName, String> = BTreeMap::new();
+    for run in runs {
+        let (Some(set), Some(directory)) = (&run.specifications.set, &run.directory) else {
+            continue;
+        };
+        let Some(earlier) = first.get(set) else {
+            first.insert(set.clone(), directory.clone());
+            continue;
+        };
+        let message = format!(
+            "directories `{}` and `{}` name the same set `{set}` by expressions, or beside other sets",
+            one_line(earlier),
+            one_line(directory)
+        );
+        run.diagnostics
+            .push(Diagnostic::error(Code::SpecSetTwice, message).help(Code::SpecSetTwice.advice()));
+    }
+}
+
+/// Refuses a volume that two runs declare.
+fn refuse_equal_volumes(runs: &mut [SpecRun]) {
+    if runs.len() < 2 {
+        return;
+    }
+    let mut first: BTreeMap<NamespacedId, usize> = BTreeMap::new();
+    let headings: Vec<String> = runs.iter().map(|run| run.heading().unwrap_or_default()).collect();
+    for (index, run) in runs.iter_mut().enumerate() {
+        for spec in &run.specifications.volumes {
+            let key = spec.key();
+            let earlier = *first.entry(key.clone()).or_insert(index);
+            if earlier == index {
+                continue;
+            }
+            let message = format!("volume {} is declared in two sets", key.quoted());
+            run.diagnostics.push(
+                Diagnostic::error(Code::SpecDuplicateVolume, message)
+                    .label(spec.field_span("id"), "")
+                    .note(format!("{}; {}", headings[earlier], headings[index]))
+                    .note("a file of a directory that names no set belongs to every set")
+                    .help("move it into the directory of its set, or give it another ID in each"),
+            );
+        }
+        run.diagnostics.sort();
+    }
+}
