@@ -112,7 +112,11 @@ pub(super) fn load_runs(
     namespace: Option<&Namespace>,
 ) -> Result<Vec<SpecRun>, CliError> {
     let runs = read_runs(context, arguments, options, set, namespace)?;
+    let mut is_first = true;
     for (run, problems) in runs.iter().zip(problems_once(&runs)) {
+        if !problems.is_empty() && !std::mem::replace(&mut is_first, false) {
+            context.printer.print_status("");
+        }
         context.print_diagnostics(&problems, &run.specifications.sources);
     }
     if runs.iter().any(|run| run.diagnostics.has_errors()) {
@@ -277,7 +281,7 @@ fn refuse_equal_sets(runs: &mut [SpecRun]) {
             continue;
         };
         let message = format!(
-            "directories `{}` and `{}` name the same set `{set}` by expressions, or beside other sets",
+            "directories `{}` and `{}` are two runs of this command, and both name set `{set}`",
             one_line(earlier),
             one_line(directory)
         );

@@ -294,7 +294,8 @@ pub fn single_set<'s>(
         diagnostics.push(
             Diagnostic::error(Code::SpecTwoSets, message)
                 .label(*again, "another set here")
-                .label(*place, "first here"),
+                .label(*place, "first here")
+                .help("name the files of one set; `validate`, `plan` and `apply` also take several directories, each with one set"),
         );
     }
     Some(set)

@@ -63,6 +63,7 @@ transcripts! {
     what_an_upgrade_of_a_plugin_takes_away = "plugin/diff.md";
     completion_scripts_and_manual_are_printed = "command_line/completion.md";
     sets_in_a_file_are_shown_and_forgotten = "set/file.md";
+    a_tree_with_several_sets_is_several_runs = "set/tree.md";
     sets_in_variables_are_shown_and_forgotten = "set/nomad.md";
     snapshots_are_created_listed_and_deleted = "snapshot/snapshot.md";
     snapshots_of_the_embedded_agent = "snapshot/embedded.md";

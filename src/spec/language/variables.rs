@@ -214,8 +214,9 @@ impl<'g> GivenValues<'g> {
 }
 
 /// Finds declared names that are similar to others. Comparing takes time, so there are only so many comparisons in a run.
-struct SimilarNames<'n, 'v> {
-    variables: &'n BTreeMap<&'v str, Variable<'v, 'v>>,
+struct SimilarNames<'n> {
+    /// The declared names, also of other runs, so that a name has the same suggestion in each run.
+    declared: BTreeSet<&'n str>,
     comparisons_left: usize,
 }
 
@@ -225,14 +226,14 @@ const MAX_COMPARISONS: usize = 200_000;
 /// The length in bytes of the longest name that is compared.
 const LONGEST_COMPARED: usize = 100;
 
-impl<'v> SimilarNames<'_, 'v> {
+impl<'n> SimilarNames<'n> {
     /// Returns the declared name that is most similar to another one.
-    fn near(&mut self, name: &str) -> Option<&'v str> {
+    fn near(&mut self, name: &str) -> Option<&'n str> {
         if name.len() > LONGEST_COMPARED {
             return None;
         }
-        self.comparisons_left = self.comparisons_left.checked_sub(self.variables.len())?;
-        let short = self.variables.keys().filter(|known| known.len() <= LONGEST_COMPARED);
+        self.comparisons_left = self.comparisons_left.checked_sub(self.declared.len())?;
+        let short = self.declared.iter().filter(|known| known.len() <= LONGEST_COMPARED);
         closest_match(name, short.copied())
     }
 }
@@ -368,7 +369,9 @@ fn report_undeclared(
 ) {
     let is_unknown =
         |name: &str| !variables.contains_key(name) && !values.declared_elsewhere.contains(name);
-    let mut similar = SimilarNames { variables, comparisons_left: MAX_COMPARISONS };
+    let elsewhere = values.declared_elsewhere.iter().map(String::as_str);
+    let declared = variables.keys().copied().chain(elsewhere).collect();
+    let mut similar = SimilarNames { declared, comparisons_left: MAX_COMPARISONS };
     for name in values.arguments.keys().filter(|name| is_unknown(name)) {
         let message = format!("variable `{name}` is not declared");
         let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
