@@ -316,3 +316,129 @@ fn refuse_equal_volumes(runs: &mut [SpecRun]) {
         run.diagnostics.sort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nomad_csi_model::diagnostic::SourceMap;
+    use nomad_csi_spec::{Defaults, Syntax, parse};
+
+    use super::*;
+
+    fn run(directory: &str, volumes: &[(&str, &str)]) -> SpecRun {
+        let text: String = volumes
+            .iter()
+            .map(|(namespace, id)| {
+                format!("volume \"{id}\" {{\n  type = \"csi\"\n  namespace = \"{namespace}\"\n}}\n")
+            })
+            .collect();
+        let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+        let source = sources.add("volumes.hcl", text);
+        let defaults = Defaults::default();
+        let volumes = parse(&mut sources, source, Syntax::Hcl, &defaults, &mut diagnostics);
+        let specifications = Specifications {
+            volumes,
+            sources,
+            file_count: 1,
+            set: SetName::parse(directory).ok(),
+            base_directory: "/".into(),
+        };
+        SpecRun { directory: Some(directory.to_owned()), specifications, diagnostics }
+    }
+
+    fn texts(values: &[&str]) -> Vec<String> {
+        values.iter().map(ToString::to_string).collect()
+    }
+
+    fn refused(changes: &ChangeArgs, runs: &[SpecRun]) -> Vec<String> {
+        let refused = changes_of_runs(changes, runs).err();
+        let problems = refused.into_iter().flat_map(|error| error.diagnostics);
+        problems.flat_map(|one| std::iter::once(one.message).chain(one.help)).collect()
+    }
+
+    #[test]
+    fn an_option_that_names_a_volume_is_for_the_run_that_declares_it() {
+        let runs = [run("a", &[("default", "x"), ("prod", "y")]), run("b", &[("default", "z")])];
+        let changes = ChangeArgs {
+            prune: true,
+            replace: texts(&["x"]),
+            snapshot_first: true,
+            share: texts(&["default/z"]),
+            accept_loss: texts(&["secrets:z", "mount_flags:prod/y"]),
+            approve: texts(&["destroys-data:x", "loses-access:z"]),
+            ..ChangeArgs::default()
+        };
+        let of_runs = changes_of_runs(&changes, &runs).unwrap();
+        let [first, second] = of_runs.as_slice() else {
+            panic!("{of_runs:?}");
+        };
+        assert_eq!((&first.replace, first.snapshot_first), (&texts(&["x"]), true));
+        assert_eq!((&second.replace, second.snapshot_first), (&vec![], false));
+        assert_eq!((&first.share, &second.share), (&vec![], &texts(&["default/z"])));
+        assert_eq!(first.accept_loss, texts(&["mount_flags:prod/y"]));
+        assert_eq!(second.accept_loss, texts(&["secrets:z"]));
+        assert_eq!(first.approve, texts(&["destroys-data:x"]));
+        assert_eq!(second.approve, texts(&["loses-access:z"]));
+        assert!(first.prune && second.prune);
+    }
+
+    #[test]
+    fn an_option_that_is_for_no_run_or_for_several_is_refused() {
+        let runs = [run("a", &[("default", "x")]), run("b", &[("prod", "x"), ("prod", "y")])];
+        let none = "no file declares such a volume, and the files name several sets";
+        let help = "name the directory of one set";
+        let approve = |text: &str| ChangeArgs { approve: texts(&[text]), ..ChangeArgs::default() };
+        for (changes, option) in [
+            (
+                ChangeArgs { delete_data: texts(&["old"]), ..ChangeArgs::default() },
+                "--delete-data old",
+            ),
+            (
+                ChangeArgs { replace: texts(&["default/y"]), ..ChangeArgs::default() },
+                "--replace default/y",
+            ),
+            (approve("cuts-off:5b0c"), "--approve cuts-off:5b0c"),
+            (approve("destroys-data"), "--approve destroys-data"),
+        ] {
+            assert_eq!(
+                refused(&changes, &runs),
+                [format!("cannot use `{option}`: {none}"), help.to_owned()]
+            );
+        }
+        assert_eq!(
+            refused(&approve("destroys-data:x"), &runs),
+            [
+                "cannot use `--approve destroys-data:x`: the files of several sets declare it",
+                "add the namespace: `default/x`",
+            ]
+        );
+        assert_eq!(refused(&approve("destroys-data:prod/x"), &runs), Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_one_run_every_option_is_kept() {
+        let runs = [SpecRun { directory: None, ..run("a", &[]) }];
+        let changes = ChangeArgs {
+            delete_data: texts(&["old"]),
+            approve: texts(&["cuts-off:5b0c"]),
+            ..ChangeArgs::default()
+        };
+        let of_runs = changes_of_runs(&changes, &runs).unwrap();
+        assert_eq!(of_runs.len(), 1);
+        assert_eq!(
+            (&of_runs[0].delete_data, &of_runs[0].approve),
+            (&changes.delete_data, &changes.approve)
+        );
+    }
+
+    #[test]
+    fn a_problem_of_every_run_is_shown_once() {
+        let of_all = Diagnostic::warning(Code::SpecLiteralSecret, "shared");
+        let own = Diagnostic::error(Code::SpecNoVolume, "own");
+        let mut runs = [run("a", &[]), run("b", &[])];
+        runs[0].diagnostics = of_all.clone().into();
+        runs[1].diagnostics = [of_all.clone(), own.clone()].into_iter().collect();
+        let shown = problems_once(&runs);
+        let shown: Vec<Vec<_>> = shown.iter().map(|one| one.iter().cloned().collect()).collect();
+        assert_eq!(shown, [vec![of_all], vec![own]]);
+    }
+}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::json_schema::violations;
 
 const PLAN: &str = include_str!("../../docs/schemas/plan.v1.json");
+const PLANS: &str = include_str!("../../docs/schemas/plans.v1.json");
 const DRIFT: &str = include_str!("../../docs/schemas/drift.v1.json");
 const DOCTOR: &str = include_str!("../../docs/schemas/doctor.v1.json");
 
@@ -50,6 +51,25 @@ fn plan_documents_match_the_schema() {
     for (command, document) in documents {
         let violations = violations(&schema, &schema, &document, "");
         assert_eq!(violations, [""; 0], "{command}");
+    }
+}
+
+#[test]
+fn documents_of_several_plans_match_both_schemas() {
+    let (several, one) = (schema(PLANS), schema(PLAN));
+    let documents = documents_in("set", "plan");
+    assert!(!documents.is_empty());
+    for (command, mut document) in documents {
+        assert_eq!(violations(&several, &several, &document, ""), [""; 0], "{command}");
+        let runs = document["runs"].as_array_mut().expect("an array of runs");
+        assert!(runs.len() > 1, "{command}");
+        for run in runs {
+            let run_keys = run.as_object_mut().expect("a run is an object");
+            for key in ["directory", "exit_code"] {
+                assert!(run_keys.remove(key).is_some(), "{command}: {key}");
+            }
+            assert_eq!(violations(&one, &one, run, ""), [""; 0], "{command}");
+        }
     }
 }
 

@@ -187,7 +187,10 @@ pub(crate) async fn apply_specifications(
             let (wait, parallelism) = (arguments.server_wait, arguments.parallelism.parallelism);
             let workflow = context.waiting_workflow(cluster, "apply", wait, parallelism);
             let mut all = Submitted { volumes: None, result: Ok(Exit::Done) };
-            for (run, options) in runs.iter().zip(changes) {
+            for (index, (run, options)) in runs.iter().zip(changes).enumerate() {
+                if index > 0 {
+                    context.printer.print_status("");
+                }
                 if let Some(heading) = run.heading() {
                     context.printer.print_status(&heading);
                 }

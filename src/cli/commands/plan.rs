@@ -113,7 +113,12 @@ pub(crate) async fn show_plan(
         .with_cluster(async |cluster| {
             let mut documents = vec![];
             let mut exit = Exit::Done;
-            for (run, changes) in runs.iter().zip(&changes) {
+            let prints_text =
+                arguments.output == ReportFormat::Text && !arguments.reports.replace_output();
+            for (index, (run, changes)) in runs.iter().zip(&changes).enumerate() {
+                if index > 0 && prints_text {
+                    context.printer.print_result("\n");
+                }
                 let specifications = &run.specifications;
                 let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
                 let needs = specifications.permissions_to_plan(location.as_ref());
