@@ -61,7 +61,7 @@ pub use host_volumes::declares_host_volumes;
 pub(crate) use interpolation::{TextProblem, runtime_text};
 pub(crate) use job_text::{JobText, read_job_text};
 pub use json_schema::{SCHEMA_VERSION, specification_schema};
-pub use language::{EmptyBlock, GivenVariables};
+pub use language::{EmptyBlock, GivenVariables, VariableValue};
 pub use origin::{Instance, InstanceKey, Layer, Origin};
 pub use outline::{NamedSet, Outline, outline};
 pub use parse::{Parsed, parse, read};

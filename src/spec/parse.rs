@@ -11,8 +11,8 @@ use super::decode::{self, Document};
 use super::defaults::Defaults;
 use super::expression::names::Names;
 use super::language::{
-    EmptyBlock, GivenVariables, Run, VariableFile, declared_variables, is_of_language,
-    needs_expansion, read_templates,
+    EmptyBlock, GivenVariables, Run, VariableFile, VariableValue, declared_variables,
+    is_of_language, needs_expansion, read_templates,
 };
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
@@ -31,6 +31,8 @@ pub struct Parsed {
     pub sets: Vec<(SetName, Span)>,
     /// The blocks that declare no volume.
     pub empty: Vec<EmptyBlock>,
+    /// The variables that have values.
+    pub variables: Vec<VariableValue>,
 }
 
 /// Parses the volumes of one text, as [`read`] does.
@@ -310,7 +312,8 @@ impl<'a> RunReader<'_, 'a> {
                 found.volumes.push(spec);
             }
         }
-        let mut parsed = Parsed { empty: expansion.empty, ..Parsed::default() };
+        let mut parsed =
+            Parsed { empty: expansion.empty, variables: expansion.variables, ..Parsed::default() };
         parsed.sets.extend(expansion.sets);
         for found in self.found {
             // The first ones, mostly all, are not copied.

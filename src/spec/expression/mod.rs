@@ -11,7 +11,7 @@ pub(crate) mod embedded;
 pub(crate) mod evaluate;
 #[cfg(test)]
 mod function_tests;
-mod functions;
+pub(crate) mod functions;
 #[cfg(test)]
 mod measure_tests;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::instances::{Instances, instances_of};
 use super::layers::layered;
 use super::value_sources::ValueSources;
 use super::values::{NoValue, expression_value, value_node};
+use super::variable_values::VariableValue;
 use super::walk::for_each_expression;
 use crate::decode::{self, Document, NamedBlock, Reader, ScalarConversion};
 use crate::expression::budget::Budget;
@@ -48,6 +49,8 @@ pub(crate) struct Expansion {
     pub(crate) doubtful: Vec<Span>,
     /// The blocks that declare no volume.
     pub(crate) empty: Vec<EmptyBlock>,
+    /// The variables that have values.
+    pub(crate) variables: Vec<VariableValue>,
     /// The first place that uses each variable, by its slot, in the fields that volumes take.
     pub(super) used: BTreeMap<u32, Span>,
     /// True if a value could not be evaluated, which another problem explains.

@@ -15,6 +15,7 @@ mod templates;
 mod type_constraint;
 mod value_sources;
 mod values;
+mod variable_values;
 mod variables;
 mod walk;
 
@@ -22,5 +23,6 @@ pub(super) use declarations::{declared_variables, is_of_language, needs_expansio
 pub use expand::EmptyBlock;
 pub(super) use run::Run;
 pub(super) use templates::read_templates;
+pub use variable_values::VariableValue;
 pub use variables::GivenVariables;
 pub(super) use variables::VariableFile;

@@ -10,6 +10,7 @@ use super::expand::{Expansion, Globals, expand};
 use super::locals::evaluate_locals;
 use super::names_check::{check_names, report_unset};
 use super::value_sources::ValueSources;
+use super::variable_values::variable_values;
 use super::variables::{Assigned, GivenVariables, VariableFile, assign, validate_variables};
 use crate::decode::Document;
 use crate::expression::budget::Budget;
@@ -68,13 +69,15 @@ impl Run<'_> {
         let globals = Globals { variables, locals, sources };
         let room = (self.room, &mut budget);
         let mut of_volumes = Diagnostics::default();
-        let expansion = expand(&declarations, self.documents, &globals, room, &mut of_volumes);
+        let mut expansion = expand(&declarations, self.documents, &globals, room, &mut of_volumes);
         diagnostics.extend(without_repetitions(of_values, &misnamed));
         diagnostics.extend(without_repetitions(of_volumes, &misnamed));
         diagnostics.extend(misnamed);
         for (slot, place) in &expansion.used {
             used.entry(*slot).or_insert(*place);
         }
+        expansion.variables =
+            variable_values(&declarations.variables, &assigned, names, &mut Budget::run());
         report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
         if expansion.is_incomplete && !diagnostics.has_errors() {
             let message = "a value could not be evaluated, and no reason was found";

@@ -134,11 +134,21 @@ fn is_each(node: &Expr) -> bool {
 }
 
 fn source_of(name: &str, origin: ValueOrigin) -> ValueSource {
+    let from = source_text(name, origin);
     let (from, place) = match origin {
-        ValueOrigin::Default(span) => ("its default at".to_owned(), Some(span)),
-        ValueOrigin::Environment => (format!("NOMAD_CSI_VAR_{name}"), None),
-        ValueOrigin::File(span) => ("`--var-file`".to_owned(), Some(span)),
-        ValueOrigin::CommandLine => ("`--var`".to_owned(), None),
+        ValueOrigin::Default(span) => (format!("{from} at"), Some(span)),
+        ValueOrigin::File(span) => (from, Some(span)),
+        ValueOrigin::Environment | ValueOrigin::CommandLine => (from, None),
     };
     ValueSource { text: format!("`var.{name}` has its value from {from}").into(), place }
+}
+
+/// Returns the source of the value of a variable in words.
+pub(super) fn source_text(name: &str, origin: ValueOrigin) -> String {
+    match origin {
+        ValueOrigin::Default(_) => "its default".to_owned(),
+        ValueOrigin::Environment => format!("NOMAD_CSI_VAR_{name}"),
+        ValueOrigin::File(_) => "`--var-file`".to_owned(),
+        ValueOrigin::CommandLine => "`--var`".to_owned(),
+    }
 }

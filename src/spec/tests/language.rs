@@ -782,3 +782,113 @@ fn a_value_for_a_variable_of_another_run_is_not_reported() {
     let elsewhere = Given { declared_elsewhere: &["size", "other"], ..given };
     assert_eq!(problems(&elsewhere), Vec::<String>::new());
 }
+
+#[test]
+fn the_values_of_a_run_give_the_same_run_again() {
+    let text = r#"
+variable "text" {
+  type = string
+}
+variable "number" {
+  type    = number
+  default = 1.5
+}
+variable "yes" {
+  default = true
+}
+variable "nothing" {
+  type    = string
+  default = null
+}
+variable "list" {
+  type    = list(object({ size = string, zones = optional(list(string), ["a"]) }))
+  default = []
+}
+variable "map" {
+  default = { "a.b" = "x", empty = {}, list = [] }
+}
+variable "tuple" {
+  type = any
+}
+volume "v" {
+  name       = "n"
+  type       = "csi"
+  plugin_id  = "p"
+  parameters = {
+    all = jsonencode([var.text, var.number, var.yes, var.nothing, var.list, var.map, var.tuple])
+  }
+  capability {
+    access_mode     = "single-node-writer"
+    attachment_mode = "file-system"
+  }
+}
+"#;
+    let files = [(text, Syntax::Hcl)];
+    let variables =
+        "text: \"$${a} ${b} \\\"ü\\\"\\n%{c}\"\nlist: [{size: 1GiB}, {size: \"2\", zones: []}]\n";
+    let given = Given {
+        files: &files,
+        variable_files: &[(variables, Syntax::Yaml)],
+        arguments: &[("tuple", "[1, \"1\", null, { a = [{}] }, 9223372036854775807, 1e30]")],
+        environment: &[("number", "-7")],
+        ..Given::default()
+    };
+    let first = run(&given);
+    let problems: Vec<_> = first.diagnostics.iter().map(code).collect();
+    assert_eq!(problems, Vec::<String>::new());
+    let values = &first.parsed.variables;
+    let sources: Vec<_> = values.iter().map(|one| format!("{} {}", one.name, one.from)).collect();
+    assert_eq!(
+        sources,
+        [
+            "list `--var-file`",
+            "map its default",
+            "nothing its default",
+            "number NOMAD_CSI_VAR_number",
+            "text `--var-file`",
+            "tuple `--var`",
+            "yes its default",
+        ]
+    );
+    let members: Vec<String> = values
+        .iter()
+        .map(|one| format!("\"{}\": {}", one.name, one.value.as_deref().unwrap()))
+        .collect();
+    let json = format!("{{{}}}", members.join(", "));
+    let again =
+        run(&Given { files: &files, variable_files: &[(&json, Syntax::Json)], ..Given::default() });
+    let request = |ran: &Ran| format!("{:?}", ran.parsed.volumes[0].request);
+    assert_eq!(request(&again), request(&first), "{json}");
+    let same: Vec<_> = again.parsed.variables.iter().map(|one| one.value.clone()).collect();
+    assert_eq!(same, values.iter().map(|one| one.value.clone()).collect::<Vec<_>>());
+}
+
+#[test]
+fn values_that_may_be_secret_are_not_among_those_of_a_run() {
+    let text = r#"
+variable "marked" {
+  type      = string
+  sensitive = true
+  default   = "canary"
+}
+variable "db_password" {
+  default = "canary"
+}
+variable "map" {
+  default = { inner = [{ api_token = "canary" }] }
+}
+variable "plain" {
+  default = "shown"
+}
+volume "v" {
+  enabled = var.plain == "x"
+}
+"#;
+    let ran = run(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() });
+    let values: Vec<_> =
+        ran.parsed.variables.iter().map(|one| (one.name.as_str(), one.value.as_deref())).collect();
+    assert_eq!(
+        values,
+        [("db_password", None), ("map", None), ("marked", None), ("plain", Some("\"shown\"")),]
+    );
+}

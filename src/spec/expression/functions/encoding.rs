@@ -12,6 +12,12 @@ pub(super) fn jsonencode(args: &[Value], budget: &mut Budget) -> Result<Value, F
     Ok(Value::text(out))
 }
 
+/// Returns a value as JSON; `None` if it has a secret or an unknown value, or is too large.
+pub(crate) fn json_text(value: &Value, budget: &mut Budget) -> Option<String> {
+    let mut out = String::new();
+    write(value, &mut out, budget).ok().map(|()| out)
+}
+
 /// Writes a value. No value has more than 64 levels, and each part takes its steps and bytes before
 /// it is written, because parts may be shared.
 fn write(value: &Value, out: &mut String, budget: &mut Budget) -> Result<(), Failure> {

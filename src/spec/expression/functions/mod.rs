@@ -5,7 +5,7 @@
 
 pub(crate) mod call;
 mod collections;
-mod encoding;
+pub(crate) mod encoding;
 mod numbers;
 pub(crate) mod table;
 mod text;
