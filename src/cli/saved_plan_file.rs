@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
+use serde_json::{Map, Value};
 
 use super::args::{FileArgs, LedgerArgs, LedgerChoice, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
@@ -16,7 +17,7 @@ use nomad_csi_client::files::{
 };
 use nomad_csi_model::Namespace;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_plan::{SavedPlan, SavedPlanProblem};
+use nomad_csi_plan::{SavedPlan, SavedPlanProblem, SavedVariable};
 
 /// A saved plan as the command line that made it.
 pub(super) struct SavedPlanFile {
@@ -125,11 +126,12 @@ pub(super) fn read_saved_plan(
     let syntax = origin.syntax.as_deref();
     let syntax = syntax.map(|word| SpecSyntax::from_str(word, false)).transpose();
     let base = base_directory(context, &origin.directory, &origin.files);
+    let files = FileArgs::of_saved_plan(
+        files_from(base.as_deref(), &origin.files),
+        syntax.map_err(|why| self::unusable(file, &why))?,
+    );
     let saved = SavedPlanFile {
-        files: FileArgs::of_saved_plan(
-            files_from(base.as_deref(), &origin.files),
-            syntax.map_err(|why| self::unusable(file, &why))?,
-        ),
+        files: FileArgs { saved_variables: saved_variables(&origin.variables), ..files },
         set: SetArgs { set: origin.set.clone() },
         ledger: LedgerArgs {
             ledger: LedgerChoice::parse(&origin.ledger)
@@ -140,6 +142,15 @@ pub(super) fn read_saved_plan(
         plan,
     };
     Ok(saved)
+}
+
+/// Returns the values of variables that a plan holds, as a JSON object; `None` without any.
+fn saved_variables(variables: &[SavedVariable]) -> Option<String> {
+    let values: Map<String, Value> = variables
+        .iter()
+        .filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?)))
+        .collect();
+    (!values.is_empty()).then(|| Value::Object(values).to_string())
 }
 
 /// Returns the directory that relative names start from; `None` for the working directory. That is the one

@@ -341,6 +341,7 @@ mod tests {
             file_count: 1,
             set: SetName::parse(directory).ok(),
             base_directory: "/".into(),
+            variables: vec![],
         };
         SpecRun { directory: Some(directory.to_owned()), specifications, diagnostics }
     }

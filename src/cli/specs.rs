@@ -127,6 +127,7 @@ pub(super) struct ReadTexts {
     defaults: Defaults,
     /// The problems of files that could not be read, or are left alone.
     diagnostics: Diagnostics,
+    is_of_saved_plan: bool,
 }
 
 impl ReadTexts {
@@ -150,6 +151,7 @@ impl ReadTexts {
             given: GivenVariables { declared_elsewhere, ..self.given.clone() },
             defaults: self.defaults.clone(),
             diagnostics: self.diagnostics.clone(),
+            is_of_saved_plan: self.is_of_saved_plan,
         }
     }
 }
@@ -189,7 +191,8 @@ pub(super) fn read_texts(
     for (source, _) in &skipped {
         diagnostics.push(host_volumes_left_alone(sources.name(*source)));
     }
-    Ok(ReadTexts { texts, sources, host_volumes, given, defaults, diagnostics })
+    let is_of_saved_plan = arguments.are_of_saved_plan;
+    Ok(ReadTexts { texts, sources, host_volumes, given, defaults, diagnostics, is_of_saved_plan })
 }
 
 /// Evaluates and validates texts as one run, and returns their problems.
@@ -203,13 +206,20 @@ pub(super) fn evaluate_texts(
     set: &SetArgs,
 ) -> Result<(Specifications, Diagnostics), CliError> {
     let typed = parse_set_name(set.set.as_deref())?;
-    let ReadTexts { texts, mut sources, host_volumes, given, defaults, mut diagnostics } =
-        read_texts;
+    let ReadTexts {
+        texts,
+        mut sources,
+        host_volumes,
+        given,
+        defaults,
+        mut diagnostics,
+        is_of_saved_plan,
+    } = read_texts;
     // What is said of the values of CSI volumes is not true of host volumes.
     let mut of_host = Diagnostics::default();
     read(&mut sources, &host_volumes, &GivenVariables::default(), &defaults, &mut of_host);
     diagnostics.extend(of_host.into_iter().filter(is_error).collect());
-    let Parsed { volumes, sets, empty } =
+    let Parsed { volumes, sets, empty, variables } =
         read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
     if options.deny.contains(&DenyRule::UndeclaredVariables) {
         diagnostics = diagnostics.map(deny_undeclared);
@@ -225,6 +235,9 @@ pub(super) fn evaluate_texts(
     if options.empty_files == EmptyFiles::Pruned {
         diagnostics = diagnostics.map(explain_emptying);
     }
+    if is_of_saved_plan {
+        diagnostics = diagnostics.map(explain_missing_value);
+    }
     if volumes.is_empty() && !diagnostics.has_errors() {
         diagnostics.extend(no_volume(options.empty_files, sets.first(), &empty));
     }
@@ -237,7 +250,18 @@ pub(super) fn evaluate_texts(
     let set = selected_set(&sets, typed, &mut diagnostics);
     diagnostics.sort();
     let base_directory = context.directory.clone();
-    Ok((Specifications { set, volumes, sources, file_count, base_directory }, diagnostics))
+    let specifications =
+        Specifications { set, volumes, sources, file_count, base_directory, variables };
+    Ok((specifications, diagnostics))
+}
+
+/// Explains why a variable that had a value for the plan has none now.
+fn explain_missing_value(problem: Diagnostic) -> Diagnostic {
+    match problem.code {
+        Code::SpecUnsetVariable => problem
+            .note("a saved plan holds no value of a sensitive variable: give it as for the plan"),
+        _ => problem,
+    }
 }
 
 fn is_error(problem: &Diagnostic) -> bool {
@@ -260,6 +284,9 @@ fn deny_undeclared(problem: Diagnostic) -> Diagnostic {
         .note("`--deny undeclared-variables` refuses values without a declaration")
         .help(Code::SpecUndeclaredVariable.advice())
 }
+
+/// The name of the file of variables that a saved plan stands for.
+const SAVED_VARIABLES: &str = "<saved plan>";
 
 /// Reads the values of variables: from the environment, files and arguments.
 fn given_variables(
@@ -286,6 +313,9 @@ fn given_variables(
             }
             Err(problems) => diagnostics.extend(problems),
         }
+    }
+    if let Some(saved) = &arguments.saved_variables {
+        files.push((sources.add(SAVED_VARIABLES, saved.as_str()), Syntax::Json));
     }
     let given = arguments.variables.iter();
     let arguments = given.map(|given| (given.name.clone(), given.value.clone())).collect();

@@ -97,7 +97,7 @@ pub use rules::{
     CreateRule, MergeRules, MountOptionsRule, NameRule, OmittedMap, TopologyRule,
     UnknownCapacityRule, UnreportedFields, UpdateRule, server_version_warning,
 };
-pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem};
+pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem, SavedVariable};
 pub use shared_data::{created_with_existing_data, created_with_known_data};
 pub use unread::{
     CachedMergeRules, CachedVolumes, cached_volumes, inputs_of_unchanged, unread_volumes,

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::action::{Action, Plan, PlannedVolume};
@@ -27,8 +28,11 @@ use nomad_csi_model::{
     VolumeField, hex,
 };
 
-/// The format that this program writes, and the newest that it reads.
-const FORMAT: u32 = 1;
+/// The newest format that this program reads.
+const FORMAT: u32 = 2;
+
+/// The format of a plan without variables, which earlier programs read too.
+const FORMAT_WITHOUT_VARIABLES: u32 = 1;
 
 /// The command that made a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +62,27 @@ pub struct PlanOrigin {
     pub ledger: String,
     /// The namespace of the ledger's variables.
     pub ledger_namespace: String,
+    /// The variables of the specifications.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<SavedVariable>,
+}
+
+/// The value of a variable of the specifications.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedVariable {
+    /// Its name.
+    pub name: String,
+    /// Its value; absent if it may be a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_value")]
+    pub value: Option<Value>,
+    /// Where the value came from, for readers of the file.
+    pub from: String,
+}
+
+/// Reads a value that is there, also `null`.
+fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// A plan in a file.
@@ -159,7 +184,7 @@ impl SavedVolume {
         let key = self.volume.quoted();
         let message = format!("cannot change volume {key}: no file declares it now");
         let problem = Diagnostic::error(Code::PlanStale, message)
-            .help("give the files and the variables of the plan: `--var`, `--var-file`, NOMAD_CSI_VAR_…")
+            .help("use the files of the plan, and give its sensitive variables again: `--var-file`, NOMAD_CSI_VAR_…")
             .help("if the volume is not needed any more, save a new plan, review it, and apply it");
         PlannedVolume {
             key: self.volume.clone(),
@@ -224,7 +249,10 @@ impl SavedPlan {
         let approved = |(risk, key): &(Risk, NamespacedId)| (risk.as_str().to_owned(), key.clone());
         let deny = options.deny.iter().map(|rule| rule.as_str().to_owned());
         Self {
-            format: FORMAT,
+            format: match origin.variables.is_empty() {
+                true => FORMAT_WITHOUT_VARIABLES,
+                false => FORMAT,
+            },
             origin,
             options: SavedOptions {
                 prune: options.prune,

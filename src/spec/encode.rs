@@ -553,7 +553,7 @@ fn indented(text: &str) -> String {
 }
 
 /// Returns a key, in quotes if necessary. HCL1 allows quoted keys, HCL2 does not.
-fn key(text: &str) -> String {
+pub(super) fn key(text: &str) -> String {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if starts && text.chars().all(plain) && !matches!(text, "true" | "false" | "null") {
@@ -563,7 +563,7 @@ fn key(text: &str) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 

@@ -69,6 +69,9 @@ pub(crate) struct FileArgs {
     /// True if a saved plan names the paths, and not the person who runs the command.
     #[arg(skip)]
     pub are_of_saved_plan: bool,
+    /// The values of variables that a saved plan holds, as a JSON object.
+    #[arg(skip)]
+    pub saved_variables: Option<String>,
     /// The streams that have been read already.
     #[arg(skip)]
     pub read_before: StreamTexts,

@@ -21,7 +21,7 @@ mod value_parsers;
 pub(crate) use changes::{
     ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, SHARE_HELP, StandingChangeArgs,
 };
-pub(crate) use files::{FileArgs, SYNTAX_HELP, SpecSyntax, required_paths};
+pub(crate) use files::{FileArgs, GivenVariable, SYNTAX_HELP, SpecSyntax, required_paths};
 pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};
 pub(crate) use ledger_choice::LedgerChoice;

@@ -4,8 +4,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, LedgerChoice, OutputArgs, ParallelismArgs, ReportArgs,
-    ServerWaitArgs, SetArgs, required_paths,
+    ChangeArgs, FileArgs, GivenVariable, LedgerArgs, LedgerChoice, OutputArgs, ParallelismArgs,
+    ReportArgs, ServerWaitArgs, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
@@ -21,6 +21,7 @@ use nomad_csi_client::files::StreamTexts;
 use nomad_csi_client::reconcile::workflow::{ApplyMode, ApplyRequest, SetSelection};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, shell_quoted};
+use nomad_csi_plan::SavedPlan;
 
 /// The IDs of the options that the command line names. It takes no values, so it must be the first
 /// field of its command: later fields take theirs out of the matches.
@@ -288,8 +289,25 @@ fn saved_plan(
             .into());
     }
     let mut saved = read_saved_plan(context, streams, plan)?;
-    // The plan holds what the volumes were with their values: other ones are another plan.
+    refuse_saved_values(&arguments.files.variables, &saved.plan)?;
     saved.files.variables.clone_from(&arguments.files.variables);
     saved.files.variable_files.clone_from(&arguments.files.variable_files);
     Ok(Some(saved))
+}
+
+/// Refuses `--var` for a variable whose value the plan holds: with another one, it would be another plan.
+fn refuse_saved_values(given: &[GivenVariable], plan: &SavedPlan) -> Result<(), CliError> {
+    let is_saved = |given: &&GivenVariable| {
+        let saved = plan.origin().variables.iter();
+        saved.into_iter().any(|saved| saved.value.is_some() && saved.name == given.name)
+    };
+    let Some(given) = given.iter().find(is_saved) else {
+        return Ok(());
+    };
+    let name = one_line(&given.name);
+    let message =
+        format!("cannot use `--var {name}=…`: the saved plan holds the value of `{name}`");
+    Err(Diagnostic::error(Code::CliInvalidValue, message)
+        .help("remove `--var`, or save another plan with the other value")
+        .into())
 }

@@ -27,9 +27,9 @@ use nomad_csi_client::reconcile::workflow::{
 };
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_plan::{PlanOrigin, SavedPlan};
+use nomad_csi_plan::{PlanOrigin, SavedPlan, SavedVariable};
 use nomad_csi_ports::{IdSource as _, RandomIds};
-use nomad_csi_spec::Purpose;
+use nomad_csi_spec::{Purpose, VariableValue};
 
 /// Which volumes are read.
 #[derive(Args, Clone, Copy, Debug)]
@@ -289,7 +289,18 @@ fn plan_origin(
         set: set.map(ToString::to_string),
         ledger: arguments.ledger.ledger.to_string(),
         ledger_namespace: arguments.ledger.ledger_namespace.clone(),
+        variables: saved_variables(&request.specifications.variables),
     })
+}
+
+/// Returns the variables of the specifications as saved plans hold them.
+fn saved_variables(values: &[VariableValue]) -> Vec<SavedVariable> {
+    let saved = |variable: &VariableValue| SavedVariable {
+        name: variable.name.clone(),
+        value: variable.value.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        from: variable.from.clone(),
+    };
+    values.iter().map(saved).collect()
 }
 
 /// Returns the kind of a server as saved plans hold it.

@@ -16,7 +16,7 @@ use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
 use nomad_csi_client::reconcile::workflow::Specifications;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
 use nomad_csi_model::{SecretRef, SecretRefs};
-use nomad_csi_spec::{Purpose, Syntax, VolumeSpec, WritableSpec, encode_all};
+use nomad_csi_spec::{Purpose, Syntax, VolumeSpec, WritableSpec, encode_all, encode_values};
 
 /// Arguments of `render`.
 #[derive(Args, Debug)]
@@ -31,6 +31,11 @@ pub(crate) struct RenderArgs {
     /// Add a comment for each field that comes from a class or from `defaults`
     #[arg(long)]
     pub origins: bool,
+    /// Print the values of variables instead, as a file of variables
+    ///
+    /// A comment says where each value comes from, except in JSON. A value that may be a secret is only named.
+    #[arg(long, conflicts_with = "origins")]
+    pub values: bool,
 }
 
 /// Prints volumes.
@@ -64,10 +69,15 @@ pub(crate) fn render_files(
     if diagnostics.has_errors() {
         return Ok(Exit::Error);
     }
+    let syntax = Syntax::from(arguments.output);
+    if arguments.values {
+        let Specifications { variables, sources, .. } = &specifications;
+        context.printer.print_result(&encode_values(variables, sources, syntax));
+        return Ok(Exit::Done);
+    }
     let volumes = specifications.volumes.iter();
     let volumes: Vec<WritableSpec> =
         volumes.map(|spec| written(spec, &specifications, arguments.origins)).collect();
-    let syntax = Syntax::from(arguments.output);
     context.printer.print_result(&encode_all(&volumes, specifications.set.as_ref(), syntax));
     Ok(Exit::Done)
 }

@@ -8,6 +8,7 @@ use crate::rules::MergeRules;
 use crate::samples::{bytes, codes, complete_request, desired, existing, observed, plugin, spec};
 use nomad_csi_model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
 use nomad_csi_spec::Purpose;
+use serde_json::json;
 
 fn larger() -> UnresolvedRequest {
     let mut request = desired();
@@ -169,8 +170,8 @@ fn the_earlier_name_of_a_waiting_volume_is_read() {
 #[test]
 fn invalid_and_newer_files_are_refused() {
     let text = saved(larger(), &there(None)).write();
-    let later = text.replace("\"format\": 1", "\"format\": 2");
-    assert_eq!(SavedPlan::read(&later), Err(SavedPlanProblem::TooNew(2)));
+    let later = text.replace("\"format\": 1", "\"format\": 3");
+    assert_eq!(SavedPlan::read(&later), Err(SavedPlanProblem::TooNew(3)));
     let strange = text.replace("\"deny\": []", "\"deny\": [\"everything\"]");
     for damaged in ["", "{}", "[]", &text[..text.len() / 2], &strange] {
         let refused = SavedPlan::read(damaged);
@@ -226,4 +227,23 @@ fn a_field_without_a_place_is_hashed_if_it_is_given() {
     let omitted = UnresolvedRequest { name: None, ..larger() };
     let text = |request| serde_json::to_string(&others(request, &placed)).unwrap();
     assert_eq!([text(&given), text(&omitted)], [r#"{"name":"database"}"#, "{}"]);
+}
+
+#[test]
+fn only_a_plan_with_variables_has_the_second_format() {
+    let observed = there(Some(existing()));
+    let plain = saved(larger(), &observed);
+    assert!(plain.write().starts_with("{\n  \"format\": 1,"), "{}", plain.write());
+    let made = plan(larger(), &observed, &PlanOptions::default());
+    let variables =
+        [("none", None), ("null", Some(json!(null))), ("map", Some(json!({"a": [1.5]})))].map(
+            |(name, value)| SavedVariable { name: name.into(), value, from: "`--var`".into() },
+        );
+    let origin = PlanOrigin { variables: variables.to_vec(), ..PlanOrigin::default() };
+    let (options, approvals) = (PlanOptions::default(), Approvals::default());
+    let written = SavedPlan::of(origin.clone(), &made, &observed, &options, &approvals).write();
+    assert!(written.starts_with("{\n  \"format\": 2,"), "{written}");
+    assert_eq!(SavedPlan::read(&written).unwrap().origin(), &origin);
+    let newer = written.replacen("\"format\": 2", "\"format\": 3", 1);
+    assert_eq!(SavedPlan::read(&newer), Err(SavedPlanProblem::TooNew(3)));
 }

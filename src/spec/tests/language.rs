@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::harness::code;
 use crate::defaults::Defaults;
+use crate::encode_values::encode_values;
 use crate::language::GivenVariables;
 use crate::parse::{Parsed, read};
 use crate::syntax::Syntax;
@@ -850,17 +851,19 @@ volume "v" {
             "yes its default",
         ]
     );
-    let members: Vec<String> = values
-        .iter()
-        .map(|one| format!("\"{}\": {}", one.name, one.value.as_deref().unwrap()))
-        .collect();
-    let json = format!("{{{}}}", members.join(", "));
-    let again =
-        run(&Given { files: &files, variable_files: &[(&json, Syntax::Json)], ..Given::default() });
     let request = |ran: &Ran| format!("{:?}", ran.parsed.volumes[0].request);
-    assert_eq!(request(&again), request(&first), "{json}");
-    let same: Vec<_> = again.parsed.variables.iter().map(|one| one.value.clone()).collect();
-    assert_eq!(same, values.iter().map(|one| one.value.clone()).collect::<Vec<_>>());
+    let shown: Vec<_> = values.iter().map(|one| one.value.clone()).collect();
+    for syntax in [Syntax::Hcl, Syntax::Yaml, Syntax::Json] {
+        let written = encode_values(values, &first.sources, syntax);
+        let variable_files = [(written.as_str(), syntax)];
+        let again =
+            run(&Given { files: &files, variable_files: &variable_files, ..Given::default() });
+        let problems: Vec<_> = again.diagnostics.iter().map(code).collect();
+        assert_eq!(problems, Vec::<String>::new(), "{written}");
+        assert_eq!(request(&again), request(&first), "{written}");
+        let same: Vec<_> = again.parsed.variables.iter().map(|one| one.value.clone()).collect();
+        assert_eq!(same, shown, "{written}");
+    }
 }
 
 #[test]

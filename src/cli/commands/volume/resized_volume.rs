@@ -46,6 +46,7 @@ pub(super) fn with_size(
         file_count: 1,
         set,
         base_directory: context.directory.clone(),
+        variables: vec![],
     })
 }
 

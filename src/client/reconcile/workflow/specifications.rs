@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{SourceMap, Span};
 use nomad_csi_plan::{AclOperation, LedgerLocation, RequiredPermissions};
-use nomad_csi_spec::VolumeSpec;
+use nomad_csi_spec::{VariableValue, VolumeSpec};
 
 /// The specifications that a command works with.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct Specifications {
     pub set: Option<SetName>,
     /// The directory that file names are relative to.
     pub base_directory: PathBuf,
+    /// The variables that have values.
+    pub variables: Vec<VariableValue>,
 }
 
 impl Specifications {
