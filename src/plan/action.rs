@@ -453,6 +453,8 @@ pub struct Plan {
     pub volumes: Vec<PlannedVolume>,
     /// Warnings about the plan as a whole: what is unknown, and what the plan assumes.
     pub remarks: Vec<Diagnostic>,
+    /// Volumes that the set owns, that no file declares, and that the plan leaves alone.
+    pub undeclared: Vec<NamespacedId>,
 }
 
 impl Plan {

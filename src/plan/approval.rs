@@ -152,7 +152,7 @@ mod tests {
             depends_on: vec![],
             warnings: vec![],
         };
-        Plan { volumes: risks.iter().map(entry).collect(), remarks: vec![] }
+        Plan { volumes: risks.iter().map(entry).collect(), remarks: vec![], undeclared: vec![] }
     }
 
     fn missing(approvals: &Approvals) -> Vec<usize> {

@@ -51,7 +51,15 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
         deny(planned, inputs.options.deny.iter().copied());
     }
     set_dependencies(&mut volumes, inputs.observed);
-    Plan { volumes, remarks: vec![] }
+    let undeclared = left_alone(&volumes, &inputs);
+    Plan { volumes, remarks: vec![], undeclared }
+}
+
+/// Returns the owned volumes that no file declares and that the plan does not remove.
+fn left_alone(volumes: &[PlannedVolume], inputs: &PlanInputs<'_>) -> Vec<NamespacedId> {
+    let planned: BTreeSet<&NamespacedId> = volumes.iter().map(|planned| &planned.key).collect();
+    let owned = inputs.owned.into_iter().flat_map(|owned| owned.volumes.keys());
+    owned.filter(|key| !planned.contains(key)).cloned().collect()
 }
 
 fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {

@@ -44,7 +44,12 @@ pub(crate) fn plan_json(plan: &Plan, server: &str, sources: &SourceMap) -> Value
         },
         "remarks": diagnostics(&plan.remarks, sources),
         "volumes": plan.volumes.iter().map(entry).collect::<Vec<_>>(),
+        "undeclared": plan.undeclared.iter().map(name_json).collect::<Vec<_>>(),
     })
+}
+
+fn name_json(key: &NamespacedId) -> Value {
+    json!({ "namespace": key.namespace.as_str(), "id": key.id.as_str() })
 }
 
 fn diagnostics(list: &[Diagnostic], sources: &SourceMap) -> Vec<Value> {

@@ -14,6 +14,9 @@ use nomad_csi_plan::{Plan, Risk};
 pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
     let mut text = format!("Plan for {}: {}\n", one_line(server), counts(plan.counts()));
     text.push_str(&risk_summary(plan));
+    if let Some(undeclared) = undeclared_summary(plan) {
+        text.extend([undeclared.as_str(), "\n"]);
+    }
     for group in like_entries(plan, now) {
         let Some((style, sign, verb)) = heading(group.first) else {
             continue;
@@ -29,6 +32,24 @@ pub(crate) fn plan_text(plan: &Plan, server: &str, now: i64) -> String {
         }
     }
     text
+}
+
+/// Returns a line with the owned volumes that no file declares; `None` without any.
+pub(super) fn undeclared_summary(plan: &Plan) -> Option<String> {
+    const SHOWN: usize = 5;
+    let names: Vec<String> =
+        plan.undeclared.iter().take(SHOWN).map(|key| one_line(&key.to_string())).collect();
+    let names = match plan.undeclared.len().checked_sub(SHOWN) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names.join(", ")),
+    };
+    match plan.undeclared.len() {
+        0 => None,
+        1 => Some(format!("The set owns {names}, which no file declares: it stays.")),
+        count => {
+            Some(format!("The set owns {count} volumes that no file declares: {names}. They stay."))
+        }
+    }
 }
 
 /// Returns a line with the numbers of risky changes; empty if every change is reversible.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::drift::{DriftShown, drift_problem, drift_summary};
 use super::formats::{Case, CaseResult, Finding, RunReport};
 use super::plan::{by_urgency, counts, details};
+use super::plan_text::undeclared_summary;
 use super::printer::one_line;
 use nomad_csi_client::reconcile::{Outcome, Status};
 use nomad_csi_model::diagnostic::Diagnostic;
@@ -15,6 +16,9 @@ pub(crate) fn report_plan(report: &mut RunReport, plan: &Plan, server: &str) {
     let server = one_line(server);
     report.headline = Some(headline(plan));
     report.summary = format!("Plan for {server}: {}", counts(plan.counts()));
+    if let Some(undeclared) = undeclared_summary(plan) {
+        report.summary.extend([" ", undeclared.as_str()]);
+    }
     report.server = Some(server);
     let planned = by_urgency(plan).into_iter();
     report.cases = planned.map(|planned| case(planned, planned_result(planned))).collect();

@@ -79,7 +79,7 @@ mod tests {
             depends_on: vec![],
             warnings: vec![],
         };
-        Plan { volumes: (0..count).map(entry).collect(), remarks: vec![] }
+        Plan { volumes: (0..count).map(entry).collect(), remarks: vec![], undeclared: vec![] }
     }
 
     fn away() -> Diagnostic {
