@@ -11,7 +11,7 @@ use super::risk::LastSnapshot;
 use super::rules::MergeRules;
 use super::volume_version::VolumeVersion;
 use nomad_csi_model::{
-    HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeId,
+    Bytes, HiddenField, Namespace, NamespacedId, Plugin, PluginId, Secrets, Volume, VolumeId,
     VolumeSummary,
 };
 use nomad_csi_spec::{Purpose, VolumeSpec};
@@ -53,7 +53,7 @@ pub struct ObservedState {
     pub provided: BTreeMap<PluginId, ProviderList>,
     /// The snapshots that providers list, by their IDs, for the plugins from whose snapshots the plan
     /// restores volumes. A list that could not be read is not included.
-    pub provided_snapshots: BTreeMap<PluginId, BTreeSet<String>>,
+    pub provided_snapshots: BTreeMap<PluginId, BTreeMap<String, Bytes>>,
     /// The last snapshot of each volume whose data the plan may delete.
     pub snapshots: BTreeMap<NamespacedId, LastSnapshot>,
 }

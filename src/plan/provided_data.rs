@@ -11,7 +11,7 @@ use super::ledger::DataIdentity;
 use super::provider_list::{Evidence, evidence};
 use super::selector::selector;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{ExternalId, PluginId, shell_quoted};
+use nomad_csi_model::{Bytes, ExternalId, PluginId, shell_quoted};
 
 /// A name of a volume at a plugin, as a `clone_id` may have it.
 type SourceName = (PluginId, String);
@@ -27,7 +27,12 @@ pub(super) fn compare_with_providers(volumes: &mut [PlannedVolume], observed: &O
         if let Some(gone) = data.filter(|data| is_gone(data, observed)) {
             report_gone(planned, &gone);
         }
-        if let Some(problem) = missing_source(planned, &sources, observed) {
+        if let Some(warning) = unlisted_data(planned, observed) {
+            planned.warnings.push(warning);
+        }
+        let unusable = missing_source(planned, &sources, observed)
+            .or_else(|| source_too_large(planned, observed));
+        if let Some(problem) = unusable {
             planned.block(vec![problem]);
         }
     }
@@ -84,6 +89,36 @@ fn data_gone(planned: &PlannedVolume, data: &DataIdentity, is_refused: bool) -> 
     }
 }
 
+/// Returns the warning of a registration of data that the provider does not list.
+fn unlisted_data(planned: &PlannedVolume, observed: &ObservedState) -> Option<Diagnostic> {
+    let Action::Register(request) = &planned.action else {
+        return None;
+    };
+    let external_id = request.external_id.as_ref()?;
+    let data =
+        DataIdentity { plugin_id: request.plugin_id.clone(), external_id: external_id.clone() };
+    if !matches!(evidence(&observed.provided, &data), Evidence::NotListed) {
+        return None;
+    }
+    let message = format!(
+        "volume {}: its provider does not list external ID `{external_id}`",
+        planned.key.quoted()
+    );
+    let warning = Diagnostic::warning(Code::PlanDataGone, message);
+    let warning = match &planned.spec {
+        Some(spec) => warning.label(spec.field_span("external_id"), ""),
+        None => warning,
+    };
+    Some(
+        warning
+            .note("the plugin may refuse the registration, or a task that mounts the volume")
+            .help(
+                "correct the `external_id`: `nomad-csi orphans` lists the data that no volume has",
+            )
+            .help("if the provider's list is not complete, add `--no-provider`"),
+    )
+}
+
 /// Returns the names that the files give to volumes, which may be the sources of copies.
 fn declared_sources(volumes: &[PlannedVolume]) -> BTreeSet<SourceName> {
     let requests = volumes.iter().filter_map(|planned| planned.spec.as_ref());
@@ -119,8 +154,49 @@ fn missing_source(
             .then(|| source_missing(planned, "clone_id", "volume", clone));
     }
     let snapshot = request.snapshot_id.as_ref()?;
-    let is_missing = !observed.provided_snapshots.get(plugin)?.contains(snapshot);
+    let is_missing = !observed.provided_snapshots.get(plugin)?.contains_key(snapshot);
     is_missing.then(|| source_missing(planned, "snapshot_id", "snapshot", snapshot))
+}
+
+/// Returns why a new volume cannot hold its source: the source is larger than the volume may be.
+fn source_too_large(planned: &PlannedVolume, observed: &ObservedState) -> Option<Diagnostic> {
+    let request = planned.request().filter(|_| planned.action.creates())?;
+    let plugin = &request.plugin_id;
+    let (field, what, source, size) = match (&request.clone_id, &request.snapshot_id) {
+        (Some(clone), _) => {
+            let external_id = ExternalId::new(clone.as_str());
+            let data = DataIdentity { plugin_id: plugin.clone(), external_id };
+            match evidence(&observed.provided, &data) {
+                Evidence::Listed(volume) => ("clone_id", "volume", clone, volume.capacity),
+                Evidence::NotListed | Evidence::Unknown(_) => return None,
+            }
+        }
+        (None, Some(snapshot)) => {
+            let size = observed.provided_snapshots.get(plugin)?.get(snapshot)?;
+            ("snapshot_id", "snapshot", snapshot, *size)
+        }
+        (None, None) => return None,
+    };
+    let max = request.capacity.max;
+    if max == Bytes::ZERO || size <= max {
+        return None;
+    }
+    let message = format!(
+        "cannot create volume {}: {what} `{source}` is larger than `capacity_max`",
+        planned.key.quoted()
+    );
+    let problem = Diagnostic::error(Code::PlanSourceTooLarge, message);
+    let problem = match &planned.spec {
+        Some(spec) => {
+            problem.label(spec.field_span("capacity_max"), "").label(spec.field_span(field), "")
+        }
+        None => problem,
+    };
+    Some(
+        problem
+            .note(format!("the {what} has {size}, and the volume may have at most {max}"))
+            .help(Code::PlanSourceTooLarge.advice()),
+    )
 }
 
 fn source_missing(planned: &PlannedVolume, field: &str, what: &str, source: &str) -> Diagnostic {

@@ -27,17 +27,18 @@ pub fn required_lists(
     lost.collect()
 }
 
-/// Returns the plugins that list volumes, as far as existing volumes or the sources of new ones can be
-/// compared with their list.
+/// Returns the plugins that list volumes, as far as existing volumes, or the data and the sources of new ones, can
+/// be compared with their list.
 pub fn comparable_lists(desired: &[VolumeSpec], observed: &ObservedState) -> AskedPlugins {
     let read = observed.volumes.values();
     let read = read.map(|volume| (&volume.plugin_id, &volume.namespace));
     let unread = observed.unread.iter();
     let unread = unread.map(|(key, volume)| (&volume.data.plugin_id, &key.namespace));
-    let copies = desired.iter().map(|spec| &spec.request);
-    let copies = copies.filter(|request| request.clone_id.is_some());
-    let copies = copies.map(|request| (&request.plugin_id, &request.namespace));
-    let all = read.chain(unread).chain(copies);
+    let requests = desired.iter().map(|spec| &spec.request);
+    let named =
+        requests.filter(|request| request.clone_id.is_some() || request.external_id.is_some());
+    let named = named.map(|request| (&request.plugin_id, &request.namespace));
+    let all = read.chain(unread).chain(named);
     able(all, observed, |can| can.list_volumes)
 }
 

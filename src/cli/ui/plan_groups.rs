@@ -123,6 +123,7 @@ mod tests {
             let plan = Plan {
                 volumes: (0..creates).map(create).chain((0..20).map(delete)).collect(),
                 remarks: vec![],
+                undeclared: vec![],
             };
             let groups = like_entries(&plan, 0);
             assert_eq!(groups.len(), blocks + 20);

@@ -2,7 +2,7 @@
 //!
 //! A list that cannot be read in time is not an error. It says why, and proves nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::ports::ProviderReader;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{Namespace, PluginId, Secrets};
+use nomad_csi_model::{Bytes, Namespace, PluginId, Secrets};
 use nomad_csi_plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
 
 /// How long the list of one provider is waited for.
@@ -38,13 +38,13 @@ pub(super) async fn provider_lists(
 pub(super) async fn snapshot_ids(
     provider: &(impl ProviderReader + ?Sized),
     asked: &AskedPlugins,
-) -> BTreeMap<PluginId, BTreeSet<String>> {
+) -> BTreeMap<PluginId, BTreeMap<String, Bytes>> {
     let mut found = BTreeMap::new();
     for (plugin, namespace) in asked {
         let none = Secrets::default();
         let listing = provider.list_snapshots(plugin, namespace, &none);
         if let Ok(Ok(listed)) = timeout(LIST_TIMEOUT, listing).await {
-            let ids = listed.into_iter().map(|snapshot| snapshot.id.to_string());
+            let ids = listed.into_iter().map(|snapshot| (snapshot.id.to_string(), snapshot.size));
             found.insert(plugin.clone(), ids.collect());
         }
     }

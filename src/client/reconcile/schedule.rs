@@ -149,7 +149,11 @@ mod tests {
             depends_on: needs.to_vec(),
             warnings: vec![],
         };
-        Plan { volumes: needs.iter().enumerate().map(entry).collect(), remarks: vec![] }
+        Plan {
+            volumes: needs.iter().enumerate().map(entry).collect(),
+            remarks: vec![],
+            undeclared: vec![],
+        }
     }
 
     fn ready(schedule: &mut Schedule) -> Vec<(usize, Option<usize>)> {

@@ -59,6 +59,8 @@ codes! {
         "Check the provider. Restore the data there, recreate the volume with `--replace`, or remove it. If the provider's list is not complete, use `--no-provider`.";
     PlanSourceMissing = "plan/source-missing": "The volume is a copy, and its provider does not list the volume or the snapshot that it is copied from.",
         "Check `clone_id` or `snapshot_id`: both are the provider's IDs.";
+    PlanSourceTooLarge = "plan/source-too-large": "The snapshot or the volume that a new volume is filled from is larger than the new volume may be. The plugin refuses the request.",
+        "Raise or remove `capacity_max`.";
     PlanProviderUnread = "plan/provider-unread": "The list of a provider could not be read, so it is unknown whether it still has the data of the volumes.",
         "Resolve the failure, or use `--no-provider` to leave the provider out.";
     PlanStillWanted = "plan/still-wanted": "The command would remove a volume that a specification file still declares.",

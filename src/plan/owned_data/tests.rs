@@ -86,7 +86,7 @@ fn registers(id: &str) -> UnresolvedRequest {
 }
 
 fn is_approved(planned: &PlannedVolume, approvals: &Approvals) -> bool {
-    let plan = Plan { volumes: vec![planned.clone()], remarks: vec![] };
+    let plan = Plan { volumes: vec![planned.clone()], remarks: vec![], undeclared: vec![] };
     approvals.missing(&plan).is_empty()
 }
 

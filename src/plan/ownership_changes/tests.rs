@@ -25,6 +25,7 @@ fn unchanged(spec: Option<VolumeSpec>) -> Plan {
             warnings: vec![],
         }],
         remarks: vec![],
+        undeclared: vec![],
     }
 }
 

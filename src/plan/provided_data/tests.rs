@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::build::build_plan;
 use crate::inputs::PlanOptions;
-use crate::provider_list::ProviderList;
+use crate::provider_list::{ProviderList, UnlistedReason};
 use crate::rules::MergeRules;
 use crate::samples::{bytes, codes, desired, existing, inputs, listed, observed, plugin, spec};
 use nomad_csi_model::UnresolvedRequest;
@@ -79,7 +79,7 @@ fn copy(clone: Option<&str>, snapshot: Option<&str>) -> UnresolvedRequest {
 fn a_copy_needs_a_source_that_is_listed_or_declared() {
     let observed = ObservedState {
         provided: lists(&["vol-1"]),
-        provided_snapshots: [(PluginId::new("hostpath"), ["snap-1".to_owned()].into())].into(),
+        provided_snapshots: snapshots(&[("snap-1", 0)]),
         ..observed(Some(existing()), plugin(|_| {}))
     };
     for (clone, snapshot, expected) in [
@@ -99,5 +99,68 @@ fn a_copy_needs_a_source_that_is_listed_or_declared() {
     let unasked = super::super::samples::observed(Some(existing()), plugin(|_| {}));
     for request in [copy(Some("vol-9"), None), copy(None, Some("snap-9"))] {
         assert_eq!(plan(vec![request], &unasked)[0].action.as_str(), "create");
+    }
+}
+
+fn snapshots(list: &[(&str, u64)]) -> BTreeMap<PluginId, BTreeMap<String, Bytes>> {
+    let sizes = list.iter().map(|(id, size)| ((*id).to_owned(), bytes(*size))).collect();
+    [(PluginId::new("hostpath"), sizes)].into()
+}
+
+#[test]
+fn a_source_that_is_larger_than_the_volume_may_be_is_blocked() {
+    let observed_with = |size: u64| {
+        let ProviderList::Listed(mut list) = listed(&["vol-1"]) else {
+            panic!("a list");
+        };
+        list.values_mut().for_each(|volume| volume.capacity = bytes(size));
+        let list = ProviderList::Listed(list);
+        ObservedState {
+            provided: [(PluginId::new("hostpath"), list)].into(),
+            provided_snapshots: snapshots(&[("snap-1", size)]),
+            ..observed(None, plugin(|_| {}))
+        }
+    };
+    for (max, size, expected) in [
+        (1000, 1000, "create"),
+        (1000, 1001, "blocked"),
+        (1000, 0, "create"),
+        (0, 1 << 40, "create"),
+    ] {
+        for (clone, snapshot) in [(Some("vol-1"), None), (None, Some("snap-1"))] {
+            let mut request = copy(clone, snapshot);
+            request.capacity.min = Bytes::ZERO;
+            request.capacity.max = bytes(max);
+            let volumes = plan(vec![request], &observed_with(size));
+            let planned = &volumes[0];
+            assert_eq!(planned.action.as_str(), expected, "{max} {size} {clone:?}");
+            if expected == "blocked" {
+                assert_eq!(codes(planned), [Code::PlanSourceTooLarge.as_str()]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_registration_of_data_that_the_provider_does_not_list_is_reported() {
+    let registration = |external_id: &str| UnresolvedRequest {
+        id: "other".into(),
+        external_id: Some(ExternalId::new(external_id)),
+        ..desired()
+    };
+    let with = |provided| ObservedState { provided, ..observed(None, plugin(|_| {})) };
+    let unknown = ProviderList::Unknown(UnlistedReason::Failed("down".into()));
+    for (provided, expected) in [
+        (lists(&["vol-1"]), vec![Code::PlanDataGone]),
+        (lists(&[]), vec![Code::PlanDataGone]),
+        (lists(&["vol-7"]), vec![]),
+        ([(PluginId::new("hostpath"), unknown)].into(), vec![]),
+        (BTreeMap::new(), vec![]),
+    ] {
+        let volumes = plan(vec![registration("vol-7")], &with(provided));
+        let planned = &volumes[0];
+        assert_eq!(planned.action.as_str(), "register");
+        let warned: Vec<_> = planned.warnings.iter().map(|one| one.code).collect();
+        assert_eq!(warned, expected);
     }
 }

@@ -266,7 +266,7 @@ async fn a_removal_that_a_server_took_with_it_is_sent_again() {
             expected_version: VolumeVersion::At(11),
             ..create.volumes[0].clone()
         };
-        let plan = Plan { volumes: vec![planned], remarks: vec![] };
+        let plan = Plan { volumes: vec![planned], remarks: vec![], undeclared: vec![] };
         server.fail_next("delete", CallFault::RequestLost);
         if recovers {
             server.recover();
