@@ -53,13 +53,25 @@ enum Form {
     Block,
 }
 
+/// The top-level keys that declare nothing.
+const EXTENSIONS: &str = "^x-";
+
+/// Allows the keys of a file that declare nothing.
+fn with_extensions(mut file: Value) -> Value {
+    file["patternProperties"] = json!({EXTENSIONS: true});
+    file
+}
+
 fn flat() -> Value {
     let own = VOLUME.iter().filter(|field| field.place == FieldPlacement::Anywhere);
     let properties = fields(FILE.iter().chain(own), Form::Flat);
     let required: Vec<&str> = required(VOLUME).collect();
-    let mut flat = object(properties);
-    let names_only_a_set =
-        json!({"properties": {"set": true, "//": true}, "additionalProperties": false});
+    let mut flat = with_extensions(object(properties));
+    let names_only_a_set = json!({
+        "properties": {"set": true, "//": true},
+        "patternProperties": {EXTENSIONS: true},
+        "additionalProperties": false,
+    });
     if let Some(flat) = flat.as_object_mut() {
         flat.insert("if".to_owned(), names_only_a_set);
         flat.insert("else".to_owned(), json!({"required": required}));
@@ -96,7 +108,7 @@ fn blocks() -> Value {
         ("locals", described(json!({"type": "object"}), "Named values of the run.")),
     ];
     let required: Vec<Value> = words.iter().map(|(word, _)| json!({"required": [word]})).collect();
-    let mut blocks = object(with(fields(FILE.iter(), Form::Block), words));
+    let mut blocks = with_extensions(object(with(fields(FILE.iter(), Form::Block), words)));
     if let Some(blocks) = blocks.as_object_mut() {
         blocks.insert("anyOf".to_owned(), required.into());
     }

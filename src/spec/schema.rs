@@ -205,6 +205,9 @@ pub(super) const NOT_INHERITABLE: [&str; 6] =
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";
 
+/// The beginning of top-level keys that declare nothing.
+pub(super) const EXTENSION: &str = "x-";
+
 /// Returns the fields that drift can check, which `ignore` may name. Nested fields are dotted.
 pub fn drift_fields() -> impl Iterator<Item = String> {
     let nested = |field: &'static Field| match field.key {

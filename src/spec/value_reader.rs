@@ -2,6 +2,7 @@
 //!
 //! The two differ in how numbers become text and in what may be repeated, as Nomad's readers do. Their errors do not.
 
+use super::schema;
 use super::syntax::Syntax;
 use super::tree::{Entry, Node, Object, Value};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Span};
@@ -38,6 +39,14 @@ pub(crate) trait ValueReader {
     /// Returns whether an entry is a comment, which JSON writes as a key `//`.
     fn is_comment(&self, entry: &Entry<'_>) -> bool {
         self.syntax_at(entry.key.span) == Syntax::Json && entry.key.text == "//"
+    }
+
+    /// Returns whether a top-level entry declares nothing: a comment, or a key `x-…` of YAML or JSON, which holds what its
+    /// author refers to with anchors.
+    fn declares_nothing(&self, entry: &Entry<'_>) -> bool {
+        let is_extension = self.syntax_at(entry.key.span) != Syntax::Hcl
+            && entry.key.text.starts_with(schema::EXTENSION);
+        is_extension || self.is_comment(entry)
     }
 
     /// Returns the error about a value of another type than its field's.

@@ -57,7 +57,7 @@ impl Reader<'_> {
         aliases: &mut BTreeMap<&'t str, Span>,
         decoded: &mut Decoded,
     ) {
-        let entries = || object.entries.iter().filter(|entry| !self.is_comment(entry));
+        let entries = || object.entries.iter().filter(|entry| !self.declares_nothing(entry));
         let is =
             |key: &'static str| move |entry: &&Entry<'_>| entry.key.text.eq_ignore_ascii_case(key);
         let (sets, others): (Vec<&Entry<'_>>, Vec<_>) = entries().partition(is(schema::SET));

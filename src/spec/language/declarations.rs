@@ -225,7 +225,7 @@ impl<'t, 'a> Declarations<'t, 'a> {
         self.sets.extend(set.map(|entry| (index, at, entry)));
         let mut outside = vec![];
         for entry in &object.entries {
-            if reader.is_comment(entry) || is_set(&entry) {
+            if reader.declares_nothing(entry) || is_set(&entry) {
                 continue;
             }
             match &*entry.key.text {
@@ -263,6 +263,9 @@ impl<'t, 'a> Declarations<'t, 'a> {
             }
         }
         for entry in &object.entries {
+            if reader.declares_nothing(entry) {
+                continue;
+            }
             for_each_field(entry, &mut |field| {
                 for_each_key(&field.value, &mut |key| {
                     refuse_template(key, KEY_HELP, reader.diagnostics);

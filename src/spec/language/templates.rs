@@ -22,6 +22,7 @@ pub(crate) fn read_templates(
     for entry in &mut document.entries {
         match &mut entry.value.value {
             _ if reader.is_comment(&entry.key.text) => {}
+            _ if entry.key.text.starts_with(schema::EXTENSION) => {}
             Value::Object(variables) if entry.key.text == "variable" => {
                 for variable in &mut variables.entries {
                     reader.variable(&mut variable.value);

@@ -895,3 +895,31 @@ volume "v" {
         [("db_password", None), ("map", None), ("marked", None), ("plain", Some("\"shown\"")),]
     );
 }
+
+#[test]
+fn a_top_level_key_with_x_declares_nothing_in_yaml_and_json() {
+    let fields = "type: csi\n  plugin_id: p\n  capability: [{access_mode: single-node-writer, attachment_mode: file-system}]";
+    let flat = format!("x-common: &common\n  {fields}\nid: a\nname: a\n<<: *common\n");
+    let blocks = format!(
+        "x-common: &common\n  {fields}\nx-list: [1, \"${{a}}\"]\nvariable:\n  name: {{default: n}}\nvolume:\n  a:\n    <<: *common\n    name: ${{var.name}}\n"
+    );
+    let json = r#"{"x-note": {"secrets": {"a": "b"}}, "volume": {"a": {"name": "a", "type": "csi", "plugin_id": "p",
+        "capability": [{"access_mode": "single-node-writer", "attachment_mode": "file-system"}]}}}"#;
+    for (text, syntax) in
+        [(flat.as_str(), Syntax::Yaml), (&blocks, Syntax::Yaml), (json, Syntax::Json)]
+    {
+        let ran = run(&Given { files: &[(text, syntax)], ..Given::default() });
+        let problems: Vec<_> = ran.diagnostics.iter().map(code).collect();
+        assert_eq!(problems, Vec::<String>::new(), "{text}");
+        let [volume] = ran.parsed.volumes.as_slice() else {
+            panic!("{text}");
+        };
+        assert_eq!(volume.request.plugin_id.as_str(), "p", "{text}");
+    }
+    let hcl = "x-note = \"a\"\nid = \"a\"\ntype = \"csi\"\nplugin_id = \"p\"\n";
+    let ran = run(&Given { files: &[(hcl, Syntax::Hcl)], ..Given::default() });
+    assert!(ran.diagnostics.iter().any(|one| one.message.contains("x-note")));
+    let inner = "volume:\n  a:\n    x-note: 1\n";
+    let ran = run(&Given { files: &[(inner, Syntax::Yaml)], ..Given::default() });
+    assert!(ran.diagnostics.iter().any(|one| one.message.contains("x-note")));
+}
