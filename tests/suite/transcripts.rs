@@ -171,6 +171,11 @@ fn every_transcript_is_listed() {
 /// Codes that appear in no transcript, with the file and the name of a test that covers them.
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
+        Code::PlanSourceTooLarge,
+        "src/plan/provided_data/tests.rs",
+        "a_source_that_is_larger_than_the_volume_may_be_is_blocked",
+    ),
+    (
         Code::ApplyServerAway,
         "src/client/reconcile/workflow/server_unreachable.rs",
         "one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun",
