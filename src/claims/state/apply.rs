@@ -298,7 +298,8 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         }
         EventKind::VolumeDeleteIntended { key, instance } => {
             change(state, key, at, |record| {
-                record.settling_by = record.controller_for(VolumeIntent::Delete, instance.as_ref());
+                record.settling_by =
+                    record.controller_for(VolumeIntent::Delete, instance.as_ref(), at.index);
                 record.phase = Phase::Deleting;
             });
         }
@@ -310,7 +311,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpandIntended { key, to, instance } => {
             change(state, key, at, |record| {
                 record.expanding_by =
-                    record.controller_for(VolumeIntent::Expand, instance.as_ref());
+                    record.controller_for(VolumeIntent::Expand, instance.as_ref(), at.index);
                 record.expanding = Some(*to);
             });
         }
@@ -329,7 +330,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             let parameters = Some(parameters.clone());
             change(state, key, at, |record| {
                 record.modifying_by =
-                    record.controller_for(VolumeIntent::Modify, instance.as_ref());
+                    record.controller_for(VolumeIntent::Modify, instance.as_ref(), at.index);
                 record.modifying = parameters;
             });
         }
@@ -386,9 +387,15 @@ fn alloc_observed(
     };
     let record = state.plugins.entry(plugin.clone()).or_insert_with(new);
     let known = record.allocs.get(&instance.alloc_id);
+    let same_program = known.filter(|alloc| {
+        let known = &alloc.instance;
+        (&known.provider, &known.provider_version)
+            == (&instance.provider, &instance.provider_version)
+    });
     let alloc = PluginAlloc {
         node: node.clone(),
         create_index: known.map_or(at.index, |alloc| alloc.create_index),
+        program_index: same_program.map_or(at.index, |alloc| alloc.program_index),
         instance: instance.clone(),
     };
     record.allocs.insert(instance.alloc_id.clone(), alloc);
@@ -433,10 +440,12 @@ fn create_intended(
 ) {
     let mut record = new_record(definition, secrets, Phase::Creating, at);
     record.earlier_creates = earlier.to_vec();
-    let first = || IntentController::first(instance);
+    let first = || IntentController::first(instance, at.index);
     let before = state.volumes.get(&definition.key);
-    record.settling_by =
-        before.map_or_else(first, |before| before.controller_for(VolumeIntent::Create, instance));
+    let again = |before: &Arc<VolumeRecord>| {
+        before.controller_for(VolumeIntent::Create, instance, at.index)
+    };
+    record.settling_by = before.map_or_else(first, again);
     if let Some(first) = before {
         record.create_index = first.create_index;
         record.create_time = first.create_time;

@@ -203,13 +203,19 @@ pub struct IntentController {
     /// Those before it.
     #[serde(default, skip_serializing_if = "EarlierControllers::is_none")]
     pub earlier: EarlierControllers,
+    /// The index of the first event that named it for the intent, after the last one that named another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_index: u64,
+    /// The index of the last event that named it. An instance of this ID that was first found later is another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_index: u64,
 }
 
 impl IntentController {
     /// Returns the controller of an intent that no other controller got.
-    pub(super) fn first(instance: Option<&AllocId>) -> Option<Self> {
-        let instance = instance?.clone();
-        Some(Self { instance, earlier: EarlierControllers::None })
+    pub(super) fn first(instance: Option<&AllocId>, index: u64) -> Option<Self> {
+        let (instance, earlier) = (instance?.clone(), EarlierControllers::None);
+        Some(Self { instance, earlier, first_index: index, last_index: index })
     }
 }
 
@@ -347,9 +353,13 @@ impl VolumeRecord {
         &self,
         intent: VolumeIntent,
         instance: Option<&AllocId>,
+        index: u64,
     ) -> Option<IntentController> {
-        let first = IntentController::first(instance)?;
-        let earlier = match self.controller_of(intent) {
+        let first = IntentController::first(instance, index)?;
+        let before = self.controller_of(intent);
+        let same = before.filter(|before| before.instance == first.instance);
+        let first_index = same.map_or(index, |before| before.first_index);
+        let earlier = match before {
             None if self.is_open(intent) => EarlierControllers::Unknown,
             None => EarlierControllers::None,
             Some(before) if before.instance == first.instance => before.earlier,
@@ -358,7 +368,7 @@ impl VolumeRecord {
                 EarlierControllers::None | EarlierControllers::Ended => EarlierControllers::Ended,
             },
         };
-        Some(IntentController { earlier, ..first })
+        Some(IntentController { earlier, first_index, ..first })
     }
 
     /// Returns the external volume; `None` during creation.

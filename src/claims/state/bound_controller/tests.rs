@@ -18,15 +18,26 @@ impl Story {
             story.change(registered(&key("default", id), "ext-1"));
         }
         for alloc in BOTH {
-            let mut instance = instance(true);
-            instance.alloc_id = AllocId::new(alloc);
-            story.change(EventKind::PluginAllocObserved {
-                plugin: story.volume().plugin_id,
-                node: NodeId::new(NODES[0]),
-                instance: Box::new(instance),
-            });
+            story.observe(alloc, "1");
         }
         story
+    }
+
+    /// Records a healthy fingerprint of this version of the plugin.
+    fn observe(&mut self, alloc: &str, version: &str) {
+        let mut instance = instance(true);
+        instance.alloc_id = AllocId::new(alloc);
+        version.clone_into(&mut instance.provider_version);
+        self.change(EventKind::PluginAllocObserved {
+            plugin: self.volume().plugin_id,
+            node: NodeId::new(NODES[0]),
+            instance: Box::new(instance),
+        });
+    }
+
+    fn went_to_one_program(&self, id: &str, intent: VolumeIntent) -> bool {
+        let record = self.0.record(&key("default", id)).unwrap();
+        went_to_one_program(&self.0, record, intent)
     }
 
     fn volume(&self) -> RemoteVolume {
@@ -147,6 +158,85 @@ fn an_open_call_binds_every_call_of_its_volume_until_its_instance_is_gone() {
             assert_eq!(story.bound(effect.clone()), None, "{at}");
             assert_eq!(story.callable(effect), ["p2"], "{at}: one that is gone is not called");
         }
+    }
+}
+
+/// What was asked of it before it was gone has ended, so that another instance may have got a call since.
+#[test]
+fn an_instance_that_comes_back_under_its_id_is_another_one() {
+    let open: [(ControllerEffect, fn(&mut Story)); 4] = [
+        (intended("db", VolumeIntent::Expand), |story| {
+            story.intend("db", VolumeIntent::Expand, Some("p1"));
+        }),
+        (intended("same", VolumeIntent::Modify), |story| {
+            story.intend("same", VolumeIntent::Modify, Some("p1"));
+        }),
+        (intended("db", VolumeIntent::Delete), |story| {
+            story.intend("db", VolumeIntent::Delete, Some("p1"));
+        }),
+        (attached(NODES[1]), |story| story.attach(NODES[1], "p1")),
+    ];
+    for (own, open) in open {
+        let mut story = Story::new();
+        open(&mut story);
+        story.end("p1");
+        story.observe("p1", "1");
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), None, "{own:?}");
+            assert_eq!(story.callable(effect), BOTH, "{own:?}");
+        }
+        story.intend("same", VolumeIntent::Expand, Some("p2"));
+        let is_leaving = |effect: &_| *effect == intended("same", VolumeIntent::Expand);
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), Some("p2"), "{own:?}");
+            let expected = if is_leaving(&effect) { &BOTH[..] } else { &BOTH[1..] };
+            assert_eq!(story.callable(effect), expected, "{own:?}");
+        }
+    }
+}
+
+#[test]
+fn an_intent_that_is_recorded_again_binds_the_instance_that_came_back() {
+    let mut story = Story::new();
+    let own = intended("db", VolumeIntent::Expand);
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    story.end("p1");
+    story.observe("p1", "1");
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    assert_eq!(story.bound(own), Some("p1"));
+    assert!(!story.went_to_one_program("db", VolumeIntent::Expand));
+}
+
+/// A refusal says what this program has done, and nothing of another one.
+#[test]
+fn an_intent_knows_whether_its_calls_went_to_the_program_that_runs_now() {
+    for intent in VolumeIntent::ALL {
+        let id = if intent == VolumeIntent::Create { "new" } else { "db" };
+        let is_one = |change: fn(&mut Story)| {
+            let mut story = Story::new();
+            story.intend(id, intent, Some("p1"));
+            change(&mut story);
+            story.went_to_one_program(id, intent)
+        };
+        assert!(is_one(|_| {}), "{intent:?}");
+        assert!(is_one(|story| story.observe("p1", "1")), "{intent:?}: the same program again");
+        assert!(!is_one(|story| story.observe("p1", "2")), "{intent:?}: another version");
+        assert!(!is_one(|story| story.end("p1")), "{intent:?}: none");
+        assert!(!is_one(|story| story.change(started())), "{intent:?}: not probed yet");
+        let restarted = |story: &mut Story| {
+            story.change(started());
+            story.observe("p1", "1");
+        };
+        assert!(is_one(restarted), "{intent:?}: the agent restarted");
+        let mut story = Story::new();
+        for instance in BOTH {
+            story.intend(id, intent, Some(instance));
+        }
+        assert!(!story.went_to_one_program(id, intent), "{intent:?}: another instance");
+        let mut story = Story::new();
+        story.observe("p1", "2");
+        story.intend(id, intent, None);
+        assert!(!story.went_to_one_program(id, intent), "{intent:?}: an earlier version");
     }
 }
 
