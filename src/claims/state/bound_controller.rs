@@ -167,8 +167,8 @@ fn open_effects<'a>(
     open.map(|(effect, (instance, _))| (effect, instance)).collect()
 }
 
-/// Returns whether a call may run in the instance that the event at this index named.
-fn may_run(state: &State, plugin: &PluginId, (instance, index): (&AllocId, u64)) -> bool {
+/// Returns whether a call may still run in the instance that the event at this index named.
+pub fn may_run(state: &State, plugin: &PluginId, (instance, index): (&AllocId, u64)) -> bool {
     let alloc = alloc_on_record(state, plugin, instance);
     // Without an index it is not known when the instance was named.
     alloc.is_some_and(|alloc| index == 0 || alloc.create_index <= index)

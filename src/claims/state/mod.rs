@@ -45,7 +45,7 @@ mod volume_history;
 
 pub use apply::{EventConflict, apply, check};
 pub use bound_controller::{
-    ControllerCall, ControllerEffect, bound_controller, instance_of_intent, may_be_called,
+    ControllerCall, ControllerEffect, bound_controller, instance_of_intent, may_be_called, may_run,
     went_to_one_program,
 };
 pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};

@@ -115,7 +115,7 @@ async fn record_intent(
 ) -> Result<NamedIntent, ServerError> {
     let intent = VolumeIntent::Expand;
     let prior = Prior::of(&record, intent);
-    if is_named(&record, intent, calls) {
+    if is_named(deps, &record, intent, calls) {
         return Ok(NamedIntent::found(deps, record, intent, prior));
     }
     let instance = calls.preferred().cloned();
@@ -186,7 +186,7 @@ async fn record_failure(
     let key = record.key();
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
     let prior = intent.prior();
-    let is_refused = is_permanently_refused(&without_effect) && prior.are_of_one_instance();
+    let is_refused = is_permanently_refused(&without_effect) && intent.went_to_one_program();
     if certainly_had_no_effect(&error, prior) || is_refused {
         let event = EventKind::VolumeExpandAbandoned { key: key.clone() };
         match deps.store.commit(unchanged(record), event).await {

@@ -126,7 +126,7 @@ async fn record_intent(
     let intent = VolumeIntent::Modify;
     let is_repeated = record.modifying.as_ref() == Some(parameters);
     let prior = if is_repeated { Prior::Possible } else { Prior::None };
-    if is_repeated && is_named(&record, intent, calls) {
+    if is_repeated && is_named(deps, &record, intent, calls) {
         return Ok(NamedIntent::found(deps, record, intent, prior));
     }
     let (key, instance) = (record.key(), calls.preferred().cloned());
@@ -162,7 +162,7 @@ async fn record_failure(
     let key = intended.key();
     let replaced = earlier.filter(|earlier| Some(earlier) != intended.modifying.as_ref());
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
-    let is_refused = is_permanently_refused(&without_effect) && prior.are_of_one_instance();
+    let is_refused = is_permanently_refused(&without_effect) && intent.went_to_one_program();
     if certainly_had_no_effect(&error, prior) || is_refused {
         let (event, outcome) = match replaced {
             None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),

@@ -328,6 +328,60 @@ async fn a_call_that_was_not_sent_moves_to_another_instance_after_that_is_on_rec
     }
 }
 
+/// A plugin behind an endpoint returns under its ID. What was asked of it before has ended, and another one got a call since.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_comes_back_gets_no_call_beside_an_open_one_of_another() {
+    for (open, next) in [
+        (Operation::Expand, Operation::Modify),
+        (Operation::Modify, Operation::Expand),
+        (Operation::Expand, Operation::Delete),
+    ] {
+        let agent = with_open(open).await;
+        let newer = start_newer(&agent).await;
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        newer.inject_faults(next.rpc(), [Fault::Fail(StatusCode::Internal)]);
+        next.run(&agent).await.unwrap_err();
+        agent.observe(true).await;
+        let before = agent.backend.calls().len();
+        let repeated = if next == Operation::Delete { next } else { open };
+        repeated.run(&agent).await.unwrap();
+        assert_eq!(agent.backend.calls().len(), before, "{open:?} {next:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_recorded_again_for_an_instance_that_came_back() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        let before = named(&agent, operation).await;
+        agent.observe(true).await;
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        agent.observe(true).await;
+        agent.backend.inject_faults(operation.rpc(), [Fault::Fail(StatusCode::Internal)]);
+        operation.run(&agent).await.unwrap_err();
+        assert_eq!(named(&agent, operation).await.len(), before.len() + 1, "{operation:?}");
+        let newer = start_newer(&agent).await;
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_is_recorded_again_for_an_instance_that_came_back() {
+    let agent = with_volume().await;
+    let unknown = [Fault::Fail(StatusCode::Internal); 1000];
+    agent.backend.inject_faults(Rpc::ControllerPublishVolume, unknown);
+    agent.services.claims.claim(&mount(), Duration::from_secs(1)).await.ok();
+    assert_eq!(instances(&agent, is_attach).await.len(), 1);
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    agent.observe(true).await;
+    agent.services.claims.claim(&mount(), LONG).await.ok();
+    assert_eq!(instances(&agent, is_attach).await.len(), 2);
+    let newer = start_newer(&agent).await;
+    Operation::Expand.run(&agent).await.unwrap();
+    assert_eq!(newer.calls().len(), 0);
+}
+
 /// Registers the external volume of `db` a second time.
 async fn register_again(agent: &FakeAgent, id: &str) {
     let volume = agent.backend.volumes().remove(0);
