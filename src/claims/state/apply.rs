@@ -323,20 +323,25 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             });
             expand_on_nodes(state, key, at);
         }
-        EventKind::VolumeExpandAbandoned { key } => {
+        EventKind::VolumeExpandAbandoned { key, .. } => {
             change(state, key, at, end_expansion);
         }
         EventKind::VolumeModifyIntended { key, parameters, instance } => {
-            let parameters = Some(parameters.clone());
             change(state, key, at, |record| {
                 record.modifying_by =
-                    record.controller_for(VolumeIntent::Modify, instance.as_ref(), at.index);
-                record.modifying = parameters;
+                    record.controller_for_change(parameters, instance.as_ref(), at.index);
+                record.modifying = Some(parameters.clone());
             });
         }
         EventKind::VolumeModified { key } => change(state, key, at, put_in_force),
-        EventKind::VolumeModifyAbandoned { key } => {
-            change(state, key, at, end_modification);
+        EventKind::VolumeModifyAbandoned { key, may_have_changed } => {
+            change(state, key, at, |record| {
+                if *may_have_changed {
+                    let changed = record.modifying.take().unwrap_or_default();
+                    record.mutable_parameters.retain(|name, _| !changed.contains_key(name));
+                }
+                end_modification(record);
+            });
         }
         EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }

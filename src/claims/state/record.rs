@@ -181,7 +181,8 @@ pub enum EarlierControllers {
     /// None.
     #[default]
     None,
-    /// Others, which are gone or got nothing: their calls have ended, and may have taken effect.
+    /// Others, which are gone or got nothing, or the same one with other parameters: these calls have ended, and may have
+    /// taken effect.
     Ended,
     /// Any: an earlier version recorded the intent without its controller.
     Unknown,
@@ -346,6 +347,22 @@ impl VolumeRecord {
             VolumeIntent::Modify => &self.modifying_by,
         };
         controller.as_ref().filter(|_| self.is_open(intent))
+    }
+
+    /// Returns the controller of a change of these parameters. It may take the place of another change.
+    pub(super) fn controller_for_change(
+        &self,
+        parameters: &BTreeMap<String, String>,
+        instance: Option<&AllocId>,
+        index: u64,
+    ) -> Option<IntentController> {
+        let controller = self.controller_for(VolumeIntent::Modify, instance, index)?;
+        let replaces = self.modifying.as_ref().is_some_and(|before| before != parameters);
+        let earlier = match controller.earlier {
+            EarlierControllers::None if replaces => EarlierControllers::Ended,
+            earlier => earlier,
+        };
+        Some(IntentController { earlier, ..controller })
     }
 
     /// Returns the controller of an intent that is recorded for this instance, again or for the first time.

@@ -260,7 +260,7 @@ fn a_call_of_a_known_outcome_binds_nothing() {
     let mut story = Story::new();
     let db = || key("default", "db");
     story.intend("db", VolumeIntent::Expand, Some("p1"));
-    story.change(EventKind::VolumeExpandAbandoned { key: db() });
+    story.change(EventKind::VolumeExpandAbandoned { key: db(), may_have_changed: false });
     story.intend("db", VolumeIntent::Modify, Some("p1"));
     story.change(EventKind::VolumeModified { key: db() });
     story.intend("db", VolumeIntent::Delete, Some("p1"));

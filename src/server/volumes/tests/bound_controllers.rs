@@ -1,6 +1,7 @@
 //! A call whose outcome is not known keeps its controller, and every other controller call of the volume goes there too
 //! (rule 4 of the claims machine).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -436,45 +437,131 @@ fn refuse_all(backend: &FakeBackend, operation: Operation, code: StatusCode) {
     backend.inject_faults(operation.rpc(), [Fault::Fail(code); 10]);
 }
 
-/// The instance before may have carried the call out: it may be of another version of the plugin.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_of_another_instance_does_not_end_an_intent() {
-    let is_open = |agent: &FakeAgent, operation| {
-        let record = agent.record("db").unwrap();
-        match operation {
-            Operation::Create => record.phase == Phase::Creating,
-            Operation::Delete => record.phase == Phase::Deleting,
-            Operation::Expand => record.expanding.is_some(),
-            Operation::Modify => record.modifying.is_some(),
-        }
-    };
-    for operation in [Operation::Create, Operation::Expand, Operation::Modify] {
-        for is_another in [true, false] {
-            let agent = with_open(operation).await;
-            let backend = match is_another {
-                true => {
-                    let newer = start_newer(&agent).await;
-                    agent.end_alloc(FakeAgent::ALLOC).await;
-                    newer
-                }
-                false => agent.backend.clone(),
+/// Who answers a call that the only instance got before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answering {
+    SameProgram,
+    /// The same instance, with another version of the plugin.
+    NextVersion,
+    /// Another instance, after the end of the first.
+    NextInstance,
+}
+
+const ANSWERING: [Answering; 3] =
+    [Answering::SameProgram, Answering::NextVersion, Answering::NextInstance];
+
+/// Lets another program answer from now on. Returns its backend.
+async fn answer_by(agent: &FakeAgent, answering: Answering) -> Arc<FakeBackend> {
+    match answering {
+        Answering::SameProgram => agent.backend.clone(),
+        Answering::NextVersion => {
+            let next = |settings: &mut PluginSettings| {
+                settings.info.vendor_version.push_str("-next");
             };
-            refuse_all(&backend, operation, StatusCode::InvalidArgument);
-            for _ in 0..2 {
-                match operation {
-                    // Only an operation that needs the end of the creation ends it.
-                    Operation::Create => agent.delete("db").await.is_ok(),
-                    _ => operation.run(&agent).await.is_ok(),
-                };
-                let what = format!("{operation:?} {is_another}");
-                assert_eq!(
-                    agent.record("db").is_some_and(|_| is_open(&agent, operation)),
-                    is_another,
-                    "{what}"
-                );
-            }
+            agent.observe(false).await;
+            agent.backend.update_settings(next);
+            agent.observe(true).await;
+            agent.backend.clone()
+        }
+        Answering::NextInstance => {
+            let newer = start_newer(agent).await;
+            agent.end_alloc(FakeAgent::ALLOC).await;
+            newer
         }
     }
+}
+
+/// Returns an agent with an open call, and the backend that refuses it for ever.
+async fn with_refused(operation: Operation, answering: Answering) -> (FakeAgent, Arc<FakeBackend>) {
+    let agent = with_open(operation).await;
+    let backend = answer_by(&agent, answering).await;
+    refuse_all(&backend, operation, StatusCode::InvalidArgument);
+    (agent, backend)
+}
+
+/// Another program may have created the volume before, and it would be left at the provider.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_a_creation_only_if_no_other_program_got_it() {
+    for answering in ANSWERING {
+        let (agent, _) = with_refused(Operation::Create, answering).await;
+        for _ in 0..2 {
+            // Only an operation that needs the end of the creation ends it.
+            agent.delete("db").await.ok();
+            let is_open = agent.record("db").is_some();
+            assert_eq!(is_open, answering != Answering::SameProgram, "{answering:?}");
+        }
+    }
+}
+
+/// No call runs any more: the instance before is gone, and the one that answers has refused its own.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_a_change_whose_earlier_calls_have_ended() {
+    for operation in [Operation::Expand, Operation::Modify] {
+        for answering in ANSWERING {
+            let (agent, backend) = with_refused(operation, answering).await;
+            operation.run(&agent).await.unwrap_err();
+            let what = format!("{operation:?} {answering:?}");
+            let record = agent.record("db").unwrap();
+            assert_eq!((record.expanding, &record.modifying), (None, &None), "{what}");
+            let events = agent.cell.read_events(1, 1000).await.unwrap();
+            let ended = events.into_iter().find_map(|(_, event)| match event.kind {
+                EventKind::VolumeExpandAbandoned { may_have_changed, .. }
+                | EventKind::VolumeModifyAbandoned { may_have_changed, .. } => {
+                    Some(may_have_changed)
+                }
+                _ => None,
+            });
+            assert_eq!(ended, Some(answering != Answering::SameProgram), "{what}");
+            // What is wanted then is sent as always.
+            backend.clear_faults();
+            operation.run(&agent).await.expect(&what);
+        }
+    }
+}
+
+async fn modify(agent: &FakeAgent, pairs: &[(&str, &str)]) -> Result<(), ServerError> {
+    let modified = agent.volumes.modify(FakeAgent::key("db"), parameters(pairs)).await;
+    agent.assert_consistent();
+    modified.map(drop)
+}
+
+fn parameters(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let pairs = pairs.iter();
+    pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// It may have the old value or the new one.
+#[tokio::test(start_paused = true)]
+async fn a_parameter_that_another_program_may_have_changed_is_not_known() {
+    for answering in ANSWERING {
+        let agent = with_volume().await;
+        modify(&agent, &[("iops", "1"), ("tier", "a")]).await.unwrap();
+        leave_open(&agent, Operation::Modify).await;
+        let backend = answer_by(&agent, answering).await;
+        refuse_all(&backend, Operation::Modify, StatusCode::InvalidArgument);
+        Operation::Modify.run(&agent).await.unwrap_err();
+        let known = match answering {
+            Answering::SameProgram => parameters(&[("iops", "1"), ("tier", "a")]),
+            Answering::NextVersion | Answering::NextInstance => parameters(&[("tier", "a")]),
+        };
+        assert_eq!(agent.record("db").unwrap().mutable_parameters, known, "{answering:?}");
+    }
+}
+
+/// The refusal is for the values that took its place.
+#[tokio::test(start_paused = true)]
+async fn a_parameter_that_a_replaced_change_may_have_changed_is_not_known() {
+    let agent = with_volume().await;
+    modify(&agent, &[("iops", "1"), ("tier", "a")]).await.unwrap();
+    let unknown = [Fault::FailAfterEffect, Fault::Fail].map(|fault| fault(StatusCode::Internal));
+    agent.backend.inject_faults(Rpc::ControllerModifyVolume, unknown);
+    modify(&agent, &[("iops", "2")]).await.unwrap_err();
+    modify(&agent, &[("iops", "3")]).await.unwrap_err();
+    refuse_all(&agent.backend, Operation::Modify, StatusCode::InvalidArgument);
+    modify(&agent, &[("iops", "3")]).await.unwrap_err();
+    let record = agent.record("db").unwrap();
+    assert_eq!(record.modifying, None);
+    assert_eq!(record.mutable_parameters, parameters(&[("tier", "a")]));
 }
 
 /// What is in use exists, and no instance that is gone deletes it.
