@@ -175,7 +175,7 @@ pub(super) async fn resume_creation(
 }
 
 /// Sends the earlier requests of an intent whose own request was refused: one of them may have created the
-/// volume. Without an answer to any, the intent is as it was.
+/// volume. They go to the instance that refused it. Without an answer to any, the intent is as it was.
 ///
 /// # Errors
 /// That of the first request without an answer, or `refusal` if each one is refused.
@@ -201,7 +201,7 @@ pub(super) async fn try_earlier_requests(
         let instance = record.controller_of(VolumeIntent::Create);
         let instance = instance.map(|controller| controller.instance.clone());
         let expected = (unchanged(&record), instance);
-        let next = record_intent(deps, expected, request, others, Prior::Possible).await?;
+        let next = record_intent(deps, expected, request, others, Prior::Sent).await?;
         match send_and_record(deps, reply, &next, call, may_share).await {
             Ok(()) => return Ok(()),
             Err(error) if is_certainly_refused(&error) => {

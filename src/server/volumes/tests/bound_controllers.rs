@@ -15,6 +15,8 @@ use nomad_csi_testing::{FakeBackend, FakePlugin, Fault};
 
 /// The allocation that starts later.
 const NEWER: &str = "77777777-2222-4333-8444-555555555555";
+/// One that starts after it.
+const NEWEST: &str = "88888888-2222-4333-8444-555555555555";
 /// Longer than every pause between attempts.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -327,6 +329,34 @@ async fn a_call_that_was_not_sent_moves_to_another_instance_after_that_is_on_rec
         assert_eq!(newer.calls().len(), 0, "{operation:?}");
         assert_eq!(agent.backend.count(operation.rpc()), 2, "{operation:?}");
     }
+}
+
+/// What was sent under the name may still take effect, also if it was refused in the end.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_request_of_a_creation_goes_to_the_instance_that_got_the_newest() {
+    let agent = FakeAgent::start(settings()).await.unwrap();
+    let unknown = [Fault::FailAfterEffect, Fault::Fail].map(|fault| fault(StatusCode::Internal));
+    agent.backend.inject_faults(Rpc::CreateVolume, unknown);
+    Operation::Create.run(&agent).await.unwrap_err();
+    let changed = VolumeRequest {
+        parameters: Some(parameters(&[("tier", "b")])),
+        ..FakeAgent::request("db")
+    };
+    agent.create(changed).await.unwrap_err();
+    for alloc in [NEWER, NEWEST] {
+        agent.add_alloc(alloc, FakePlugin::new(agent.backend.clone()).connection()).await;
+    }
+    // The newest request is continued at the newest instance, which has no connection when it has refused it.
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    agent.backend.wait_for_calls(3).await;
+    agent.directory.remove(&FakeAgent::PLUGIN.into(), &NEWEST.into());
+    agent.backend.release();
+    tokio::time::sleep(LONG).await;
+    let instances = named(&agent, Operation::Create).await;
+    assert!(instances.contains(&Some(AllocId::new(NEWEST))), "{instances:?}");
+    assert!(!instances.contains(&Some(AllocId::new(NEWER))), "{instances:?}");
+    assert_eq!(agent.phase("db"), Some(Phase::Creating));
 }
 
 /// A plugin behind an endpoint returns under its ID. What was asked of it before has ended, and another one got a call since.
