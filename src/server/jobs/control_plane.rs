@@ -19,7 +19,7 @@ use nomad_csi_claims::state::{
     AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic,
 };
 use nomad_csi_model::{
-    AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias,
+    AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, PluginId, VolumeAlias,
 };
 use nomad_csi_ports::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
@@ -176,6 +176,19 @@ impl LocalControlPlane {
             let placement = state.alloc(alloc).and_then(|one| one.placement.as_deref());
             placement.cloned()
         })
+    }
+
+    /// Returns the events that remove what a report of an end leaves of plugins. The supervision of a plugin reports that by
+    /// itself, but an allocation whose job cannot be opened has none.
+    fn ended_instances(&self, alloc: &AllocId, report: &AllocReport) -> Vec<EventKind> {
+        if !report.status.has_ended() {
+            return vec![];
+        }
+        let gone = |plugin: &PluginId| EventKind::PluginAllocGone {
+            plugin: plugin.clone(),
+            alloc: alloc.clone(),
+        };
+        self.ports.cell.read(|state| state.plugins_of_instance(alloc).map(gone).collect())
     }
 
     /// Hides in a report what is sealed of the job: a driver's error may repeat a command.
@@ -367,10 +380,12 @@ impl ControlPlane for LocalControlPlane {
         if !is_news {
             return Ok(());
         }
+        let ended = self.ended_instances(alloc, &report);
         let event = AllocEvent::Reported { report: Box::new(report) };
-        let kind = EventKind::PlacedAlloc { alloc: alloc.clone(), event: Box::new(event) };
-        let event = Event::new(self.ports.clock.now(), kind);
-        match self.ports.cell.commit(Expected::Any, event).await {
+        let reported = EventKind::PlacedAlloc { alloc: alloc.clone(), event: Box::new(event) };
+        let now = self.ports.clock.now();
+        let events = [reported].into_iter().chain(ended).map(|kind| Event::new(now, kind));
+        match self.ports.cell.commit_all(vec![], events.collect()).await {
             // The allocation has ended, so another report came first.
             Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
             Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),

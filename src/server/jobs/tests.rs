@@ -459,6 +459,27 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     assert!(!bad.reason.is_empty());
 }
 
+/// Otherwise what it was asked for would bind volumes for ever.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_whose_job_cannot_be_opened_is_gone_when_its_end_is_reported() {
+    let agent = agent().await;
+    let plugin = FakeAgent::PLUGIN.into();
+    let ends = [ClientStatus::Complete, ClientStatus::Failed];
+    for status in [ClientStatus::Running, ClientStatus::Lost].into_iter().chain(ends) {
+        let alloc = AllocId::new(format!("a-{}", status.as_str()));
+        agent.record_event(job_registered(&job_key("bad"))).await;
+        let placed = alloc_placed(&job_key("bad"), alloc.as_str(), FakeAgent::NODE);
+        agent.record_event(placed).await;
+        agent.observe_alloc(alloc.as_str(), true).await;
+        report(&agent, &alloc, status.clone()).await;
+        let state = agent.state();
+        let is_known = state.plugin_record(&plugin).unwrap().allocs.contains_key(&alloc);
+        assert_eq!(is_known, !status.has_ended(), "{alloc}");
+    }
+    let own = AllocId::new(FakeAgent::ALLOC);
+    assert!(agent.state().plugin_record(&plugin).unwrap().allocs.contains_key(&own));
+}
+
 /// A second writer waits for the first, and continues by itself.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_volume_and_starts_by_itself() {
