@@ -273,6 +273,48 @@ async fn an_attach_waits_for_the_controller_of_an_open_call_until_that_is_gone()
     assert_eq!(instances(&agent, is_attach).await, [AllocId::new(NEWER)]);
 }
 
+/// A new version of the plugin may have no controller. It is not called, however long the claim waits.
+#[tokio::test(start_paused = true)]
+async fn an_instance_without_a_controller_is_named_with_what_helps() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        start_newer(&agent).await;
+        let controller = agent.backend.settings().controller;
+        agent.backend.update_settings(|settings| settings.controller = None);
+        agent.observe(true).await;
+        let error = operation.run(&agent).await.unwrap_err();
+        assert!(error.message().contains("it has no controller now"), "{operation:?}: {error:?}");
+        let help = error.help().join("\n");
+        assert!(help.contains(FakeAgent::ALLOC) && help.contains("alloc stop"), "{help}");
+        assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
+        agent.backend.update_settings(|settings| settings.controller = controller);
+        agent.observe(true).await;
+        operation.run(&agent).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_does_not_call_an_instance_without_a_controller() {
+    let agent = with_volume().await;
+    leave_open(&agent, Operation::Expand).await;
+    start_newer(&agent).await;
+    let controller = agent.backend.settings().controller;
+    agent.backend.update_settings(|settings| settings.controller = None);
+    agent.observe(true).await;
+    let claiming = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(instances(&agent, is_attach).await, []);
+        let (claims, _) = agent.services.claims.statuses(|_| true);
+        let problem = claims[0].problem.clone().unwrap();
+        assert!(problem.error.contains("it has no controller now"), "{problem:?}");
+        assert!(problem.help.unwrap().contains("alloc stop"));
+        agent.backend.update_settings(|settings| settings.controller = controller);
+        agent.observe(true).await;
+    };
+    tokio::join!(claim(&agent), claiming);
+    assert_eq!(instances(&agent, is_attach).await, [AllocId::new(FakeAgent::ALLOC)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_go_to_the_controller_of_an_open_attach() {
     for operation in [Operation::Expand, Operation::Modify] {
