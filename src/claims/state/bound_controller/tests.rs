@@ -1,5 +1,5 @@
 use super::*;
-use crate::claim::{ClaimEvent, Step, samples};
+use crate::claim::{ClaimEvent, Step, StepAnswer, samples};
 use crate::state::samples::{create_intended, definition, instance, key, registered, started};
 use crate::state::{EarlierControllers, Event, EventKind, Overlay, apply, check, violations};
 use nomad_csi_model::{AccessMode, CapacityRange, SealedSecrets};
@@ -255,8 +255,76 @@ fn only_an_intent_that_binds_alone_may_move_to_another_instance() {
     }
 }
 
+/// Its instance may have got it from an earlier leader.
+#[test]
+fn an_attach_does_not_move_while_its_instance_is_on_record() {
+    let mut story = Story::new();
+    story.attach(NODES[1], "p1");
+    for effect in all_effects() {
+        assert_eq!(story.callable(effect.clone()), ["p1"], "{effect:?}");
+    }
+}
+
+/// A record of an earlier version can have calls in two instances: each is repeated where it may run.
+#[test]
+fn a_call_is_bound_by_its_own_instance_first() {
+    let mut story = Story::new();
+    story.attach(NODES[1], "p1");
+    story.intend("db", VolumeIntent::Expand, Some("p2"));
+    story.intend("same", VolumeIntent::Modify, Some("p1"));
+    for (effect, own) in [
+        (attached(NODES[1]), "p1"),
+        (intended("db", VolumeIntent::Expand), "p2"),
+        (intended("same", VolumeIntent::Modify), "p1"),
+    ] {
+        assert_eq!(story.bound(effect), Some(own));
+    }
+}
+
+/// Then it may have been named after the instance was found, so it binds.
+#[test]
+fn an_intent_that_does_not_say_when_it_was_recorded_binds_its_instance() {
+    let mut story = Story::new();
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    let mut record = VolumeRecord::clone(story.0.record(&key("default", "db")).unwrap());
+    let controller = record.expanding_by.as_mut().unwrap();
+    (controller.first_index, controller.last_index) = (0, 0);
+    story.0.put_new(record);
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), Some("p1"));
+    }
+    assert!(!story.went_to_one_program("db", VolumeIntent::Expand));
+}
+
+#[test]
+fn a_change_that_takes_the_place_of_another_one_is_not_the_first() {
+    let mut story = Story::new();
+    let modify = |story: &mut Story, value: &str| {
+        story.change(EventKind::VolumeModifyIntended {
+            key: key("default", "db"),
+            parameters: [("iops".to_owned(), value.to_owned())].into(),
+            instance: Some(AllocId::new("p1")),
+        });
+        story.went_to_one_program("db", VolumeIntent::Modify)
+    };
+    assert!(modify(&mut story, "1"));
+    assert!(modify(&mut story, "1"), "the same again");
+    assert!(!modify(&mut story, "2"));
+    assert!(!modify(&mut story, "2"), "the first may still be in force");
+}
+
 #[test]
 fn a_call_of_a_known_outcome_binds_nothing() {
+    let mut story = Story::new();
+    story.attach(NODES[1], "p1");
+    story.claim(ClaimEvent::StepDone {
+        step: Step::ControllerPublish(NodeId::new(NODES[1])),
+        started: story.0.index(),
+        answer: StepAnswer::default(),
+    });
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), None, "it is attached");
+    }
     let mut story = Story::new();
     let db = || key("default", "db");
     story.intend("db", VolumeIntent::Expand, Some("p1"));
