@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::claims::{ClaimOutcome, MountRequest};
+use crate::volumes::SnapshotRequest;
 use nomad_csi_claims::claim::{ClaimEvent, Step};
 use nomad_csi_claims::state::EventKind;
-use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId};
+use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId, Secrets};
 use nomad_csi_ports::StatusCode;
 use nomad_csi_testing::{FakeBackend, FakePlugin, Fault};
 
@@ -69,6 +70,7 @@ fn settings() -> PluginSettings {
             expand_volume: true,
             modify_volume: true,
             publish_unpublish_volume: true,
+            create_delete_snapshot: true,
             ..ControllerCapabilities::default()
         }),
         ..PluginSettings::default()
@@ -503,6 +505,59 @@ async fn a_controller_is_chosen_again_if_the_volume_was_bound_in_the_meantime() 
         assert_eq!(newer.calls().len(), 1, "{operation:?}");
         assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
     }
+}
+
+async fn snapshot(agent: &FakeAgent, id: &str) -> Result<(), ServerError> {
+    let request = SnapshotRequest {
+        source: FakeAgent::key(id),
+        name: format!("{id}-1"),
+        plugin: None,
+        parameters: BTreeMap::new(),
+        secrets: Secrets::default(),
+    };
+    agent.volumes.create_snapshots(vec![request]).await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_taken_by_the_controller_of_an_open_call() {
+    for open in [Operation::Expand, Operation::Modify] {
+        let agent = with_open(open).await;
+        let newer = start_newer(&agent).await;
+        agent.observe(false).await;
+        let error = snapshot(&agent, "db").await.unwrap_err();
+        assert!(error.message().contains(FakeAgent::ALLOC), "{open:?}: {error:?}");
+        agent.observe(true).await;
+        snapshot(&agent, "db").await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{open:?}");
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        snapshot(&agent, "db").await.unwrap();
+        assert_eq!(newer.count(Rpc::CreateSnapshot), 1, "{open:?}");
+    }
+}
+
+/// It waits for its permit after its controller was chosen.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_taken_by_the_controller_that_the_volume_was_bound_to_in_the_meantime() {
+    let agent = with_volume().await;
+    register_again(&agent, "same").await;
+    let other = VolumeRequest { capacity: sized(10, 0), ..FakeAgent::request("other") };
+    agent.create(other).await.unwrap();
+    let newer = start_newer(&agent).await;
+    newer.inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
+    let bind = async {
+        newer.wait_for_calls(1).await;
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        agent.record_event(expand_intended("same", Some(FakeAgent::ALLOC))).await;
+        newer.release();
+    };
+    let waiting = snapshot(&agent, "db");
+    let (other, taken, ()) =
+        tokio::join!(Operation::Expand.run_for(&agent, "other"), waiting, bind);
+    other.and(taken).unwrap();
+    assert_eq!(newer.count(Rpc::CreateSnapshot), 0);
+    assert_eq!(agent.backend.count(Rpc::CreateSnapshot), 1);
 }
 
 fn refuse_all(backend: &FakeBackend, operation: Operation, code: StatusCode) {
