@@ -11,7 +11,7 @@ use crate::volumes::SnapshotRequest;
 use nomad_csi_claims::claim::{ClaimEvent, Step};
 use nomad_csi_claims::state::EventKind;
 use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId, Secrets};
-use nomad_csi_ports::StatusCode;
+use nomad_csi_ports::{PluginDirectory as _, StatusCode};
 use nomad_csi_testing::{FakeBackend, FakePlugin, Fault};
 
 /// The allocation that starts later.
@@ -557,6 +557,30 @@ async fn a_snapshot_is_taken_by_the_controller_that_the_volume_was_bound_to_in_t
         tokio::join!(Operation::Expand.run_for(&agent, "other"), waiting, bind);
     other.and(taken).unwrap();
     assert_eq!(newer.count(Rpc::CreateSnapshot), 0);
+    assert_eq!(agent.backend.count(Rpc::CreateSnapshot), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_was_not_sent_waits_for_the_controller_of_a_later_call() {
+    let agent = with_volume().await;
+    register_again(&agent, "same").await;
+    let newer = start_newer(&agent).await;
+    let (plugin, own) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
+    let connected = agent.directory.instance(&plugin, &own).await.unwrap();
+    for alloc in [FakeAgent::ALLOC, NEWER] {
+        agent.directory.remove(&plugin, &alloc.into());
+    }
+    let bind = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        agent.record_event(expand_intended("same", Some(FakeAgent::ALLOC))).await;
+        let connection = FakePlugin::new(newer.clone()).connection();
+        agent.directory.insert(plugin.clone(), NEWER.into(), connection);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        agent.directory.insert(plugin.clone(), own.clone(), connected);
+    };
+    let (taken, ()) = tokio::join!(snapshot(&agent, "db"), bind);
+    taken.unwrap();
+    assert_eq!(newer.calls().len(), 0);
     assert_eq!(agent.backend.count(Rpc::CreateSnapshot), 1);
 }
 
