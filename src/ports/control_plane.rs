@@ -59,6 +59,8 @@ pub struct UnreadableAlloc {
     pub wants_stop: bool,
     /// The volumes that its tasks must not use any more: what runs of it is killed.
     pub cut_off: BTreeSet<VolumeAlias>,
+    /// The plugins that its tasks run.
+    pub plugins: BTreeSet<PluginId>,
     /// Why its job cannot be opened.
     pub reason: String,
 }

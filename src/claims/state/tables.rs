@@ -159,12 +159,6 @@ impl State {
         self.plugins.get(id)
     }
 
-    /// Returns the plugins of which the allocation is an instance.
-    pub fn plugins_of_instance(&self, alloc: &AllocId) -> impl Iterator<Item = &PluginId> {
-        let plugins = self.plugins.iter();
-        plugins.filter(|(_, record)| record.allocs.contains_key(alloc)).map(|(id, _)| id)
-    }
-
     /// Returns all nodes, sorted by ID.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &Node> {
         self.nodes.values()

@@ -82,6 +82,10 @@ pub(super) async fn end_unreadable(deps: Arc<AllocRunnerDeps>, alloc: Unreadable
     for alias in &alloc.cut_off {
         note_cut_off(&deps, &alloc.id, alias).await;
     }
+    // Nothing supervises them. What their plugin was asked for binds volumes until it is known that they are gone.
+    for plugin in &alloc.plugins {
+        deps.plugins.report_gone(plugin, &alloc.id).await;
+    }
     let report = AllocReport {
         status: ClientStatus::Failed,
         description: format!("its job cannot be opened: {}", alloc.reason),

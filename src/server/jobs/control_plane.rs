@@ -93,6 +93,7 @@ impl LocalControlPlane {
                     id: id.clone(),
                     wants_stop,
                     cut_off: placement.cut_off.clone(),
+                    plugins: plugins_of(placement),
                     reason: error.message(),
                 }),
             }
@@ -178,19 +179,6 @@ impl LocalControlPlane {
         })
     }
 
-    /// Returns the events that remove what a report of an end leaves of plugins. The supervision of a plugin reports that by
-    /// itself, but an allocation whose job cannot be opened has none.
-    fn ended_instances(&self, alloc: &AllocId, report: &AllocReport) -> Vec<EventKind> {
-        if !report.status.has_ended() {
-            return vec![];
-        }
-        let gone = |plugin: &PluginId| EventKind::PluginAllocGone {
-            plugin: plugin.clone(),
-            alloc: alloc.clone(),
-        };
-        self.ports.cell.read(|state| state.plugins_of_instance(alloc).map(gone).collect())
-    }
-
     /// Hides in a report what is sealed of the job: a driver's error may repeat a command.
     fn hide_settings(&self, alloc: &AllocId, report: &mut AllocReport) {
         let placement = self.placement(alloc);
@@ -199,6 +187,15 @@ impl LocalControlPlane {
             report.hide(&job.secret_values());
         }
     }
+}
+
+/// Returns the plugins that the tasks of an allocation run. They are never sealed.
+fn plugins_of(placement: &Placement) -> BTreeSet<PluginId> {
+    let mut groups = placement.job.job.groups.iter();
+    let group = groups.find(|group| group.name == placement.group).into_iter();
+    let tasks = group.flat_map(|group| &group.tasks);
+    let plugins = tasks.filter_map(|task| task.csi_plugin.as_ref());
+    plugins.map(|plugin| plugin.id.clone()).collect()
 }
 
 /// The claim of one volume of an allocation.
@@ -380,12 +377,10 @@ impl ControlPlane for LocalControlPlane {
         if !is_news {
             return Ok(());
         }
-        let ended = self.ended_instances(alloc, &report);
         let event = AllocEvent::Reported { report: Box::new(report) };
-        let reported = EventKind::PlacedAlloc { alloc: alloc.clone(), event: Box::new(event) };
-        let now = self.ports.clock.now();
-        let events = [reported].into_iter().chain(ended).map(|kind| Event::new(now, kind));
-        match self.ports.cell.commit_all(vec![], events.collect()).await {
+        let kind = EventKind::PlacedAlloc { alloc: alloc.clone(), event: Box::new(event) };
+        let event = Event::new(self.ports.clock.now(), kind);
+        match self.ports.cell.commit(Expected::Any, event).await {
             // The allocation has ended, so another report came first.
             Ok(_) | Err(CommitError::InvalidEvent(_)) => Ok(()),
             Err(CommitError::Stopping) => Err(ControlPlaneError::Stopping),

@@ -14,7 +14,9 @@ use crate::journal::JournalErrorKind;
 use crate::sealer::Sealer as _;
 use nomad_csi_claims::place::Decision;
 use nomad_csi_claims::state::samples::jobs::{alloc_placed, job, job_key, job_registered};
-use nomad_csi_claims::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
+use nomad_csi_claims::state::{
+    EvaluationRecord, EvaluationStatus, EventKind, JobEvent, State, Table, Topic,
+};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
@@ -447,7 +449,13 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     let agent = agent().await;
     agent.services.jobs.register(web(), None).await.unwrap();
     let alloc = assigned_of(&agent, "web").await.id;
-    agent.record_event(job_registered(&job_key("bad"))).await;
+    let EventKind::Job { job: bad, mut event } = job_registered(&job_key("bad")) else {
+        panic!("another event")
+    };
+    let JobEvent::Registered { job, .. } = &mut *event else { panic!("another event") };
+    let plugin = CsiPluginConfig::new("ebs".into(), CsiPluginType::Monolith);
+    job.groups[0].tasks[0].csi_plugin = Some(plugin);
+    agent.record_event(EventKind::Job { job: bad, event }).await;
     let placed = alloc_placed(&job_key("bad"), "a-bad", FakeAgent::NODE);
     agent.record_event(placed).await;
     let assigned = node(&agent).assigned(None).await.unwrap();
@@ -457,27 +465,7 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     let bad = bad.unwrap();
     assert!(!bad.wants_stop);
     assert!(!bad.reason.is_empty());
-}
-
-/// Otherwise what it was asked for would bind volumes for ever.
-#[tokio::test(start_paused = true)]
-async fn a_plugin_whose_job_cannot_be_opened_is_gone_when_its_end_is_reported() {
-    let agent = agent().await;
-    let plugin = FakeAgent::PLUGIN.into();
-    let ends = [ClientStatus::Complete, ClientStatus::Failed];
-    for status in [ClientStatus::Running, ClientStatus::Lost].into_iter().chain(ends) {
-        let alloc = AllocId::new(format!("a-{}", status.as_str()));
-        agent.record_event(job_registered(&job_key("bad"))).await;
-        let placed = alloc_placed(&job_key("bad"), alloc.as_str(), FakeAgent::NODE);
-        agent.record_event(placed).await;
-        agent.observe_alloc(alloc.as_str(), true).await;
-        report(&agent, &alloc, status.clone()).await;
-        let state = agent.state();
-        let is_known = state.plugin_record(&plugin).unwrap().allocs.contains_key(&alloc);
-        assert_eq!(is_known, !status.has_ended(), "{alloc}");
-    }
-    let own = AllocId::new(FakeAgent::ALLOC);
-    assert!(agent.state().plugin_record(&plugin).unwrap().allocs.contains_key(&own));
+    assert_eq!(bad.plugins, ["ebs".into()].into(), "they are gone when it has ended");
 }
 
 /// A second writer waits for the first, and continues by itself.

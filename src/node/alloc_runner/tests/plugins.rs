@@ -142,6 +142,22 @@ async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {
     assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_err());
 }
 
+/// Nothing supervises it after a restart of the agent, and what it was asked for would bind volumes for ever.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_whose_job_cannot_be_opened_is_gone_when_it_was_stopped() {
+    let mut node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.control.lose_job(&ID.into());
+    node.kill_agent();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(node.observer.reports(), ["healthy"], "it runs");
+    node.stop_alloc();
+    node.status("failed").await;
+    assert_eq!(node.driver.running().await, 0);
+    assert_eq!(node.observer.reports(), ["healthy", "gone"]);
+}
+
 /// B63: a plugin that is not healthy in time is restarted, and supervised once more.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
