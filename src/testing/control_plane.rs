@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use nomad_csi_model::{AllocId, AllocReport, VolumeAlias};
+use nomad_csi_model::{AllocId, AllocReport, PluginId, VolumeAlias};
 use nomad_csi_ports::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
     UnreadableAlloc,
@@ -31,6 +31,7 @@ struct State {
     unreadable: BTreeSet<AllocId>,
     /// The newest first.
     ended: Vec<AllocId>,
+    left_plugins: Vec<(AllocId, PluginId)>,
     targets: BTreeMap<VolumeAlias, PathBuf>,
     refusals: BTreeMap<VolumeAlias, (String, bool)>,
     mounts: Vec<(AllocId, VolumeAlias)>,
@@ -52,6 +53,17 @@ impl FakeControlPlane {
     pub fn lose_job(&self, alloc: &AllocId) {
         self.change(|state| {
             state.unreadable.insert(alloc.clone());
+        });
+    }
+
+    /// Ends an allocation without a report of its processes: they are left, and so are its plugins on record.
+    pub fn leave(&self, alloc: &AllocId) {
+        self.change(|state| {
+            if let Some(left) = state.allocs.remove(alloc) {
+                let plugins = left.plugins().map(|plugin| (alloc.clone(), plugin.clone()));
+                state.left_plugins.extend(plugins);
+                state.ended.insert(0, alloc.clone());
+            }
         });
     }
 
@@ -190,6 +202,7 @@ impl ControlPlane for FakeControlPlane {
             allocs,
             unreadable: unreadable.collect(),
             ended: state.ended.clone(),
+            left_plugins: state.left_plugins.clone(),
         })
     }
 

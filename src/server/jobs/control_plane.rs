@@ -69,6 +69,7 @@ impl LocalControlPlane {
         let mut allocs = vec![];
         let mut unreadable = vec![];
         let mut ended = vec![];
+        let mut left_plugins = vec![];
         for (id, alloc) in state.allocs() {
             let placement = alloc.placement.as_deref();
             let Some(placement) = placement.filter(|_| alloc.node == self.node) else {
@@ -76,6 +77,8 @@ impl LocalControlPlane {
             };
             if alloc.has_ended {
                 ended.push((Reverse(alloc.modify_index), id));
+                let left = state.plugins_of_instance(id);
+                left_plugins.extend(left.map(|plugin| (id.clone(), plugin.clone())));
                 continue;
             }
             let wants_stop = placement.stop_reason.is_some();
@@ -104,6 +107,7 @@ impl LocalControlPlane {
             allocs,
             unreadable,
             ended: ended.into_iter().map(|(_, id)| id.clone()).collect(),
+            left_plugins,
         }
     }
 

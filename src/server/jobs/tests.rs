@@ -468,6 +468,26 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     assert_eq!(bad.plugins, ["ebs".into()].into(), "they are gone when it has ended");
 }
 
+/// Only the node knows when its process is gone.
+#[tokio::test(start_paused = true)]
+async fn an_ended_allocation_stays_while_it_is_an_instance_of_a_plugin() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    agent.observe_alloc(alloc.as_str(), true).await;
+    let left = async || node(&agent).assigned(None).await.unwrap().left_plugins;
+    assert_eq!(left().await, [], "it has not ended");
+    jobs.stop(&job_key("web"), true).await.unwrap();
+    report(&agent, &alloc, ClientStatus::Failed).await;
+    assert_eq!(left().await, [(alloc.clone(), FakeAgent::PLUGIN.into())]);
+    let is_forgotten = |state: &State| state.alloc(&alloc).is_none();
+    assert!(!is_reached(&agent, is_forgotten).await);
+    agent.end_alloc(alloc.as_str()).await;
+    assert_eq!(left().await, []);
+    until(&agent, is_forgotten).await;
+}
+
 /// A second writer waits for the first, and continues by itself.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_volume_and_starts_by_itself() {

@@ -158,6 +158,21 @@ async fn a_plugin_whose_job_cannot_be_opened_is_gone_when_it_was_stopped() {
     assert_eq!(node.observer.reports(), ["healthy", "gone"]);
 }
 
+/// An agent without the driver of the task cannot control it, and reports the end of the allocation.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_an_ended_allocation_has_left_is_stopped_and_then_gone() {
+    let mut node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.stop_agent().await;
+    node.control.leave(&ID.into());
+    assert_eq!(node.driver.running().await, 1);
+    node.start_agent();
+    node.observer.until("gone").await;
+    assert_eq!(node.driver.running().await, 0);
+    assert_eq!(node.observer.reports(), ["healthy", "gone"]);
+}
+
 /// B63: a plugin that is not healthy in time is restarted, and supervised once more.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {
