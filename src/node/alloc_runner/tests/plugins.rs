@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
+use crate::alloc_directory::AllocDirectory;
 use crate::fakes::{ProbeResponse, set_probe_response};
 use crate::task_run::{RunRequest, TaskMount};
 use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, PropagationMode};
@@ -166,8 +167,18 @@ async fn a_plugin_that_an_ended_allocation_has_left_is_stopped_and_then_gone() {
     node.observer.until("healthy").await;
     node.stop_agent().await;
     node.control.leave(&ID.into());
-    assert_eq!(node.driver.running().await, 1);
+    let use_driver = |node: &Node, name: &str| {
+        let task = AllocDirectory::new(node.data.path(), &ID.into()).task("plugin");
+        let mut record = task.read_record().unwrap().unwrap();
+        name.clone_into(&mut record.driver);
+        task.write_record(&record).unwrap();
+    };
+    use_driver(&node, "lost");
     node.start_agent();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(node.driver.running().await, 1);
+    assert_eq!(node.observer.reports(), ["healthy"], "it cannot be controlled");
+    use_driver(&node, "exec");
     node.observer.until("gone").await;
     assert_eq!(node.driver.running().await, 0);
     assert_eq!(node.observer.reports(), ["healthy", "gone"]);
