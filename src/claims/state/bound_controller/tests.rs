@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::claim::{ClaimEvent, Step, StepAnswer, samples};
 use crate::state::samples::{create_intended, definition, instance, key, registered, started};
@@ -75,11 +77,13 @@ impl Story {
     /// Starts an attach to a node.
     fn attach(&mut self, node: &str, instance: &str) {
         let alloc = AllocId::new(format!("of-{node}"));
-        self.change(EventKind::AllocStarted { alloc, node: NodeId::new(node) });
-        let mode = AccessMode::MultiNodeMultiWriter;
-        let (key, claim) = samples::request(&format!("of-{node}"), node, mode).granted(0);
-        let claim = Box::new(claim);
-        self.claim(ClaimEvent::Granted { key, claim });
+        if self.0.claims_of(&alloc).next().is_none() {
+            self.change(EventKind::AllocStarted { alloc, node: NodeId::new(node) });
+            let mode = AccessMode::MultiNodeMultiWriter;
+            let (key, claim) = samples::request(&format!("of-{node}"), node, mode).granted(0);
+            let claim = Box::new(claim);
+            self.claim(ClaimEvent::Granted { key, claim });
+        }
         self.claim(ClaimEvent::StepStarted {
             step: Step::ControllerPublish(NodeId::new(node)),
             instance: AllocId::new(instance),
@@ -95,6 +99,12 @@ impl Story {
     fn end(&mut self, instance: &str) {
         let (plugin, alloc) = (self.volume().plugin_id, AllocId::new(instance));
         self.change(EventKind::PluginAllocGone { plugin, alloc });
+    }
+
+    /// Returns the instance that a call is on record for, and may run in.
+    fn own(&self, effect: &ControllerEffect) -> Option<&str> {
+        let call = ControllerCall::OfVolume { volume: self.volume(), effect: effect.clone() };
+        own_instance(&self.0, &call).map(AllocId::as_str)
     }
 
     fn bound(&self, effect: ControllerEffect) -> Option<&str> {
@@ -404,4 +414,108 @@ fn a_registration_of_other_data_is_not_bound_by_a_change_of_parameters() {
         secrets: SealedSecrets::default(),
     });
     assert_eq!(story.bound(intended("db", VolumeIntent::Expand)), None);
+}
+
+/// What a server does that follows the record, with what the instances really carry out.
+struct Simulation {
+    story: Story,
+    /// The calls that were sent, and that no end of their instance or of their effect has ended.
+    running: Vec<(ControllerEffect, &'static str)>,
+}
+
+impl Simulation {
+    fn effects() -> [ControllerEffect; 5] {
+        [
+            intended("db", VolumeIntent::Expand),
+            intended("db", VolumeIntent::Modify),
+            intended("same", VolumeIntent::Expand),
+            attached(NODES[0]),
+            attached(NODES[1]),
+        ]
+    }
+
+    /// Records the call unless it is on record for this instance, and sends it, as far as the record allows that.
+    fn send(&mut self, effect: &ControllerEffect, instance: &'static str) {
+        let was_sent_elsewhere =
+            |(of, at): &(ControllerEffect, &str)| of == effect && *at != instance;
+        if !self.story.callable(effect.clone()).contains(&instance)
+            || self.running.iter().any(was_sent_elsewhere)
+        {
+            return;
+        }
+        if self.story.own(effect) != Some(instance) {
+            match effect {
+                ControllerEffect::Intended(key, intent) => {
+                    self.story.intend(key.id.as_str(), *intent, Some(instance));
+                }
+                ControllerEffect::Attached(node) => self.story.attach(node.as_str(), instance),
+                ControllerEffect::Unrecorded => {}
+            }
+        }
+        self.running.push((effect.clone(), instance));
+    }
+
+    /// Records the end of a call.
+    fn settle(&mut self, effect: &ControllerEffect) {
+        let ended = match effect {
+            ControllerEffect::Intended(key, intent) => {
+                let record = self.story.0.record(key).unwrap();
+                let key = key.clone();
+                record.is_open(*intent).then_some(match intent {
+                    VolumeIntent::Modify => {
+                        EventKind::VolumeModifyAbandoned { key, may_have_changed: true }
+                    }
+                    VolumeIntent::Expand | VolumeIntent::Create | VolumeIntent::Delete => {
+                        EventKind::VolumeExpandAbandoned { key, may_have_changed: true }
+                    }
+                })
+            }
+            ControllerEffect::Attached(node) => {
+                let claims = self.story.0.claims(&self.story.volume());
+                let attachment = claims.and_then(|record| record.claims.attachments.get(node));
+                let open = attachment.filter(|attachment| attachment.state == Known::Maybe);
+                let event = open.map(|attachment| ClaimEvent::StepDone {
+                    step: Step::ControllerPublish(node.clone()),
+                    started: attachment.call.index,
+                    answer: StepAnswer::default(),
+                });
+                event.map(|event| EventKind::Claim {
+                    volume: self.story.volume(),
+                    event: Box::new(event),
+                })
+            }
+            ControllerEffect::Unrecorded => None,
+        };
+        if let Some(event) = ended {
+            self.story.change(event);
+            self.running.retain(|(of, _)| of != effect);
+        }
+    }
+
+    fn end(&mut self, instance: &'static str) {
+        self.story.end(instance);
+        self.running.retain(|(_, at)| *at != instance);
+    }
+}
+
+proptest! {
+    /// Rule 4 of the claims machine, whatever order instances end, return and are called in.
+    #[test]
+    fn only_one_instance_carries_out_calls_of_a_volume(
+        inputs in prop::collection::vec((0_u8..8, 0_usize..5, 0_usize..2), 0..60),
+    ) {
+        let mut simulation = Simulation { story: Story::new(), running: vec![] };
+        for (kind, effect, instance) in inputs {
+            let (effect, instance) = (&Simulation::effects()[effect], BOTH[instance]);
+            match kind {
+                0 => simulation.end(instance),
+                1 | 2 => simulation.story.observe(instance, "1"),
+                3 => simulation.settle(effect),
+                _ => simulation.send(effect, instance),
+            }
+            let at: std::collections::BTreeSet<_> =
+                simulation.running.iter().map(|(_, at)| *at).collect();
+            prop_assert!(at.len() <= 1, "{:?}", simulation.running);
+        }
+    }
 }
