@@ -335,13 +335,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         }
         EventKind::VolumeModified { key } => change(state, key, at, put_in_force),
         EventKind::VolumeModifyAbandoned { key, may_have_changed } => {
-            change(state, key, at, |record| {
-                if *may_have_changed {
-                    let changed = record.modifying.take().unwrap_or_default();
-                    record.mutable_parameters.retain(|name, _| !changed.contains_key(name));
-                }
-                end_modification(record);
-            });
+            change(state, key, at, |record| modify_abandoned(record, *may_have_changed));
         }
         EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }
@@ -492,6 +486,15 @@ fn end_expansion(record: &mut VolumeRecord) {
 
 fn end_modification(record: &mut VolumeRecord) {
     (record.modifying, record.modifying_by) = (None, None);
+}
+
+/// Of a change that may have happened it is not known which of its parameters are in force.
+fn modify_abandoned(record: &mut VolumeRecord, may_have_changed: bool) {
+    if may_have_changed {
+        let changed = record.modifying.take().unwrap_or_default();
+        record.mutable_parameters.retain(|name, _| !changed.contains_key(name));
+    }
+    end_modification(record);
 }
 
 /// The mutable parameters of a change that has succeeded. Those that it does not name stay.
