@@ -68,7 +68,7 @@ impl VolumeDeps {
         let instance = || self.store.read(|state| bound_controller(state, bound).cloned());
         let candidates = |plugin: &VolumePlugin, instance: Option<&AllocId>| {
             let candidates = plugin.candidates(instance);
-            candidates.map_err(|error| call.failed(error, residual.clone()))
+            candidates.map_err(|error| ServerError::from(call.failed(error, residual.clone())))
         };
         let before = instance();
         let calls = self.controllers.admit(class, candidates(plugin, before.as_ref())?).await?;
