@@ -174,7 +174,8 @@ fn an_open_call_binds_every_call_of_its_volume_until_its_instance_is_gone() {
 /// What was asked of it before it was gone has ended, so that another instance may have got a call since.
 #[test]
 fn an_instance_that_comes_back_under_its_id_is_another_one() {
-    let open: [(ControllerEffect, fn(&mut Story)); 4] = [
+    type Opening = (ControllerEffect, fn(&mut Story));
+    let open: [Opening; 4] = [
         (intended("db", VolumeIntent::Expand), |story| {
             story.intend("db", VolumeIntent::Expand, Some("p1"));
         }),
