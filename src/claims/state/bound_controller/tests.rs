@@ -500,6 +500,8 @@ impl Simulation {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Rule 4 of the claims machine, whatever order instances end, return and are called in.
     #[test]
     fn only_one_instance_carries_out_calls_of_a_volume(
