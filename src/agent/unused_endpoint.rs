@@ -2,10 +2,12 @@
 //!
 //! An agent leaves them on record while their processes run, however it ends. No call can run in a process that has exited, so such an
 //! instance is removed. One whose process still runs stays, unhealthy with this reason, because its calls may
-//! still take effect.
+//! still take effect. So does one whose process is not on record: only the operator knows whether it runs, and says so with one
+//! start of the agent with the endpoint, on whose socket nothing listens any more.
 
 use super::blocking::run_blocking;
 use super::directory::AgentDirs;
+use super::plugin::HOSTPATH;
 use nomad_csi_claims::state::{State, plugins};
 use nomad_csi_model::diagnostic::Diagnostics;
 use nomad_csi_model::{AllocId, Health, NodeId, PluginId, PluginInstance};
@@ -31,19 +33,20 @@ pub(super) async fn report_unused_endpoints(
         let process = run_blocking(move || process_on_record(&file)).await?;
         let alloc = instance.alloc_id.clone();
         let why = match process {
-            Ok(ProcessRecord::None) => continue,
+            Ok(ProcessRecord::None) if reports_its_end(cell, &plugin, &alloc) => continue,
+            Ok(ProcessRecord::None) => Some(WITHOUT_RECORD.to_owned()),
             Ok(ProcessRecord::Exited) => None,
             Ok(ProcessRecord::Runs(pid)) => {
-                Some(format!("process {pid} may still be carrying out calls"))
+                Some(of_process(&format!("process {pid} may still be carrying out calls")))
             }
-            Ok(ProcessRecord::Idle(pid)) => Some(format!("process {pid} still runs")),
-            Err(error) => Some(error.to_string()),
+            Ok(ProcessRecord::Idle(pid)) => Some(of_process(&format!("process {pid} still runs"))),
+            Err(error) => Some(of_process(&error.to_string())),
         };
         let reported = match why {
             None => observer.gone(&plugin, &alloc).await,
             Some(why) => {
-                let changed =
-                    PluginInstance { health: unused(&why), updated_at: clock.now(), ..instance };
+                let health = Health { healthy: false, description: why };
+                let changed = PluginInstance { health, updated_at: clock.now(), ..instance };
                 observer.changed(&plugin, node, changed).await
             }
         };
@@ -52,6 +55,11 @@ pub(super) async fn report_unused_endpoints(
         }
     }
     Ok(())
+}
+
+/// Returns whether the instance is the task of a job or the embedded plugin, which is never behind an endpoint.
+fn reports_its_end(cell: &StateCell, plugin: &PluginId, alloc: &AllocId) -> bool {
+    plugin.as_str() == HOSTPATH || cell.read(|state| state.alloc(alloc).is_some())
 }
 
 /// Returns every instance of a plugin on the node.
@@ -68,12 +76,14 @@ fn instances_on(state: &State, node: &NodeId) -> Vec<(PluginId, PluginInstance)>
     .collect()
 }
 
-fn unused(why: &str) -> Health {
-    Health {
-        healthy: false,
-        description: format!(
-            "the agent was started without the plugin's `--plugin-endpoint`, and {why}; start the agent with the \
-             option, or end the process of the plugin and restart the agent"
-        ),
-    }
+/// What is known of an instance without a record of its process, and how an operator ends it.
+const WITHOUT_RECORD: &str = "the agent was started without the plugin's `--plugin-endpoint`, and it is not on record which \
+     process it is; start the agent with the option, or end the process of the plugin, remove its socket, start the agent once \
+     with the option and stop it with a signal";
+
+fn of_process(why: &str) -> String {
+    format!(
+        "the agent was started without the plugin's `--plugin-endpoint`, and {why}; start the agent with the \
+         option, or end the process of the plugin and restart the agent"
+    )
 }

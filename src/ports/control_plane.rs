@@ -59,6 +59,8 @@ pub struct UnreadableAlloc {
     pub wants_stop: bool,
     /// The volumes that its tasks must not use any more: what runs of it is killed.
     pub cut_off: BTreeSet<VolumeAlias>,
+    /// The plugins that its tasks run.
+    pub plugins: BTreeSet<PluginId>,
     /// Why its job cannot be opened.
     pub reason: String,
 }
@@ -74,6 +76,9 @@ pub struct AssignedAllocs {
     pub unreadable: Vec<UnreadableAlloc>,
     /// The other allocations of the node that the server remembers. The one that ended last is the first.
     pub ended: Vec<AllocId>,
+    /// Those of them that are still on record as instances of plugins, with the plugins: the end of an allocation whose
+    /// driver is lost says nothing of its processes.
+    pub left_plugins: Vec<(AllocId, PluginId)>,
 }
 
 /// A volume cannot be mounted now.

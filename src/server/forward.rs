@@ -85,7 +85,7 @@ pub(super) trait CallableInstances: Send + Sync {
     async fn may_call(&self, instance: &AllocId) -> bool;
 }
 
-/// Every instance: no record names the one that gets the call.
+/// Every instance, for a call that is bound to none.
 pub(super) struct AnyInstance;
 
 #[async_trait]
@@ -106,6 +106,11 @@ impl PermittedCalls {
     /// Returns the plugin.
     pub(super) fn plugin(&self) -> &PluginId {
         &self.candidates.plugin
+    }
+
+    /// Returns the right for other instances of the plugin.
+    pub(super) fn to(self, candidates: Candidates) -> Self {
+        Self { candidates, ..self }
     }
 
     /// Returns the instance that is called first.

@@ -4,15 +4,16 @@
 //! It refuses what the server refuses: mounts and reports of an allocation whose end was reported. An end takes the
 //! allocation off the list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use nomad_csi_model::{AllocId, AllocReport, VolumeAlias};
+use nomad_csi_model::{AllocId, AllocReport, PluginId, VolumeAlias};
 use nomad_csi_ports::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
+    UnreadableAlloc,
 };
 
 /// The server in memory.
@@ -26,8 +27,11 @@ struct State {
     /// The revision at the last attempt to mount.
     refused_at: BTreeMap<(AllocId, VolumeAlias), u64>,
     allocs: BTreeMap<AllocId, AssignedAlloc>,
+    /// Those of them whose job cannot be opened.
+    unreadable: BTreeSet<AllocId>,
     /// The newest first.
     ended: Vec<AllocId>,
+    left_plugins: Vec<(AllocId, PluginId)>,
     targets: BTreeMap<VolumeAlias, PathBuf>,
     refusals: BTreeMap<VolumeAlias, (String, bool)>,
     mounts: Vec<(AllocId, VolumeAlias)>,
@@ -42,6 +46,24 @@ impl FakeControlPlane {
     pub fn assign(&self, alloc: AssignedAlloc) {
         self.change(|state| {
             state.allocs.insert(alloc.id.clone(), alloc);
+        });
+    }
+
+    /// Loses the job of an allocation: it cannot be opened from now on.
+    pub fn lose_job(&self, alloc: &AllocId) {
+        self.change(|state| {
+            state.unreadable.insert(alloc.clone());
+        });
+    }
+
+    /// Ends an allocation without a report of its processes: they are left, and so are its plugins on record.
+    pub fn leave(&self, alloc: &AllocId) {
+        self.change(|state| {
+            if let Some(left) = state.allocs.remove(alloc) {
+                let plugins = left.plugins().map(|plugin| (alloc.clone(), plugin.clone()));
+                state.left_plugins.extend(plugins);
+                state.ended.insert(0, alloc.clone());
+            }
         });
     }
 
@@ -165,11 +187,22 @@ impl ControlPlane for FakeControlPlane {
         let mut changes = self.0.subscribe();
         let state = changes.wait_for(|state| after != Some(state.revision)).await;
         let state = state.map_err(|_| ControlPlaneError::Stopping)?;
+        let allocs = state.allocs.values().cloned();
+        let (unreadable, allocs): (Vec<_>, _) =
+            allocs.partition(|alloc| state.unreadable.contains(&alloc.id));
+        let unreadable = unreadable.into_iter().map(|alloc| UnreadableAlloc {
+            plugins: alloc.plugins().cloned().collect(),
+            id: alloc.id,
+            wants_stop: alloc.wants_stop,
+            cut_off: alloc.cut_off,
+            reason: "its job is lost".to_owned(),
+        });
         Ok(AssignedAllocs {
             revision: state.revision,
-            allocs: state.allocs.values().cloned().collect(),
-            unreadable: vec![],
+            allocs,
+            unreadable: unreadable.collect(),
             ended: state.ended.clone(),
+            left_plugins: state.left_plugins.clone(),
         })
     }
 

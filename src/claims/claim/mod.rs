@@ -23,6 +23,15 @@
 //!    attachments, expansion, change of parameters and deletion, through every registration; and for a creation, by
 //!    the name it is made under. A call moves to another instance if the leader that recorded it knows that none of
 //!    its attempts may take effect. What an earlier leader sent is not known. `state::bound_controller` is the rule.
+//!    An instance that was gone and returns under its ID, as behind an endpoint, is another one. A snapshot follows the rule and
+//!    binds nothing: it is not on record, and changes nothing of its volume.
+//!
+//!    What is gone carries nothing out. So an expansion or a change of parameters ends when the instance that has it now
+//!    refuses it as it is: that program does not carry out what it refuses, and every earlier one is gone. What an earlier one did
+//!    stays unknown, and the record claims no more: a volume is not smaller than recorded, and a parameter that may have
+//!    changed is not among those in force. A creation ends so only if no other program got it, because its volume would
+//!    be left at the provider. A deletion never ends so, because a volume on record has to exist: it ends when the plugin says that
+//!    the volume is in use.
 //! 5. Given rules 1 to 4, the server may stop waiting, start again, repeat or undo a step at any moment.
 //! 6. A lost node is not listened to: its answers are not recorded. Silence is not loss.
 //! 7. A node that returns is swept before it is used again.

@@ -298,7 +298,8 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         }
         EventKind::VolumeDeleteIntended { key, instance } => {
             change(state, key, at, |record| {
-                record.settling_by = record.controller_for(VolumeIntent::Delete, instance.as_ref());
+                record.settling_by =
+                    record.controller_for(VolumeIntent::Delete, instance.as_ref(), at.index);
                 record.phase = Phase::Deleting;
             });
         }
@@ -310,7 +311,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpandIntended { key, to, instance } => {
             change(state, key, at, |record| {
                 record.expanding_by =
-                    record.controller_for(VolumeIntent::Expand, instance.as_ref());
+                    record.controller_for(VolumeIntent::Expand, instance.as_ref(), at.index);
                 record.expanding = Some(*to);
             });
         }
@@ -322,20 +323,19 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
             });
             expand_on_nodes(state, key, at);
         }
-        EventKind::VolumeExpandAbandoned { key } => {
+        EventKind::VolumeExpandAbandoned { key, .. } => {
             change(state, key, at, end_expansion);
         }
         EventKind::VolumeModifyIntended { key, parameters, instance } => {
-            let parameters = Some(parameters.clone());
             change(state, key, at, |record| {
                 record.modifying_by =
-                    record.controller_for(VolumeIntent::Modify, instance.as_ref());
-                record.modifying = parameters;
+                    record.controller_for_change(parameters, instance.as_ref(), at.index);
+                record.modifying = Some(parameters.clone());
             });
         }
         EventKind::VolumeModified { key } => change(state, key, at, put_in_force),
-        EventKind::VolumeModifyAbandoned { key } => {
-            change(state, key, at, end_modification);
+        EventKind::VolumeModifyAbandoned { key, may_have_changed } => {
+            change(state, key, at, |record| modify_abandoned(record, *may_have_changed));
         }
         EventKind::VolumeCreateAbandoned { key, .. }
         | EventKind::VolumeDeleted { key }
@@ -386,9 +386,15 @@ fn alloc_observed(
     };
     let record = state.plugins.entry(plugin.clone()).or_insert_with(new);
     let known = record.allocs.get(&instance.alloc_id);
+    let same_program = known.filter(|alloc| {
+        let known = &alloc.instance;
+        (&known.provider, &known.provider_version)
+            == (&instance.provider, &instance.provider_version)
+    });
     let alloc = PluginAlloc {
         node: node.clone(),
         create_index: known.map_or(at.index, |alloc| alloc.create_index),
+        program_index: same_program.map_or(at.index, |alloc| alloc.program_index),
         instance: instance.clone(),
     };
     record.allocs.insert(instance.alloc_id.clone(), alloc);
@@ -433,10 +439,12 @@ fn create_intended(
 ) {
     let mut record = new_record(definition, secrets, Phase::Creating, at);
     record.earlier_creates = earlier.to_vec();
-    let first = || IntentController::first(instance);
+    let first = || IntentController::first(instance, at.index);
     let before = state.volumes.get(&definition.key);
-    record.settling_by =
-        before.map_or_else(first, |before| before.controller_for(VolumeIntent::Create, instance));
+    let again = |before: &Arc<VolumeRecord>| {
+        before.controller_for(VolumeIntent::Create, instance, at.index)
+    };
+    record.settling_by = before.map_or_else(first, again);
     if let Some(first) = before {
         record.create_index = first.create_index;
         record.create_time = first.create_time;
@@ -478,6 +486,15 @@ fn end_expansion(record: &mut VolumeRecord) {
 
 fn end_modification(record: &mut VolumeRecord) {
     (record.modifying, record.modifying_by) = (None, None);
+}
+
+/// Of a change that may have happened it is not known which of its parameters are in force.
+fn modify_abandoned(record: &mut VolumeRecord, may_have_changed: bool) {
+    if may_have_changed {
+        let changed = record.modifying.take().unwrap_or_default();
+        record.mutable_parameters.retain(|name, _| !changed.contains_key(name));
+    }
+    end_modification(record);
 }
 
 /// The mutable parameters of a change that has succeeded. Those that it does not name stay.

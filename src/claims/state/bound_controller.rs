@@ -3,9 +3,13 @@
 //! The instance that got a call may carry it out until the outcome is on record, or the instance is gone. Until then
 //! every other controller call of the volume goes to the same instance: through each registration of the external
 //! volume, and whatever the calls are for. A creation has no external volume yet: it is bound by its own intent
-//! alone. An instance that is not on record is gone.
+//! alone.
+//!
+//! An instance that is not on record is gone: its process has exited. One that was gone and is found again, as behind the
+//! same endpoint, has the old ID and is another instance: only what was recorded since then may run in it.
 
-use super::record::{VolumeIntent, VolumeRecord};
+use super::plugin_record::PluginAlloc;
+use super::record::{EarlierControllers, VolumeIntent, VolumeRecord};
 use super::tables::State;
 use crate::claim::Known;
 use nomad_csi_model::{AllocId, NamespacedId, NodeId, PluginId, RemoteVolume};
@@ -70,7 +74,7 @@ pub fn bound_controller<'a>(state: &'a State, call: &ControllerCall) -> Option<&
 /// Returns whether a call may go to this instance. The call of an intent may also leave the instance that its own
 /// intent names: who records that knows that nothing was sent.
 pub fn may_be_called(state: &State, call: &ControllerCall, instance: &AllocId) -> bool {
-    if !is_on_record(state, call.plugin(), instance) {
+    if alloc_on_record(state, call.plugin(), instance).is_none() {
         return false;
     }
     let may_leave = match call {
@@ -87,13 +91,40 @@ pub fn may_be_called(state: &State, call: &ControllerCall, instance: &AllocId) -
     }
 }
 
+/// Returns the instance that may still carry out the call of an intent.
+pub fn instance_of_intent(
+    state: &State,
+    record: &VolumeRecord,
+    intent: VolumeIntent,
+) -> Option<AllocId> {
+    let controller = record.controller_of(intent)?;
+    let (plugin, named) =
+        (&record.definition.plugin_id, (&controller.instance, controller.last_index));
+    may_run(state, plugin, named).then(|| controller.instance.clone())
+}
+
+/// Returns whether every call of an intent went to the program that its instance runs now. The instance keeps its ID when
+/// its program is replaced.
+pub fn went_to_one_program(state: &State, record: &VolumeRecord, intent: VolumeIntent) -> bool {
+    let Some(controller) = record.controller_of(intent) else {
+        return false;
+    };
+    let alloc = alloc_on_record(state, &record.definition.plugin_id, &controller.instance);
+    // The next program is not found yet while the instance is not healthy.
+    let runs_since = alloc.filter(|alloc| alloc.instance.health.healthy);
+    let is_same =
+        |alloc: &PluginAlloc| alloc.program_index.max(alloc.create_index) <= controller.first_index;
+    controller.earlier == EarlierControllers::None && runs_since.is_some_and(is_same)
+}
+
 /// Returns the instance that may carry out this call already.
 fn own_instance<'a>(state: &'a State, call: &ControllerCall) -> Option<&'a AllocId> {
     match call {
         ControllerCall::Create { plugin, key } => {
             let record = state.volumes.get(key)?;
             let controller = record.controller_of(VolumeIntent::Create)?;
-            Some(&controller.instance).filter(|instance| is_on_record(state, plugin, instance))
+            let named = (&controller.instance, controller.last_index);
+            may_run(state, plugin, named).then_some(named.0)
         }
         ControllerCall::OfVolume { volume, effect } => {
             let mut open = open_effects(state, volume).into_iter();
@@ -120,23 +151,35 @@ fn open_effects<'a>(
     let attachments = attachments.flat_map(|record| &record.claims.attachments);
     let attaching = attachments.filter(|(_, attachment)| attachment.state == Known::Maybe);
     let attaching = attaching.map(|(node, attachment)| {
-        (ControllerEffect::Attached(node.clone()), &attachment.call.instance)
+        let call = &attachment.call;
+        (ControllerEffect::Attached(node.clone()), (&call.instance, call.index))
     });
     let intended = state.registrations(volume).flat_map(|record| {
         let open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
             let controller = record.controller_of(intent)?;
             let effect = ControllerEffect::Intended(record.key().clone(), intent);
-            Some((effect, &controller.instance))
+            Some((effect, (&controller.instance, controller.last_index)))
         });
         open.collect::<Vec<_>>()
     });
     let open = attaching.chain(intended);
-    open.filter(|(_, instance)| is_on_record(state, &volume.plugin_id, instance)).collect()
+    let open = open.filter(|(_, named)| may_run(state, &volume.plugin_id, *named));
+    open.map(|(effect, (instance, _))| (effect, instance)).collect()
 }
 
-fn is_on_record(state: &State, plugin: &PluginId, instance: &AllocId) -> bool {
-    let plugin = state.plugins.get(plugin);
-    plugin.is_some_and(|record| record.allocs.contains_key(instance))
+/// Returns whether a call may still run in the instance that the event at this index named.
+pub fn may_run(state: &State, plugin: &PluginId, (instance, index): (&AllocId, u64)) -> bool {
+    let alloc = alloc_on_record(state, plugin, instance);
+    // Without an index it is not known when the instance was named.
+    alloc.is_some_and(|alloc| index == 0 || alloc.create_index <= index)
+}
+
+fn alloc_on_record<'a>(
+    state: &'a State,
+    plugin: &PluginId,
+    instance: &AllocId,
+) -> Option<&'a PluginAlloc> {
+    state.plugins.get(plugin)?.allocs.get(instance)
 }
 
 #[cfg(test)]

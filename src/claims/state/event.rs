@@ -171,10 +171,14 @@ pub enum EventKind {
         /// True if nodes that use the volume must expand it too.
         node_expansion_required: bool,
     },
-    /// The volume was not expanded at the provider, and the expansion ended. Since version 3.
+    /// The expansion ended without success: nothing carries it out any more. Since version 3.
     VolumeExpandAbandoned {
         /// The volume.
         key: NamespacedId,
+        /// True if a controller that is gone may have expanded the volume, so that it may be larger than recorded. Since
+        /// version 8.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_changed: bool,
     },
     /// Mutable parameters of a volume will be changed; recorded before ControllerModifyVolume is sent. May be repeated with
     /// others. Since version 8.
@@ -192,10 +196,13 @@ pub enum EventKind {
         /// The volume.
         key: NamespacedId,
     },
-    /// The mutable parameters were not changed at the provider, and the change ended. Since version 8.
+    /// The change of mutable parameters ended without success: nothing carries it out any more. Since version 8.
     VolumeModifyAbandoned {
         /// The volume.
         key: NamespacedId,
+        /// True if a controller that is gone may have changed them, so that it is not known which ones are in force.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_changed: bool,
     },
     /// The claims of a volume changed. Since version 4.
     Claim {
@@ -337,10 +344,10 @@ impl EventKind {
             | Self::VolumeDeregistered { key }
             | Self::VolumeExpandIntended { key, .. }
             | Self::VolumeExpanded { key, .. }
-            | Self::VolumeExpandAbandoned { key }
+            | Self::VolumeExpandAbandoned { key, .. }
             | Self::VolumeModifyIntended { key, .. }
             | Self::VolumeModified { key }
-            | Self::VolumeModifyAbandoned { key } => Some(key),
+            | Self::VolumeModifyAbandoned { key, .. } => Some(key),
         }
     }
 

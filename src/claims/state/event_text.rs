@@ -106,16 +106,21 @@ fn volume_text(kind: &EventKind) -> String {
             };
             format!("expanded to {capacity}{nodes}")
         }
-        EventKind::VolumeExpandAbandoned { .. } => {
-            "the expansion ended without a change at the provider".to_owned()
-        }
+        EventKind::VolumeExpandAbandoned { may_have_changed, .. } => match may_have_changed {
+            false => "the expansion ended without a change at the provider".to_owned(),
+            true => "the expansion ended; the volume may be larger at the provider".to_owned(),
+        },
         EventKind::VolumeModifyIntended { parameters, .. } => {
             format!("change of mutable parameters began: {}", parameters_text(parameters))
         }
         EventKind::VolumeModified { .. } => "the mutable parameters were changed".to_owned(),
-        EventKind::VolumeModifyAbandoned { .. } => {
-            "the change of mutable parameters ended without a change at the provider".to_owned()
+        EventKind::VolumeModifyAbandoned { may_have_changed, .. } => match may_have_changed {
+            false => "the change of mutable parameters ended without a change at the provider",
+            true => {
+                "the change of mutable parameters ended; it is not known which of them are in force"
+            }
         }
+        .to_owned(),
         other => other.name().to_owned(),
     }
 }

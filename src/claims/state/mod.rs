@@ -44,7 +44,10 @@ mod view;
 mod volume_history;
 
 pub use apply::{EventConflict, apply, check};
-pub use bound_controller::{ControllerCall, ControllerEffect, bound_controller, may_be_called};
+pub use bound_controller::{
+    ControllerCall, ControllerEffect, bound_controller, instance_of_intent, may_be_called, may_run,
+    went_to_one_program,
+};
 pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
 pub use event_text::event_text;

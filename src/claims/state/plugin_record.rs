@@ -17,10 +17,19 @@ use nomad_csi_model::{AllocId, NodeId, PluginInstance};
 pub struct PluginAlloc {
     /// The node that runs it.
     pub node: NodeId,
-    /// The index of its first fingerprint. A higher index is a newer allocation.
+    /// The index of its first fingerprint. A higher index is a newer allocation. One that was gone and returns under its ID,
+    /// as a plugin behind the same endpoint, is a new one.
     pub create_index: u64,
+    /// The index of the first fingerprint of the program that it runs: another version is another program. Since version 9.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub program_index: u64,
     /// The result of its last fingerprint, with the services that it has.
     pub instance: PluginInstance,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(index: &u64) -> bool {
+    *index == 0
 }
 
 /// The stored data of a plugin. It exists while it has an allocation.
@@ -86,7 +95,8 @@ impl From<StoredPluginRecord> for PluginRecord {
     fn from(stored: StoredPluginRecord) -> Self {
         let mut allocs = stored.allocs;
         allocs.extend(stored.instances.into_iter().map(|(node, instance)| {
-            let alloc = PluginAlloc { node, create_index: stored.create_index, instance };
+            let (create_index, program_index) = (stored.create_index, 0);
+            let alloc = PluginAlloc { node, create_index, program_index, instance };
             (alloc.instance.alloc_id.clone(), alloc)
         }));
         Self {

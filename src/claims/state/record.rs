@@ -181,7 +181,8 @@ pub enum EarlierControllers {
     /// None.
     #[default]
     None,
-    /// Others, which are gone or got nothing: their calls have ended, and may have taken effect.
+    /// Others, which are gone or got nothing, or the same one with other parameters: these calls have ended, and may have
+    /// taken effect.
     Ended,
     /// Any: an earlier version recorded the intent without its controller.
     Unknown,
@@ -203,13 +204,19 @@ pub struct IntentController {
     /// Those before it.
     #[serde(default, skip_serializing_if = "EarlierControllers::is_none")]
     pub earlier: EarlierControllers,
+    /// The index of the first event that named it for the intent, after the last one that named another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_index: u64,
+    /// The index of the last event that named it. An instance of this ID that was first found later is another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_index: u64,
 }
 
 impl IntentController {
     /// Returns the controller of an intent that no other controller got.
-    pub(super) fn first(instance: Option<&AllocId>) -> Option<Self> {
-        let instance = instance?.clone();
-        Some(Self { instance, earlier: EarlierControllers::None })
+    pub(super) fn first(instance: Option<&AllocId>, index: u64) -> Option<Self> {
+        let (instance, earlier) = (instance?.clone(), EarlierControllers::None);
+        Some(Self { instance, earlier, first_index: index, last_index: index })
     }
 }
 
@@ -342,14 +349,34 @@ impl VolumeRecord {
         controller.as_ref().filter(|_| self.is_open(intent))
     }
 
+    /// Returns the controller of a change of these parameters. It may take the place of another change.
+    pub(super) fn controller_for_change(
+        &self,
+        parameters: &BTreeMap<String, String>,
+        instance: Option<&AllocId>,
+        index: u64,
+    ) -> Option<IntentController> {
+        let controller = self.controller_for(VolumeIntent::Modify, instance, index)?;
+        let replaces = self.modifying.as_ref().is_some_and(|before| before != parameters);
+        let earlier = match controller.earlier {
+            EarlierControllers::None if replaces => EarlierControllers::Ended,
+            earlier => earlier,
+        };
+        Some(IntentController { earlier, ..controller })
+    }
+
     /// Returns the controller of an intent that is recorded for this instance, again or for the first time.
     pub(super) fn controller_for(
         &self,
         intent: VolumeIntent,
         instance: Option<&AllocId>,
+        index: u64,
     ) -> Option<IntentController> {
-        let first = IntentController::first(instance)?;
-        let earlier = match self.controller_of(intent) {
+        let first = IntentController::first(instance, index)?;
+        let before = self.controller_of(intent);
+        let same = before.filter(|before| before.instance == first.instance);
+        let first_index = same.map_or(index, |before| before.first_index);
+        let earlier = match before {
             None if self.is_open(intent) => EarlierControllers::Unknown,
             None => EarlierControllers::None,
             Some(before) if before.instance == first.instance => before.earlier,
@@ -358,7 +385,7 @@ impl VolumeRecord {
                 EarlierControllers::None | EarlierControllers::Ended => EarlierControllers::Ended,
             },
         };
-        Some(IntentController { earlier, ..first })
+        Some(IntentController { earlier, first_index, ..first })
     }
 
     /// Returns the external volume; `None` during creation.

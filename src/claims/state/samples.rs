@@ -219,7 +219,7 @@ impl History {
                 capacity: size,
                 node_expansion_required: self.choose(2) == 0,
             },
-            _ => EventKind::VolumeExpandAbandoned { key },
+            _ => EventKind::VolumeExpandAbandoned { key, may_have_changed: self.choose(2) == 0 },
         }
     }
 
@@ -232,7 +232,7 @@ impl History {
                 instance: self.any_instance(),
             },
             2 => EventKind::VolumeModified { key },
-            _ => EventKind::VolumeModifyAbandoned { key },
+            _ => EventKind::VolumeModifyAbandoned { key, may_have_changed: self.choose(2) == 0 },
         }
     }
 

@@ -154,6 +154,12 @@ impl State {
         self.creating.iter().filter_map(|key| self.volumes.get(key))
     }
 
+    /// Returns the plugins that have the allocation as an instance on record.
+    pub fn plugins_of_instance(&self, alloc: &AllocId) -> impl Iterator<Item = &PluginId> {
+        let plugins = self.plugins.iter();
+        plugins.filter(|(_, record)| record.allocs.contains_key(alloc)).map(|(id, _)| id)
+    }
+
     /// Returns a plugin's record.
     pub fn plugin_record(&self, id: &PluginId) -> Option<&PluginRecord> {
         self.plugins.get(id)

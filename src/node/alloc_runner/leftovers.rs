@@ -16,7 +16,7 @@ use super::deps::AllocRunnerDeps;
 use super::runner::note_cut_off;
 use crate::task_run::{RunDriver, RunError, RunStatus};
 use nomad_csi_model::retry::RetryPolicy;
-use nomad_csi_model::{AllocReport, ClientStatus};
+use nomad_csi_model::{AllocId, AllocReport, ClientStatus, PluginId};
 use nomad_csi_ports::{UnreadableAlloc, run_blocking};
 
 /// A task that may still run.
@@ -45,6 +45,17 @@ const RETRY: RetryPolicy =
 /// Stops every task that an earlier agent started for these allocations.
 pub(super) async fn stop_leftovers(deps: Arc<AllocRunnerDeps>, allocs: Vec<AllocDirectory>) {
     join_all(allocs.iter().map(|alloc| has_ended(&deps, alloc))).await;
+}
+
+/// Stops what runs of an ended allocation that is an instance of a plugin on record, and reports when it is gone.
+pub(super) async fn end_left_plugin(deps: Arc<AllocRunnerDeps>, alloc: AllocId, plugin: PluginId) {
+    let directory = AllocDirectory::new(&deps.data_directory, &alloc);
+    let mut attempt = 0;
+    while !has_ended(&deps, &directory).await {
+        sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
+        attempt = attempt.saturating_add(1);
+    }
+    deps.plugins.report_gone(&plugin, &alloc).await;
 }
 
 /// Stops what runs of allocations that the server does not know, and returns when nothing of them does.
@@ -81,6 +92,10 @@ pub(super) async fn end_unreadable(deps: Arc<AllocRunnerDeps>, alloc: Unreadable
     }
     for alias in &alloc.cut_off {
         note_cut_off(&deps, &alloc.id, alias).await;
+    }
+    // Nothing supervises them. What their plugin was asked for binds volumes until it is known that they are gone.
+    for plugin in &alloc.plugins {
+        deps.plugins.report_gone(plugin, &alloc.id).await;
     }
     let report = AllocReport {
         status: ClientStatus::Failed,

@@ -22,13 +22,13 @@ use super::collection::{MAX_ENDED, removable, remove_directories};
 use super::crashes::Crashes;
 use super::deps::AllocRunnerDeps;
 use super::desired::Desired;
-use super::leftovers::{end_unknown, end_unreadable, stop_leftovers};
+use super::leftovers::{end_left_plugin, end_unknown, end_unreadable, stop_leftovers};
 use super::mount_watch::{Losses, watch_mounts};
 use super::recovery::recover_runs;
 use super::runner::run_alloc;
 use crate::task_run::RunError;
 use nomad_csi_model::retry::RetryPolicy;
-use nomad_csi_model::{AllocId, VolumeAlias};
+use nomad_csi_model::{AllocId, PluginId, VolumeAlias};
 use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, LostMount, UnreadableAlloc, run_blocking};
 
 /// The pauses between requests for the list that fail.
@@ -43,6 +43,8 @@ pub struct AllocRunners {
     crashes: Crashes,
     /// The allocations whose job cannot be opened, and which are being ended.
     ending_unreadable: BTreeMap<AllocId, UnreadableAlloc>,
+    /// The plugins of ended allocations that are being ended.
+    ending_plugins: BTreeSet<(AllocId, PluginId)>,
     /// The last list of the server.
     listed: Option<Listed>,
     /// The runs of earlier agents that go on, and whose files are missing.
@@ -77,6 +79,7 @@ impl AllocRunners {
             running: JoinSet::new(),
             crashes: Crashes::default(),
             ending_unreadable: BTreeMap::new(),
+            ending_plugins: BTreeSet::new(),
             listed: None,
             without_files: BTreeSet::new(),
             directories: BTreeSet::new(),
@@ -171,6 +174,7 @@ impl AllocRunners {
         self.forget_others(&ids);
         self.follow_each(assigned.allocs);
         self.follow_unreadable(assigned.unreadable);
+        self.follow_left_plugins(assigned.left_plugins);
         self.collect();
         Ok(())
     }
@@ -248,6 +252,23 @@ impl AllocRunners {
                     self.running.spawn(end_unreadable(self.deps.clone(), alloc));
                 }
                 None => {}
+            }
+        }
+    }
+
+    /// Ends the plugins of ended allocations that are on record. A runner reports its own. What runs without files is not
+    /// known to end.
+    fn follow_left_plugins(&mut self, left: Vec<(AllocId, PluginId)>) {
+        self.ending_plugins.retain(|known| left.contains(known));
+        for (alloc, plugin) in left {
+            let directory = AllocDirectory::new(&self.deps.data_directory, &alloc);
+            let mut without_files = self.without_files.iter();
+            let is_known = !without_files.any(|run| run.starts_with(directory.path()));
+            if is_known
+                && !self.runners.contains_key(&alloc)
+                && self.ending_plugins.insert((alloc.clone(), plugin.clone()))
+            {
+                self.running.spawn(end_left_plugin(self.deps.clone(), alloc, plugin));
             }
         }
     }

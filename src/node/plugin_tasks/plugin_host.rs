@@ -6,14 +6,22 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::plugin_paths::{PluginDirectories, remove_socket_directory};
 use super::serving_tasks::{PluginRun, ServingTasks};
 use crate::registry::Registry;
+use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, NodeId, PluginId};
 use nomad_csi_ports::{
     Clock, Connector, IdSource, Mounter, PluginObserver, SentSecretsReader, run_blocking,
 };
+
+/// The pauses between reports that are refused.
+const REPORT: RetryPolicy =
+    RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(15) };
 
 /// The dependencies of a [`PluginHost`].
 pub struct PluginHostDeps {
@@ -95,6 +103,16 @@ impl PluginHost {
                 run.process.end().await;
                 self.remove_socket(&alloc).await;
             }
+        }
+    }
+
+    /// Reports that the process of a plugin is gone, until the server knows.
+    pub(crate) async fn report_gone(&self, plugin: &PluginId, alloc: &AllocId) {
+        let mut attempt = 0;
+        while let Err(error) = self.deps.observer.gone(plugin, alloc).await {
+            tracing::warn!(plugin.id = %plugin, %error, "the removal of the plugin was not recorded; trying again");
+            sleep(REPORT.delay(attempt, 1.0)).await;
+            attempt = attempt.saturating_add(1);
         }
     }
 

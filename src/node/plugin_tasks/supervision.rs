@@ -26,9 +26,6 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// The pauses between fingerprints of an unhealthy plugin.
 const RECHECK: RetryPolicy =
     RetryPolicy { initial: Duration::from_millis(10), max: Duration::from_secs(2) };
-/// The pauses between reports that are refused.
-const REPORT: RetryPolicy =
-    RetryPolicy { initial: Duration::from_millis(100), max: Duration::from_secs(15) };
 
 /// A change of a plugin's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,13 +242,8 @@ impl PluginSupervision {
     /// Ends the supervision: the task has ended for good, and its process is gone. Returns when the server knows.
     pub(crate) async fn end(&mut self) {
         self.deregister();
-        let mut attempt = 0;
         // Also without a report of this agent: an earlier one may have made it.
-        while let Err(error) = self.host.deps.observer.gone(&self.config.id, &self.alloc).await {
-            tracing::warn!(plugin.id = %self.config.id, %error, "the removal of the plugin was not recorded; trying again");
-            sleep(REPORT.delay(attempt, 1.0)).await;
-            attempt += 1;
-        }
+        self.host.report_gone(&self.config.id, &self.alloc).await;
         self.host.tasks.note_end(&self.config.id, &self.alloc);
         self.host.remove_socket(&self.alloc).await;
     }

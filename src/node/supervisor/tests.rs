@@ -1,9 +1,11 @@
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::driver::RunningPlugin;
 use crate::fakes::{
     FakeConnector, FakeDriver, FakeObserver, ProbeResponse, plugin_named, set_probe_response,
 };
@@ -41,6 +43,13 @@ impl TestBed {
         &self,
         recorded: Option<PluginInstance>,
     ) -> (watch::Receiver<TaskStatus>, JoinHandle<()>) {
+        let (task, deps) = self.task_and_deps(recorded);
+        let supervisor = Supervisor::new(task, deps);
+        let status = supervisor.status();
+        (status, tokio::spawn(supervisor.run(self.stop.clone())))
+    }
+
+    fn task_and_deps(&self, recorded: Option<PluginInstance>) -> (PluginTask, SupervisorDeps) {
         let task = PluginTask {
             plugin: "p".into(),
             node: "here".into(),
@@ -49,20 +58,16 @@ impl TestBed {
             health_timeout: (!self.driver.runs_already).then_some(PluginTask::HEALTH_TIMEOUT),
             recorded,
         };
-        let supervisor = Supervisor::new(
-            task,
-            SupervisorDeps {
-                driver: self.driver.clone(),
-                connector: self.connector.clone(),
-                sent: Arc::new(NothingSent),
-                registry: self.registry.clone(),
-                observer: self.observer.clone(),
-                clock: Arc::new(SystemClock),
-                ids: Arc::new(RandomIds),
-            },
-        );
-        let status = supervisor.status();
-        (status, tokio::spawn(supervisor.run(self.stop.clone())))
+        let deps = SupervisorDeps {
+            driver: self.driver.clone(),
+            connector: self.connector.clone(),
+            sent: Arc::new(NothingSent),
+            registry: self.registry.clone(),
+            observer: self.observer.clone(),
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+        };
+        (task, deps)
     }
 
     async fn is_registered(&self) -> bool {
@@ -293,6 +298,46 @@ async fn a_plugin_that_runs_already_is_never_stopped() {
     let reports = bed.observer.reports();
     let last = "the agent has stopped using the plugin, whose process still runs";
     assert_eq!(reports.last().map(String::as_str), Some(last), "it is not gone");
+}
+
+/// What an operator does who has lost the record of the process: the agent is started once with the endpoint, on whose socket
+/// nothing listens any more, and stopped.
+#[tokio::test]
+async fn a_plugin_that_neither_listens_nor_is_on_record_is_gone_when_the_agent_stops() {
+    for (has_record, is_gone) in [(false, true), (true, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let [socket, record] =
+            ["csi.sock", "plugin.process"].map(|name| directory.path().join(name));
+        if has_record {
+            // A process of a plugin that has closed its socket: this one.
+            let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+            let plugin = running_at(&socket, &record);
+            drop(plugin.start().await.unwrap());
+            drop(listener);
+            std::fs::remove_file(&socket).unwrap();
+        }
+        let bed = TestBed::new();
+        let (_status, run) = bed.supervise(None);
+        bed.observer.until("healthy").await;
+        let recorded = bed.observer.newest.lock().clone();
+        let (task, mut deps) = bed.task_and_deps(recorded);
+        bed.stop.cancel();
+        run.await.unwrap();
+        deps.driver = Arc::new(running_at(&socket, &record));
+        let task = PluginTask { health_timeout: None, ..task };
+        let stop = CancellationToken::new();
+        let run = tokio::spawn(Supervisor::new(task, deps).run(stop.clone()));
+        bed.observer.until("cannot use task ebs: nothing listens on").await;
+        stop.cancel();
+        run.await.unwrap();
+        let reports = bed.observer.reports();
+        assert_eq!(reports.last().unwrap() == "gone", is_gone, "{reports:?}");
+    }
+}
+
+fn running_at(socket: &Path, record: &Path) -> RunningPlugin {
+    let longest_call = Duration::from_secs(1800);
+    RunningPlugin::new("ebs".to_owned(), socket.to_owned(), record.to_owned(), longest_call)
 }
 
 /// Another instance would be asked while a call may run in this one.

@@ -34,7 +34,7 @@ use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{
     ClaimEvent, ClaimKey, Claims, Known, Step, StepAnswer, is_new_problem,
 };
-use nomad_csi_claims::state::{Event, EventKind, State};
+use nomad_csi_claims::state::{Event, EventKind, State, may_run};
 use nomad_csi_model::{AllocId, RemoteVolume, shell_quoted};
 use nomad_csi_ports::HostError;
 
@@ -297,7 +297,9 @@ impl StepRunner {
             let claims = &state.claims(volume)?.claims;
             let call = claims.call(step)?;
             let is_open = step.effect().is_none_or(|effect| claims.known(&effect) == Known::Maybe);
-            let is_same = call.is_setup == step.is_setup() && call.instance == *instance;
+            let is_same = call.is_setup == step.is_setup()
+                && call.instance == *instance
+                && may_run(state, &volume.plugin_id, (instance, call.index));
             let is_due = state.claim_steps(volume).contains(step);
             (is_open && is_same && is_due).then_some(call.index)
         });

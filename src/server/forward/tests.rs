@@ -354,6 +354,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
         let alloc = |(node, instance): &(&str, PluginInstance)| PluginAlloc {
             node: NodeId::new(*node),
             create_index: 2,
+            program_index: 2,
             instance: instance.clone(),
         };
         list.iter().map(alloc).collect()

@@ -19,7 +19,7 @@ use nomad_csi_claims::state::{
     AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic,
 };
 use nomad_csi_model::{
-    AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, VolumeAlias,
+    AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, PluginId, VolumeAlias,
 };
 use nomad_csi_ports::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
@@ -69,6 +69,7 @@ impl LocalControlPlane {
         let mut allocs = vec![];
         let mut unreadable = vec![];
         let mut ended = vec![];
+        let mut left_plugins = vec![];
         for (id, alloc) in state.allocs() {
             let placement = alloc.placement.as_deref();
             let Some(placement) = placement.filter(|_| alloc.node == self.node) else {
@@ -76,6 +77,8 @@ impl LocalControlPlane {
             };
             if alloc.has_ended {
                 ended.push((Reverse(alloc.modify_index), id));
+                let left = state.plugins_of_instance(id);
+                left_plugins.extend(left.map(|plugin| (id.clone(), plugin.clone())));
                 continue;
             }
             let wants_stop = placement.stop_reason.is_some();
@@ -93,6 +96,7 @@ impl LocalControlPlane {
                     id: id.clone(),
                     wants_stop,
                     cut_off: placement.cut_off.clone(),
+                    plugins: plugins_of(placement),
                     reason: error.message(),
                 }),
             }
@@ -103,6 +107,7 @@ impl LocalControlPlane {
             allocs,
             unreadable,
             ended: ended.into_iter().map(|(_, id)| id.clone()).collect(),
+            left_plugins,
         }
     }
 
@@ -186,6 +191,15 @@ impl LocalControlPlane {
             report.hide(&job.secret_values());
         }
     }
+}
+
+/// Returns the plugins that the tasks of an allocation run. They are never sealed.
+fn plugins_of(placement: &Placement) -> BTreeSet<PluginId> {
+    let mut groups = placement.job.job.groups.iter();
+    let group = groups.find(|group| group.name == placement.group).into_iter();
+    let tasks = group.flat_map(|group| &group.tasks);
+    let plugins = tasks.filter_map(|task| task.csi_plugin.as_ref());
+    plugins.map(|plugin| plugin.id.clone()).collect()
 }
 
 /// The claim of one volume of an allocation.

@@ -1,7 +1,8 @@
 //! Decides which records of jobs to forget: ended allocations that are too many, launches that are too many, a job that is over, and
 //! a purged job with all its allocations. Pure.
 //!
-//! An allocation with a claim stays, and so does its job: the volume is given back first.
+//! An allocation with a claim stays, and so does its job: the volume is given back first. So does one that is an instance of a
+//! plugin on record: its node says when its process is gone.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +117,9 @@ pub(crate) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<Event
 
 /// Returns whether nothing of an allocation is left but its record.
 fn is_left(state: &State, id: &AllocId, alloc: &AllocRecord) -> bool {
-    alloc.has_ended && state.claims_of(id).next().is_none()
+    alloc.has_ended
+        && state.claims_of(id).next().is_none()
+        && state.plugins_of_instance(id).next().is_none()
 }
 
 /// Returns whether a job without running allocations will not run again by itself.

@@ -14,7 +14,9 @@ use crate::journal::JournalErrorKind;
 use crate::sealer::Sealer as _;
 use nomad_csi_claims::place::Decision;
 use nomad_csi_claims::state::samples::jobs::{alloc_placed, job, job_key, job_registered};
-use nomad_csi_claims::state::{EvaluationRecord, EvaluationStatus, State, Table, Topic};
+use nomad_csi_claims::state::{
+    EvaluationRecord, EvaluationStatus, EventKind, JobEvent, State, Table, Topic,
+};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
@@ -447,7 +449,13 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     let agent = agent().await;
     agent.services.jobs.register(web(), None).await.unwrap();
     let alloc = assigned_of(&agent, "web").await.id;
-    agent.record_event(job_registered(&job_key("bad"))).await;
+    let EventKind::Job { job: bad, mut event } = job_registered(&job_key("bad")) else {
+        panic!("another event")
+    };
+    let JobEvent::Registered { job, .. } = &mut *event else { panic!("another event") };
+    let plugin = CsiPluginConfig::new("ebs".into(), CsiPluginType::Monolith);
+    job.groups[0].tasks[0].csi_plugin = Some(plugin);
+    agent.record_event(EventKind::Job { job: bad, event }).await;
     let placed = alloc_placed(&job_key("bad"), "a-bad", FakeAgent::NODE);
     agent.record_event(placed).await;
     let assigned = node(&agent).assigned(None).await.unwrap();
@@ -457,6 +465,27 @@ async fn a_job_that_cannot_be_opened_freezes_no_other_allocation() {
     let bad = bad.unwrap();
     assert!(!bad.wants_stop);
     assert!(!bad.reason.is_empty());
+    assert_eq!(bad.plugins, ["ebs".into()].into(), "they are gone when it has ended");
+}
+
+/// Only the node knows when its process is gone.
+#[tokio::test(start_paused = true)]
+async fn an_ended_allocation_stays_while_it_is_an_instance_of_a_plugin() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    agent.observe_alloc(alloc.as_str(), true).await;
+    let left = async || node(&agent).assigned(None).await.unwrap().left_plugins;
+    assert_eq!(left().await, [], "it has not ended");
+    jobs.stop(&job_key("web"), true).await.unwrap();
+    report(&agent, &alloc, ClientStatus::Failed).await;
+    assert_eq!(left().await, [(alloc.clone(), FakeAgent::PLUGIN.into())]);
+    let is_forgotten = |state: &State| state.alloc(&alloc).is_none();
+    assert!(!is_reached(&agent, is_forgotten).await);
+    agent.end_alloc(alloc.as_str()).await;
+    assert_eq!(left().await, []);
+    until(&agent, is_forgotten).await;
 }
 
 /// A second writer waits for the first, and continues by itself.

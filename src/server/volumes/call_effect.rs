@@ -11,10 +11,8 @@ use nomad_csi_ports::StatusCode;
 pub(super) enum PriorCalls {
     /// No call was sent.
     None,
-    /// They went to the instance that gets the next one, and to no other.
-    Here,
-    /// Others may have got one, and are gone.
-    Elsewhere,
+    /// Some were sent, to the instance that gets the next one, or to others that are gone.
+    Ended,
     /// It is not known who got one, and whether it has ended: an earlier version recorded the intent.
     Unknown,
 }
@@ -23,24 +21,15 @@ impl PriorCalls {
     /// Returns the earlier calls of an intent that was on record before this request, with its controller now.
     pub(super) fn of(controller: Option<&IntentController>) -> Self {
         match controller.map(|controller| controller.earlier) {
-            Some(EarlierControllers::None) => Self::Here,
-            Some(EarlierControllers::Ended) => Self::Elsewhere,
+            Some(EarlierControllers::None | EarlierControllers::Ended) => Self::Ended,
             Some(EarlierControllers::Unknown) | None => Self::Unknown,
-        }
-    }
-
-    /// Returns whether every call so far went to the instance that gets the next one.
-    pub(super) fn are_of_one_instance(self) -> bool {
-        match self {
-            Self::None | Self::Here => true,
-            Self::Elsewhere | Self::Unknown => false,
         }
     }
 
     /// Returns whether every call so far has ended.
     pub(super) fn have_ended(self) -> bool {
         match self {
-            Self::None | Self::Here | Self::Elsewhere => true,
+            Self::None | Self::Ended => true,
             Self::Unknown => false,
         }
     }
@@ -50,8 +39,7 @@ impl PriorCalls {
 pub(super) fn certainly_had_no_effect(error: &ForwardError, prior: PriorCalls) -> bool {
     match (error.outcome(), prior) {
         (ForwardOutcome::NoEffect, PriorCalls::None) => true,
-        (ForwardOutcome::Unknown, _)
-        | (_, PriorCalls::Here | PriorCalls::Elsewhere | PriorCalls::Unknown) => false,
+        (ForwardOutcome::Unknown, _) | (_, PriorCalls::Ended | PriorCalls::Unknown) => false,
     }
 }
 
@@ -66,7 +54,7 @@ pub(super) fn is_answered_with(error: &ServerError, code: StatusCode) -> bool {
     }
 }
 
-/// Returns whether the plugin refuses the call as it is. The same instance has then refused the identical call before, even
+/// Returns whether the plugin refuses the call as it is. The same program has then refused the identical call before, even
 /// if that answer was lost; another one, as of an earlier version of the plugin, may have carried it out. Other
 /// refusals may pass with time: storage is freed, a source appears.
 pub(super) fn is_permanently_refused(error: &ServerError) -> bool {

@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::call_effect::{
-    PriorCalls, certainly_had_no_effect, is_certainly_refused, is_permanently_refused,
-};
+use super::call_effect::{certainly_had_no_effect, is_certainly_refused, is_permanently_refused};
 use super::capacity::read_capacity_for;
 use super::deps::VolumeDeps;
 use super::named_intent::{NamedIntent, Prior, is_named};
@@ -30,8 +28,8 @@ use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
 use nomad_csi_claims::state::{
-    ControllerCall, CreateRequest, EventKind, Phase, ProviderFacts, VolumeDefinition, VolumeIntent,
-    VolumeRecord, provider_name,
+    ControllerCall, CreateRequest, EventKind, Phase, ProviderFacts, State, VolumeDefinition,
+    VolumeIntent, VolumeRecord, provider_name, went_to_one_program,
 };
 use nomad_csi_model::{
     AllocId, CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets,
@@ -90,8 +88,8 @@ pub(super) async fn settle_creation(
     }
 }
 
-/// Removes the intent of a volume that the provider has never created. If another controller may have created it before,
-/// the refusal proves nothing, and the intent stays.
+/// Removes the intent of a volume that the provider has never created. If another controller, or another version of the
+/// plugin, may have created it before, the refusal proves nothing, and the intent stays.
 async fn remove_refused_intent(
     deps: &VolumeDeps,
     key: &NamespacedId,
@@ -101,7 +99,9 @@ async fn remove_refused_intent(
     let Some(record) = record.filter(|record| record.phase == Phase::Creating) else {
         return Ok(());
     };
-    if !PriorCalls::of(record.controller_of(VolumeIntent::Create)).are_of_one_instance() {
+    let is_answer_for_all =
+        |state: &State| went_to_one_program(state, &record, VolumeIntent::Create);
+    if !deps.store.read(is_answer_for_all) {
         return Err(refusal);
     }
     let event = EventKind::VolumeCreateAbandoned { key: key.clone(), may_remain: None };
@@ -150,7 +150,7 @@ pub(super) async fn resume_creation(
     let changed = secrets.filter(|secrets| stored.as_ref().ok() != Some(secrets));
     let request = changed.map(|secrets| create_request(deps, &record.definition, secrets));
     let intent = match request {
-        None if is_named(record, VolumeIntent::Create, &call.calls) => {
+        None if is_named(deps, record, VolumeIntent::Create, &call.calls) => {
             let create = VolumeIntent::Create;
             let named = NamedIntent::found(deps, record.clone(), create, Prior::Possible);
             intent(deps, named)?
@@ -175,7 +175,7 @@ pub(super) async fn resume_creation(
 }
 
 /// Sends the earlier requests of an intent whose own request was refused: one of them may have created the
-/// volume. Without an answer to any, the intent is as it was.
+/// volume. They go to the instance that refused it. Without an answer to any, the intent is as it was.
 ///
 /// # Errors
 /// That of the first request without an answer, or `refusal` if each one is refused.
@@ -201,7 +201,7 @@ pub(super) async fn try_earlier_requests(
         let instance = record.controller_of(VolumeIntent::Create);
         let instance = instance.map(|controller| controller.instance.clone());
         let expected = (unchanged(&record), instance);
-        let next = record_intent(deps, expected, request, others, Prior::Possible).await?;
+        let next = record_intent(deps, expected, request, others, Prior::Sent).await?;
         match send_and_record(deps, reply, &next, call, may_share).await {
             Ok(()) => return Ok(()),
             Err(error) if is_certainly_refused(&error) => {

@@ -123,7 +123,7 @@ async fn record_intent(
 ) -> Result<NamedIntent, ServerError> {
     let (record, intent) = (VolumeRecord::clone(&existing.record), VolumeIntent::Delete);
     let prior = Prior::of(&record, intent);
-    if is_named(&record, intent, calls) {
+    if is_named(deps, &record, intent, calls) {
         return Ok(NamedIntent::found(deps, record, intent, prior));
     }
     let (key, instance) = (record.key(), calls.preferred().cloned());

@@ -11,7 +11,7 @@ use crate::plugin_call_queue::CallClass;
 use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::state::{ControllerCall, VolumeRecord, bound_controller, provider_name};
-use nomad_csi_model::NamespacedId;
+use nomad_csi_model::{AllocId, NamespacedId};
 use tracing::Span;
 
 /// Records, secrets, locks and controllers of volumes.
@@ -65,10 +65,20 @@ impl VolumeDeps {
         call: &CallDescription,
         residual: ResidualState,
     ) -> Result<PermittedCalls, ServerError> {
-        let bound = self.store.read(|state| bound_controller(state, bound).cloned());
-        let candidates = plugin.candidates(bound.as_ref());
-        let candidates = candidates.map_err(|error| call.failed(error, residual))?;
-        self.controllers.admit(class, candidates).await
+        let instance = || self.store.read(|state| bound_controller(state, bound).cloned());
+        let candidates = |plugin: &VolumePlugin, instance: Option<&AllocId>| {
+            let candidates = plugin.candidates(instance);
+            candidates.map_err(|error| ServerError::from(call.failed(error, residual.clone())))
+        };
+        let before = instance();
+        let calls = self.controllers.admit(class, candidates(plugin, before.as_ref())?).await?;
+        let now = instance();
+        if now == before {
+            return Ok(calls);
+        }
+        // It took time: another call has bound the volume.
+        let plugin = self.store.plugin(plugin.id())?;
+        Ok(calls.to(candidates(&plugin, now.as_ref())?))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
 use nomad_csi_claims::claim::{ClaimEvent, Tombstone};
 use nomad_csi_claims::state::{
-    ControllerCall, EventKind, VolumeIntent, VolumeRecord, VolumeView, bound_controller,
+    EventKind, VolumeIntent, VolumeRecord, VolumeView, instance_of_intent,
 };
 use nomad_csi_model::{AllocId, NamespacedId};
 
@@ -102,14 +102,10 @@ async fn removal(
 /// Returns the instance that may still carry out a call of the registration. With the registration the agent would forget
 /// it, and call another one for the data (rule 4 of the claims machine).
 fn instance_of_open_call(deps: &VolumeDeps, record: &VolumeRecord) -> Option<AllocId> {
-    let mut open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
-        let instance = &record.controller_of(intent)?.instance;
-        let call = ControllerCall::of_intent(record, intent);
-        deps.store
-            .read(|state| bound_controller(state, &call) == Some(instance))
-            .then_some(instance)
-    });
-    open.next().cloned()
+    let mut open = VolumeIntent::ALL
+        .into_iter()
+        .filter_map(|intent| deps.store.read(|state| instance_of_intent(state, record, intent)));
+    open.next()
 }
 
 /// Returns whether no task can write through the registration any more.

@@ -1,7 +1,9 @@
 //! Expand: the provider makes a volume larger, then the nodes expand its file system.
 //!
-//! The intent is recorded before ControllerExpandVolume, with the controller that gets it. It is removed with the answer, or
-//! when the call had certainly no effect. Otherwise the next request for the volume sends the identical call
+//! The intent is recorded before ControllerExpandVolume, with the controller that gets it. It is removed with the answer, when
+//! the call had certainly no effect, or when the plugin refuses the call as it is and every earlier one has ended. Such a refusal does not
+//! say that a controller that is gone did nothing; but the volume is not smaller than recorded, and a repeated expansion finds it as
+//! large as it is. Otherwise the next request for the volume sends the identical call
 //! first, whatever size that request wants. If the outcome stays unknown, a request for another size
 //! is refused; any other update is stored with a warning. If the plugin requires node expansion,
 //! that is recorded with the answer and stays until a node has expanded the volume.
@@ -115,7 +117,7 @@ async fn record_intent(
 ) -> Result<NamedIntent, ServerError> {
     let intent = VolumeIntent::Expand;
     let prior = Prior::of(&record, intent);
-    if is_named(&record, intent, calls) {
+    if is_named(deps, &record, intent, calls) {
         return Ok(NamedIntent::found(deps, record, intent, prior));
     }
     let instance = calls.preferred().cloned();
@@ -186,9 +188,10 @@ async fn record_failure(
     let key = record.key();
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
     let prior = intent.prior();
-    let is_refused = is_permanently_refused(&without_effect) && prior.are_of_one_instance();
-    if certainly_had_no_effect(&error, prior) || is_refused {
-        let event = EventKind::VolumeExpandAbandoned { key: key.clone() };
+    let is_certain = certainly_had_no_effect(&error, prior);
+    if is_certain || is_permanently_refused(&without_effect) && prior.have_ended() {
+        let may_have_changed = !is_certain && !intent.went_to_one_program();
+        let event = EventKind::VolumeExpandAbandoned { key: key.clone(), may_have_changed };
         match deps.store.commit(unchanged(record), event).await {
             Ok(_) => return without_effect,
             Err(error) => {

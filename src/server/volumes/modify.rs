@@ -1,7 +1,9 @@
 //! Modify: the provider changes mutable parameters of a volume, also while it is in use.
 //!
 //! The intent is recorded before ControllerModifyVolume, with the controller that gets it. It is removed with the answer, or when the call had certainly no
-//! effect: an invalid request changes nothing (CSI, ControllerModifyVolume). Otherwise the next request sends the identical
+//! effect: an invalid request changes nothing (CSI, ControllerModifyVolume). It is also removed if the plugin refuses the call as it
+//! is and every earlier one has ended: if one of them went to a controller that is gone, its parameters are not known to be in
+//! force any more. Otherwise the next request sends the identical
 //! call first, and then its own; one that sets all parameters of the pending call takes its place. If that one is refused
 //! at once, the earlier call is pending again: it may have had its effect. What is in force is recorded: a parameter that was set stays
 //! until it is set again.
@@ -126,7 +128,7 @@ async fn record_intent(
     let intent = VolumeIntent::Modify;
     let is_repeated = record.modifying.as_ref() == Some(parameters);
     let prior = if is_repeated { Prior::Possible } else { Prior::None };
-    if is_repeated && is_named(&record, intent, calls) {
+    if is_repeated && is_named(deps, &record, intent, calls) {
         return Ok(NamedIntent::found(deps, record, intent, prior));
     }
     let (key, instance) = (record.key(), calls.preferred().cloned());
@@ -162,10 +164,14 @@ async fn record_failure(
     let key = intended.key();
     let replaced = earlier.filter(|earlier| Some(earlier) != intended.modifying.as_ref());
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
-    let is_refused = is_permanently_refused(&without_effect) && prior.are_of_one_instance();
-    if certainly_had_no_effect(&error, prior) || is_refused {
+    let is_certain = certainly_had_no_effect(&error, prior);
+    if is_certain || is_permanently_refused(&without_effect) && prior.have_ended() {
         let (event, outcome) = match replaced {
-            None => (EventKind::VolumeModifyAbandoned { key: key.clone() }, without_effect),
+            None => {
+                let may_have_changed = !is_certain && !intent.went_to_one_program();
+                let key = key.clone();
+                (EventKind::VolumeModifyAbandoned { key, may_have_changed }, without_effect)
+            }
             Some(parameters) => {
                 let (key, instance) = (key.clone(), intent.instance());
                 let again = EventKind::VolumeModifyIntended { key, parameters, instance };

@@ -3,7 +3,8 @@
 //! The record names the instance before the call is sent, so that every other call of the volume goes there too, and an agent
 //! that starts again knows where the call may run (rule 4 of the claims machine). The call moves to another instance
 //! only if nothing of it was sent, and after that is on record. Only the request that named the instance knows that:
-//! one that finds the intent with its instance has no other one to call.
+//! one that finds the intent with its instance has no other one to call, and neither has one that has sent another call under
+//! the intent.
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -15,7 +16,9 @@ use super::store::{VolumeStore, conflict, unchanged};
 use crate::cell::Expected;
 use crate::error::ServerError;
 use crate::forward::{CallableInstances, PermittedCalls};
-use nomad_csi_claims::state::{ControllerCall, EventKind, VolumeIntent, VolumeRecord};
+use nomad_csi_claims::state::{
+    ControllerCall, EventKind, VolumeIntent, VolumeRecord, instance_of_intent, went_to_one_program,
+};
 use nomad_csi_model::{AllocId, NamespacedId};
 
 /// An intent on record.
@@ -23,7 +26,7 @@ pub(super) struct NamedIntent {
     store: VolumeStore,
     intent: VolumeIntent,
     record: Mutex<VolumeRecord>,
-    prior: PriorCalls,
+    prior: Prior,
 }
 
 impl NamedIntent {
@@ -53,10 +56,6 @@ impl NamedIntent {
         intent: VolumeIntent,
         prior: Prior,
     ) -> Self {
-        let prior = match prior {
-            Prior::None => PriorCalls::None,
-            Prior::Possible => PriorCalls::of(record.controller_of(intent)),
-        };
         Self { store: deps.store.clone(), intent, record: Mutex::new(record), prior }
     }
 
@@ -65,9 +64,20 @@ impl NamedIntent {
         self.record.lock().clone()
     }
 
-    /// Returns what was sent before.
+    /// Returns what was sent before this request.
     pub(super) fn prior(&self) -> PriorCalls {
-        self.prior
+        match self.prior {
+            Prior::None => PriorCalls::None,
+            Prior::Possible | Prior::Sent => {
+                PriorCalls::of(self.record.lock().controller_of(self.intent))
+            }
+        }
+    }
+
+    /// Returns whether everything that was sent went to the program that answers now.
+    pub(super) fn went_to_one_program(&self) -> bool {
+        let record = self.latest();
+        self.store.read(|state| went_to_one_program(state, &record, self.intent))
     }
 
     /// Returns the instance that gets the call.
@@ -99,9 +109,12 @@ impl NamedIntent {
 #[async_trait]
 impl CallableInstances for NamedIntent {
     async fn may_call(&self, instance: &AllocId) -> bool {
-        match self.instance() {
-            Some(named) if named == *instance => true,
-            Some(_) | None => self.move_to(instance).await,
+        let record = self.latest();
+        let named = self.store.read(|state| instance_of_intent(state, &record, self.intent));
+        match (named, self.prior) {
+            (Some(named), _) if named == *instance => true,
+            (Some(_) | None, Prior::None | Prior::Possible) => self.move_to(instance).await,
+            (Some(_) | None, Prior::Sent) => false,
         }
     }
 }
@@ -113,6 +126,8 @@ pub(super) enum Prior {
     None,
     /// The intent was on record before.
     Possible,
+    /// This request has sent another call under the intent, so this one does not move to another instance.
+    Sent,
 }
 
 impl Prior {
@@ -124,11 +139,13 @@ impl Prior {
 
 /// Returns whether an intent is on record for the instance that is called first.
 pub(super) fn is_named(
+    deps: &VolumeDeps,
     record: &VolumeRecord,
     intent: VolumeIntent,
     calls: &PermittedCalls,
 ) -> bool {
-    record.is_open(intent) && instance_on(record, intent).as_ref() == calls.preferred()
+    let named = deps.store.read(|state| instance_of_intent(state, record, intent));
+    named.is_some() && named.as_ref() == calls.preferred()
 }
 
 fn instance_on(record: &VolumeRecord, intent: VolumeIntent) -> Option<AllocId> {

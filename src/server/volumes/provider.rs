@@ -4,9 +4,16 @@
 //! identity at the provider, so the same request sent again returns the same snapshot; every failure
 //! reports whether that is needed. Lists and deletes use the secrets of the request alone. A new
 //! snapshot uses the volume's secrets, overlaid by those of the request.
+//!
+//! While the outcome of another controller call of the volume is not known, its snapshots are taken by the same
+//! instance (rule 4 of the claims machine). A snapshot itself binds nothing, because it is not on record: after CreateSnapshot without a known
+//! outcome, the next call of the volume may go to another instance, also to delete the volume. A snapshot changes
+//! nothing of its volume, so at worst the snapshot is missing or of a later moment. DeleteSnapshot goes to any instance: the
+//! agent does not know its volume.
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use tracing::info;
 
 use super::deps::VolumeDeps;
@@ -18,12 +25,12 @@ use crate::error::{
     CallDescription, CallTarget, ControllerOperation, PluginFailure, ResidualState, ServerError,
     SnapshotError, UnsupportedOperation,
 };
-use crate::forward::AnyInstance;
+use crate::forward::{AnyInstance, CallableInstances};
 use crate::forward_error::{ForwardError, ForwardOutcome};
 use crate::plugin_call_queue::CallClass;
-use nomad_csi_claims::state::{ControllerCall, ControllerEffect, Phase};
+use nomad_csi_claims::state::{ControllerCall, ControllerEffect, Phase, may_be_called};
 use nomad_csi_model::{
-    ExternalVolume, NamespacedId, PluginId, RemoteVolume, Secrets, Snapshot, SnapshotId,
+    AllocId, ExternalVolume, NamespacedId, PluginId, RemoteVolume, Secrets, Snapshot, SnapshotId,
 };
 use nomad_csi_ports::{CreateSnapshot, ListSnapshots, Page, PageRequest, Rpc};
 
@@ -180,7 +187,8 @@ async fn create_snapshot(
         secrets: secrets.merged_with(&request.secrets),
     };
     let report = |error| reply.send(failure(&call, error));
-    let answer = calls.change((Rpc::CreateSnapshot, &AnyInstance), report, |controller| {
+    let callable = BoundCall { deps, call: &bound };
+    let answer = calls.change((Rpc::CreateSnapshot, &callable), report, |controller| {
         let message = message.clone();
         async move { controller.create_snapshot(message).await }
     });
@@ -188,6 +196,19 @@ async fn create_snapshot(
     info!(volume.id = %key.id, volume.namespace = %key.namespace, snapshot.id = %snapshot.id,
         "snapshot created");
     Ok(CreatedSnapshot { snapshot, source: key, plugin, name })
+}
+
+/// A call that no record names: it goes only where no open call of the volume forbids it.
+struct BoundCall<'a> {
+    deps: &'a VolumeDeps,
+    call: &'a ControllerCall,
+}
+
+#[async_trait]
+impl CallableInstances for BoundCall<'_> {
+    async fn may_call(&self, instance: &AllocId) -> bool {
+        self.deps.store.read(|state| may_be_called(state, self.call, instance))
+    }
 }
 
 /// Refuses a request that names another plugin than the volume's.

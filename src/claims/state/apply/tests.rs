@@ -504,7 +504,8 @@ fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
         instance: None,
     };
     let modified = || EventKind::VolumeModified { key: key.clone() };
-    let abandoned = || EventKind::VolumeModifyAbandoned { key: key.clone() };
+    let abandoned =
+        |may_have_changed| EventKind::VolumeModifyAbandoned { key: key.clone(), may_have_changed };
     let updated = |external_id: &str| EventKind::VolumeUpdated {
         definition: Box::new(definition(&key)),
         provided: Box::new(provided(external_id)),
@@ -512,19 +513,22 @@ fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
     };
     let none = parameters(&[]);
     assert_eq!(record(modified()), (false, none.clone(), None));
-    assert_eq!(record(abandoned()), (false, none.clone(), None));
+    assert_eq!(record(abandoned(false)), (false, none.clone(), None));
     let first = parameters(&[("a", "1"), ("b", "2")]);
     let open = record(intended(&[("a", "1"), ("b", "2")]));
     assert_eq!(open, (true, none.clone(), Some(first.clone())));
     assert_eq!(record(modified()), (true, first.clone(), None));
     let open = record(intended(&[("b", "3")]));
     assert_eq!(open.1, first, "it has not succeeded yet");
-    assert_eq!(record(abandoned()), (true, first.clone(), None));
+    assert_eq!(record(abandoned(false)), (true, first.clone(), None));
     record(intended(&[("b", "4"), ("c", "")]));
     let all = parameters(&[("a", "1"), ("b", "4"), ("c", "")]);
     assert_eq!(record(modified()), (true, all.clone(), None));
+    record(intended(&[("b", "6"), ("d", "5")]));
+    let known = parameters(&[("a", "1"), ("c", "")]);
+    assert_eq!(record(abandoned(true)), (true, known.clone(), None), "`b` may be 4 or 6");
     record(intended(&[("d", "5")]));
     let pending = Some(parameters(&[("d", "5")]));
-    assert_eq!(record(updated("ext-1")), (true, all, pending));
+    assert_eq!(record(updated("ext-1")), (true, known, pending));
     assert_eq!(record(updated("ext-2")), (true, none, None));
 }

@@ -1,5 +1,7 @@
+use proptest::prelude::*;
+
 use super::*;
-use crate::claim::{ClaimEvent, Step, samples};
+use crate::claim::{ClaimEvent, Step, StepAnswer, samples};
 use crate::state::samples::{create_intended, definition, instance, key, registered, started};
 use crate::state::{EarlierControllers, Event, EventKind, Overlay, apply, check, violations};
 use nomad_csi_model::{AccessMode, CapacityRange, SealedSecrets};
@@ -18,15 +20,26 @@ impl Story {
             story.change(registered(&key("default", id), "ext-1"));
         }
         for alloc in BOTH {
-            let mut instance = instance(true);
-            instance.alloc_id = AllocId::new(alloc);
-            story.change(EventKind::PluginAllocObserved {
-                plugin: story.volume().plugin_id,
-                node: NodeId::new(NODES[0]),
-                instance: Box::new(instance),
-            });
+            story.observe(alloc, "1");
         }
         story
+    }
+
+    /// Records a healthy fingerprint of this version of the plugin.
+    fn observe(&mut self, alloc: &str, version: &str) {
+        let mut instance = instance(true);
+        instance.alloc_id = AllocId::new(alloc);
+        version.clone_into(&mut instance.provider_version);
+        self.change(EventKind::PluginAllocObserved {
+            plugin: self.volume().plugin_id,
+            node: NodeId::new(NODES[0]),
+            instance: Box::new(instance),
+        });
+    }
+
+    fn went_to_one_program(&self, id: &str, intent: VolumeIntent) -> bool {
+        let record = self.0.record(&key("default", id)).unwrap();
+        went_to_one_program(&self.0, record, intent)
     }
 
     fn volume(&self) -> RemoteVolume {
@@ -64,11 +77,13 @@ impl Story {
     /// Starts an attach to a node.
     fn attach(&mut self, node: &str, instance: &str) {
         let alloc = AllocId::new(format!("of-{node}"));
-        self.change(EventKind::AllocStarted { alloc, node: NodeId::new(node) });
-        let mode = AccessMode::MultiNodeMultiWriter;
-        let (key, claim) = samples::request(&format!("of-{node}"), node, mode).granted(0);
-        let claim = Box::new(claim);
-        self.claim(ClaimEvent::Granted { key, claim });
+        if self.0.claims_of(&alloc).next().is_none() {
+            self.change(EventKind::AllocStarted { alloc, node: NodeId::new(node) });
+            let mode = AccessMode::MultiNodeMultiWriter;
+            let (key, claim) = samples::request(&format!("of-{node}"), node, mode).granted(0);
+            let claim = Box::new(claim);
+            self.claim(ClaimEvent::Granted { key, claim });
+        }
         self.claim(ClaimEvent::StepStarted {
             step: Step::ControllerPublish(NodeId::new(node)),
             instance: AllocId::new(instance),
@@ -84,6 +99,12 @@ impl Story {
     fn end(&mut self, instance: &str) {
         let (plugin, alloc) = (self.volume().plugin_id, AllocId::new(instance));
         self.change(EventKind::PluginAllocGone { plugin, alloc });
+    }
+
+    /// Returns the instance that a call is on record for, and may run in.
+    fn own(&self, effect: &ControllerEffect) -> Option<&str> {
+        let call = ControllerCall::OfVolume { volume: self.volume(), effect: effect.clone() };
+        own_instance(&self.0, &call).map(AllocId::as_str)
     }
 
     fn bound(&self, effect: ControllerEffect) -> Option<&str> {
@@ -150,6 +171,86 @@ fn an_open_call_binds_every_call_of_its_volume_until_its_instance_is_gone() {
     }
 }
 
+/// What was asked of it before it was gone has ended, so that another instance may have got a call since.
+#[test]
+fn an_instance_that_comes_back_under_its_id_is_another_one() {
+    type Opening = (ControllerEffect, fn(&mut Story));
+    let open: [Opening; 4] = [
+        (intended("db", VolumeIntent::Expand), |story| {
+            story.intend("db", VolumeIntent::Expand, Some("p1"));
+        }),
+        (intended("same", VolumeIntent::Modify), |story| {
+            story.intend("same", VolumeIntent::Modify, Some("p1"));
+        }),
+        (intended("db", VolumeIntent::Delete), |story| {
+            story.intend("db", VolumeIntent::Delete, Some("p1"));
+        }),
+        (attached(NODES[1]), |story| story.attach(NODES[1], "p1")),
+    ];
+    for (own, open) in open {
+        let mut story = Story::new();
+        open(&mut story);
+        story.end("p1");
+        story.observe("p1", "1");
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), None, "{own:?}");
+            assert_eq!(story.callable(effect), BOTH, "{own:?}");
+        }
+        story.intend("same", VolumeIntent::Expand, Some("p2"));
+        let is_leaving = |effect: &_| *effect == intended("same", VolumeIntent::Expand);
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), Some("p2"), "{own:?}");
+            let expected = if is_leaving(&effect) { &BOTH[..] } else { &BOTH[1..] };
+            assert_eq!(story.callable(effect), expected, "{own:?}");
+        }
+    }
+}
+
+#[test]
+fn an_intent_that_is_recorded_again_binds_the_instance_that_came_back() {
+    let mut story = Story::new();
+    let own = intended("db", VolumeIntent::Expand);
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    story.end("p1");
+    story.observe("p1", "1");
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    assert_eq!(story.bound(own), Some("p1"));
+    assert!(!story.went_to_one_program("db", VolumeIntent::Expand));
+}
+
+/// A refusal says what this program has done, and nothing of another one.
+#[test]
+fn an_intent_knows_whether_its_calls_went_to_the_program_that_runs_now() {
+    for intent in VolumeIntent::ALL {
+        let id = if intent == VolumeIntent::Create { "new" } else { "db" };
+        let is_one = |change: fn(&mut Story)| {
+            let mut story = Story::new();
+            story.intend(id, intent, Some("p1"));
+            change(&mut story);
+            story.went_to_one_program(id, intent)
+        };
+        assert!(is_one(|_| {}), "{intent:?}");
+        assert!(is_one(|story| story.observe("p1", "1")), "{intent:?}: the same program again");
+        assert!(!is_one(|story| story.observe("p1", "2")), "{intent:?}: another version");
+        assert!(!is_one(|story| story.end("p1")), "{intent:?}: none");
+        assert!(!is_one(|story| story.change(started())), "{intent:?}: not probed yet");
+        let restarted = |story: &mut Story| {
+            story.change(started());
+            story.observe("p1", "1");
+        };
+        assert!(is_one(restarted), "{intent:?}: the agent restarted");
+        let mut story = Story::new();
+        for instance in BOTH {
+            story.intend(id, intent, Some(instance));
+        }
+        assert!(!story.went_to_one_program(id, intent), "{intent:?}: another instance");
+        let mut story = Story::new();
+        story.observe("p1", "2");
+        story.intend(id, intent, None);
+        assert!(!story.went_to_one_program(id, intent), "{intent:?}: an earlier version");
+    }
+}
+
 #[test]
 fn only_an_intent_that_binds_alone_may_move_to_another_instance() {
     let mut story = Story::new();
@@ -165,12 +266,80 @@ fn only_an_intent_that_binds_alone_may_move_to_another_instance() {
     }
 }
 
+/// Its instance may have got it from an earlier leader.
+#[test]
+fn an_attach_does_not_move_while_its_instance_is_on_record() {
+    let mut story = Story::new();
+    story.attach(NODES[1], "p1");
+    for effect in all_effects() {
+        assert_eq!(story.callable(effect.clone()), ["p1"], "{effect:?}");
+    }
+}
+
+/// A record of an earlier version can have calls in two instances: each is repeated where it may run.
+#[test]
+fn a_call_is_bound_by_its_own_instance_first() {
+    let mut story = Story::new();
+    story.attach(NODES[1], "p1");
+    story.intend("db", VolumeIntent::Expand, Some("p2"));
+    story.intend("same", VolumeIntent::Modify, Some("p1"));
+    for (effect, own) in [
+        (attached(NODES[1]), "p1"),
+        (intended("db", VolumeIntent::Expand), "p2"),
+        (intended("same", VolumeIntent::Modify), "p1"),
+    ] {
+        assert_eq!(story.bound(effect), Some(own));
+    }
+}
+
+/// Then it may have been named after the instance was found, so it binds.
+#[test]
+fn an_intent_that_does_not_say_when_it_was_recorded_binds_its_instance() {
+    let mut story = Story::new();
+    story.intend("db", VolumeIntent::Expand, Some("p1"));
+    let mut record = VolumeRecord::clone(story.0.record(&key("default", "db")).unwrap());
+    let controller = record.expanding_by.as_mut().unwrap();
+    (controller.first_index, controller.last_index) = (0, 0);
+    story.0.put_new(record);
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), Some("p1"));
+    }
+    assert!(!story.went_to_one_program("db", VolumeIntent::Expand));
+}
+
+#[test]
+fn a_change_that_takes_the_place_of_another_one_is_not_the_first() {
+    let mut story = Story::new();
+    let modify = |story: &mut Story, value: &str| {
+        story.change(EventKind::VolumeModifyIntended {
+            key: key("default", "db"),
+            parameters: [("iops".to_owned(), value.to_owned())].into(),
+            instance: Some(AllocId::new("p1")),
+        });
+        story.went_to_one_program("db", VolumeIntent::Modify)
+    };
+    assert!(modify(&mut story, "1"));
+    assert!(modify(&mut story, "1"), "the same again");
+    assert!(!modify(&mut story, "2"));
+    assert!(!modify(&mut story, "2"), "the first may still be in force");
+}
+
 #[test]
 fn a_call_of_a_known_outcome_binds_nothing() {
     let mut story = Story::new();
+    story.attach(NODES[1], "p1");
+    story.claim(ClaimEvent::StepDone {
+        step: Step::ControllerPublish(NodeId::new(NODES[1])),
+        started: story.0.index(),
+        answer: StepAnswer::default(),
+    });
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), None, "it is attached");
+    }
+    let mut story = Story::new();
     let db = || key("default", "db");
     story.intend("db", VolumeIntent::Expand, Some("p1"));
-    story.change(EventKind::VolumeExpandAbandoned { key: db() });
+    story.change(EventKind::VolumeExpandAbandoned { key: db(), may_have_changed: false });
     story.intend("db", VolumeIntent::Modify, Some("p1"));
     story.change(EventKind::VolumeModified { key: db() });
     story.intend("db", VolumeIntent::Delete, Some("p1"));
@@ -246,4 +415,110 @@ fn a_registration_of_other_data_is_not_bound_by_a_change_of_parameters() {
         secrets: SealedSecrets::default(),
     });
     assert_eq!(story.bound(intended("db", VolumeIntent::Expand)), None);
+}
+
+/// What a server does that follows the record, with what the instances really carry out.
+struct Simulation {
+    story: Story,
+    /// The calls that were sent, and that no end of their instance or of their effect has ended.
+    running: Vec<(ControllerEffect, &'static str)>,
+}
+
+impl Simulation {
+    fn effects() -> [ControllerEffect; 5] {
+        [
+            intended("db", VolumeIntent::Expand),
+            intended("db", VolumeIntent::Modify),
+            intended("same", VolumeIntent::Expand),
+            attached(NODES[0]),
+            attached(NODES[1]),
+        ]
+    }
+
+    /// Records the call unless it is on record for this instance, and sends it, as far as the record allows that.
+    fn send(&mut self, effect: &ControllerEffect, instance: &'static str) {
+        let was_sent_elsewhere =
+            |(of, at): &(ControllerEffect, &str)| of == effect && *at != instance;
+        if !self.story.callable(effect.clone()).contains(&instance)
+            || self.running.iter().any(was_sent_elsewhere)
+        {
+            return;
+        }
+        if self.story.own(effect) != Some(instance) {
+            match effect {
+                ControllerEffect::Intended(key, intent) => {
+                    self.story.intend(key.id.as_str(), *intent, Some(instance));
+                }
+                ControllerEffect::Attached(node) => self.story.attach(node.as_str(), instance),
+                ControllerEffect::Unrecorded => {}
+            }
+        }
+        self.running.push((effect.clone(), instance));
+    }
+
+    /// Records the end of a call.
+    fn settle(&mut self, effect: &ControllerEffect) {
+        let ended = match effect {
+            ControllerEffect::Intended(key, intent) => {
+                let record = self.story.0.record(key).unwrap();
+                let key = key.clone();
+                record.is_open(*intent).then_some(match intent {
+                    VolumeIntent::Modify => {
+                        EventKind::VolumeModifyAbandoned { key, may_have_changed: true }
+                    }
+                    VolumeIntent::Expand | VolumeIntent::Create | VolumeIntent::Delete => {
+                        EventKind::VolumeExpandAbandoned { key, may_have_changed: true }
+                    }
+                })
+            }
+            ControllerEffect::Attached(node) => {
+                let claims = self.story.0.claims(&self.story.volume());
+                let attachment = claims.and_then(|record| record.claims.attachments.get(node));
+                let open = attachment.filter(|attachment| attachment.state == Known::Maybe);
+                let event = open.map(|attachment| ClaimEvent::StepDone {
+                    step: Step::ControllerPublish(node.clone()),
+                    started: attachment.call.index,
+                    answer: StepAnswer::default(),
+                });
+                event.map(|event| EventKind::Claim {
+                    volume: self.story.volume(),
+                    event: Box::new(event),
+                })
+            }
+            ControllerEffect::Unrecorded => None,
+        };
+        if let Some(event) = ended {
+            self.story.change(event);
+            self.running.retain(|(of, _)| of != effect);
+        }
+    }
+
+    fn end(&mut self, instance: &'static str) {
+        self.story.end(instance);
+        self.running.retain(|(_, at)| *at != instance);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Rule 4 of the claims machine, whatever order instances end, return and are called in.
+    #[test]
+    fn only_one_instance_carries_out_calls_of_a_volume(
+        inputs in prop::collection::vec((0_u8..8, 0_usize..5, 0_usize..2), 0..60),
+    ) {
+        let mut simulation = Simulation { story: Story::new(), running: vec![] };
+        for (kind, effect, instance) in inputs {
+            let (effect, instance) = (&Simulation::effects()[effect], BOTH[instance]);
+            match kind {
+                0 => simulation.end(instance),
+                1 | 2 => simulation.story.observe(instance, "1"),
+                3 => simulation.settle(effect),
+                _ => simulation.send(effect, instance),
+            }
+            let at: std::collections::BTreeSet<_> =
+                simulation.running.iter().map(|(_, at)| *at).collect();
+            prop_assert!(at.len() <= 1, "{:?}", simulation.running);
+        }
+    }
 }

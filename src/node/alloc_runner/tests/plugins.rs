@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
+use crate::alloc_directory::AllocDirectory;
 use crate::fakes::{ProbeResponse, set_probe_response};
 use crate::task_run::{RunRequest, TaskMount};
 use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, PropagationMode};
@@ -140,6 +141,47 @@ async fn a_plugin_is_registered_from_its_first_healthy_answer_to_its_end() {
     node.status("complete").await;
     assert_eq!(node.observer.reports(), ["healthy", "gone"]);
     assert!(node.registry.running(&PLUGIN.into(), &ID.into()).is_err());
+}
+
+/// Nothing supervises it after a restart of the agent, and what it was asked for would bind volumes for ever.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_whose_job_cannot_be_opened_is_gone_when_it_was_stopped() {
+    let mut node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.control.lose_job(&ID.into());
+    node.kill_agent();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(node.observer.reports(), ["healthy"], "it runs");
+    node.stop_alloc();
+    node.status("failed").await;
+    assert_eq!(node.driver.running().await, 0);
+    assert_eq!(node.observer.reports(), ["healthy", "gone"]);
+}
+
+/// An agent without the driver of the task cannot control it, and reports the end of the allocation.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_an_ended_allocation_has_left_is_stopped_and_then_gone() {
+    let mut node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.stop_agent().await;
+    node.control.leave(&ID.into());
+    let use_driver = |node: &Node, name: &str| {
+        let task = AllocDirectory::new(node.data.path(), &ID.into()).task("plugin");
+        let mut record = task.read_record().unwrap().unwrap();
+        name.clone_into(&mut record.driver);
+        task.write_record(&record).unwrap();
+    };
+    use_driver(&node, "lost");
+    node.start_agent();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(node.driver.running().await, 1);
+    assert_eq!(node.observer.reports(), ["healthy"], "it cannot be controlled");
+    use_driver(&node, "exec");
+    node.observer.until("gone").await;
+    assert_eq!(node.driver.running().await, 0);
+    assert_eq!(node.observer.reports(), ["healthy", "gone"]);
 }
 
 /// B63: a plugin that is not healthy in time is restarted, and supervised once more.

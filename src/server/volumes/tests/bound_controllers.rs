@@ -1,19 +1,23 @@
 //! A call whose outcome is not known keeps its controller, and every other controller call of the volume goes there too
 //! (rule 4 of the claims machine).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
 use crate::claims::{ClaimOutcome, MountRequest};
+use crate::volumes::SnapshotRequest;
 use nomad_csi_claims::claim::{ClaimEvent, Step};
 use nomad_csi_claims::state::EventKind;
-use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId};
-use nomad_csi_ports::StatusCode;
+use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId, Secrets};
+use nomad_csi_ports::{PluginDirectory as _, StatusCode};
 use nomad_csi_testing::{FakeBackend, FakePlugin, Fault};
 
 /// The allocation that starts later.
 const NEWER: &str = "77777777-2222-4333-8444-555555555555";
+/// One that starts after it.
+const NEWEST: &str = "88888888-2222-4333-8444-555555555555";
 /// Longer than every pause between attempts.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -66,6 +70,7 @@ fn settings() -> PluginSettings {
             expand_volume: true,
             modify_volume: true,
             publish_unpublish_volume: true,
+            create_delete_snapshot: true,
             ..ControllerCapabilities::default()
         }),
         ..PluginSettings::default()
@@ -270,6 +275,48 @@ async fn an_attach_waits_for_the_controller_of_an_open_call_until_that_is_gone()
     assert_eq!(instances(&agent, is_attach).await, [AllocId::new(NEWER)]);
 }
 
+/// A new version of the plugin may have no controller. It is not called, however long the claim waits.
+#[tokio::test(start_paused = true)]
+async fn an_instance_without_a_controller_is_named_with_what_helps() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        start_newer(&agent).await;
+        let controller = agent.backend.settings().controller;
+        agent.backend.update_settings(|settings| settings.controller = None);
+        agent.observe(true).await;
+        let error = operation.run(&agent).await.unwrap_err();
+        assert!(error.message().contains("it has no controller now"), "{operation:?}: {error:?}");
+        let help = error.help().join("\n");
+        assert!(help.contains(FakeAgent::ALLOC) && help.contains("alloc stop"), "{help}");
+        assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
+        agent.backend.update_settings(|settings| settings.controller = controller);
+        agent.observe(true).await;
+        operation.run(&agent).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_does_not_call_an_instance_without_a_controller() {
+    let agent = with_volume().await;
+    leave_open(&agent, Operation::Expand).await;
+    start_newer(&agent).await;
+    let controller = agent.backend.settings().controller;
+    agent.backend.update_settings(|settings| settings.controller = None);
+    agent.observe(true).await;
+    let claiming = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(instances(&agent, is_attach).await, []);
+        let (claims, _) = agent.services.claims.statuses(|_| true);
+        let problem = claims[0].problem.clone().unwrap();
+        assert!(problem.error.contains("it has no controller now"), "{problem:?}");
+        assert!(problem.help.unwrap().contains("alloc stop"));
+        agent.backend.update_settings(|settings| settings.controller = controller);
+        agent.observe(true).await;
+    };
+    tokio::join!(claim(&agent), claiming);
+    assert_eq!(instances(&agent, is_attach).await, [AllocId::new(FakeAgent::ALLOC)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_go_to_the_controller_of_an_open_attach() {
     for operation in [Operation::Expand, Operation::Modify] {
@@ -328,6 +375,88 @@ async fn a_call_that_was_not_sent_moves_to_another_instance_after_that_is_on_rec
     }
 }
 
+/// What was sent under the name may still take effect, also if it was refused in the end.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_request_of_a_creation_goes_to_the_instance_that_got_the_newest() {
+    let agent = FakeAgent::start(settings()).await.unwrap();
+    let unknown = [Fault::FailAfterEffect, Fault::Fail].map(|fault| fault(StatusCode::Internal));
+    agent.backend.inject_faults(Rpc::CreateVolume, unknown);
+    Operation::Create.run(&agent).await.unwrap_err();
+    let changed = VolumeRequest {
+        parameters: Some(parameters(&[("tier", "b")])),
+        ..FakeAgent::request("db")
+    };
+    agent.create(changed).await.unwrap_err();
+    for alloc in [NEWER, NEWEST] {
+        agent.add_alloc(alloc, FakePlugin::new(agent.backend.clone()).connection()).await;
+    }
+    // The newest request is continued at the newest instance, which has no connection when it has refused it.
+    agent.backend.inject_faults(Rpc::CreateVolume, [Fault::Hang]);
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    agent.backend.wait_for_calls(3).await;
+    agent.directory.remove(&FakeAgent::PLUGIN.into(), &NEWEST.into());
+    agent.backend.release();
+    tokio::time::sleep(LONG).await;
+    let instances = named(&agent, Operation::Create).await;
+    assert!(instances.contains(&Some(AllocId::new(NEWEST))), "{instances:?}");
+    assert!(!instances.contains(&Some(AllocId::new(NEWER))), "{instances:?}");
+    assert_eq!(agent.phase("db"), Some(Phase::Creating));
+}
+
+/// A plugin behind an endpoint returns under its ID. What was asked of it before has ended, and another one got a call since.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_comes_back_gets_no_call_beside_an_open_one_of_another() {
+    for (open, next) in [
+        (Operation::Expand, Operation::Modify),
+        (Operation::Modify, Operation::Expand),
+        (Operation::Expand, Operation::Delete),
+    ] {
+        let agent = with_open(open).await;
+        let newer = start_newer(&agent).await;
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        newer.inject_faults(next.rpc(), [Fault::Fail(StatusCode::Internal)]);
+        next.run(&agent).await.unwrap_err();
+        agent.observe(true).await;
+        let before = agent.backend.calls().len();
+        let repeated = if next == Operation::Delete { next } else { open };
+        repeated.run(&agent).await.unwrap();
+        assert_eq!(agent.backend.calls().len(), before, "{open:?} {next:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_recorded_again_for_an_instance_that_came_back() {
+    for operation in ALL {
+        let agent = with_open(operation).await;
+        let before = named(&agent, operation).await;
+        agent.observe(true).await;
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        agent.observe(true).await;
+        agent.backend.inject_faults(operation.rpc(), [Fault::Fail(StatusCode::Internal)]);
+        operation.run(&agent).await.unwrap_err();
+        assert_eq!(named(&agent, operation).await.len(), before.len() + 1, "{operation:?}");
+        let newer = start_newer(&agent).await;
+        operation.run(&agent).await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{operation:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_is_recorded_again_for_an_instance_that_came_back() {
+    let agent = with_volume().await;
+    let unknown = [Fault::Fail(StatusCode::Internal); 1000];
+    agent.backend.inject_faults(Rpc::ControllerPublishVolume, unknown);
+    agent.services.claims.claim(&mount(), Duration::from_secs(1)).await.ok();
+    assert_eq!(instances(&agent, is_attach).await.len(), 1);
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    agent.observe(true).await;
+    agent.services.claims.claim(&mount(), LONG).await.ok();
+    assert_eq!(instances(&agent, is_attach).await.len(), 2);
+    let newer = start_newer(&agent).await;
+    Operation::Expand.run(&agent).await.unwrap();
+    assert_eq!(newer.calls().len(), 0);
+}
+
 /// Registers the external volume of `db` a second time.
 async fn register_again(agent: &FakeAgent, id: &str) {
     let volume = agent.backend.volumes().remove(0);
@@ -378,49 +507,212 @@ async fn a_controller_is_chosen_again_if_the_volume_was_bound_in_the_meantime() 
     }
 }
 
+async fn snapshot(agent: &FakeAgent, id: &str) -> Result<(), ServerError> {
+    let request = SnapshotRequest {
+        source: FakeAgent::key(id),
+        name: format!("{id}-1"),
+        plugin: None,
+        parameters: BTreeMap::new(),
+        secrets: Secrets::default(),
+    };
+    agent.volumes.create_snapshots(vec![request]).await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_taken_by_the_controller_of_an_open_call() {
+    for open in [Operation::Expand, Operation::Modify] {
+        let agent = with_open(open).await;
+        let newer = start_newer(&agent).await;
+        agent.observe(false).await;
+        let error = snapshot(&agent, "db").await.unwrap_err();
+        assert!(error.message().contains(FakeAgent::ALLOC), "{open:?}: {error:?}");
+        agent.observe(true).await;
+        snapshot(&agent, "db").await.unwrap();
+        assert_eq!(newer.calls().len(), 0, "{open:?}");
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        snapshot(&agent, "db").await.unwrap();
+        assert_eq!(newer.count(Rpc::CreateSnapshot), 1, "{open:?}");
+    }
+}
+
+/// It waits for its permit after its controller was chosen.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_taken_by_the_controller_that_the_volume_was_bound_to_in_the_meantime() {
+    let agent = with_volume().await;
+    register_again(&agent, "same").await;
+    let other = VolumeRequest { capacity: sized(10, 0), ..FakeAgent::request("other") };
+    agent.create(other).await.unwrap();
+    let newer = start_newer(&agent).await;
+    newer.inject_faults(Rpc::ControllerExpandVolume, [Fault::Hang]);
+    let bind = async {
+        newer.wait_for_calls(1).await;
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        agent.record_event(expand_intended("same", Some(FakeAgent::ALLOC))).await;
+        newer.release();
+    };
+    let waiting = snapshot(&agent, "db");
+    let (other, taken, ()) =
+        tokio::join!(Operation::Expand.run_for(&agent, "other"), waiting, bind);
+    other.and(taken).unwrap();
+    assert_eq!(newer.count(Rpc::CreateSnapshot), 0);
+    assert_eq!(agent.backend.count(Rpc::CreateSnapshot), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_was_not_sent_waits_for_the_controller_of_a_later_call() {
+    let agent = with_volume().await;
+    register_again(&agent, "same").await;
+    let newer = start_newer(&agent).await;
+    let (plugin, own) = (FakeAgent::PLUGIN.into(), FakeAgent::ALLOC.into());
+    let connected = agent.directory.instance(&plugin, &own).await.unwrap();
+    for alloc in [FakeAgent::ALLOC, NEWER] {
+        agent.directory.remove(&plugin, &alloc.into());
+    }
+    let bind = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        agent.record_event(expand_intended("same", Some(FakeAgent::ALLOC))).await;
+        let connection = FakePlugin::new(newer.clone()).connection();
+        agent.directory.insert(plugin.clone(), NEWER.into(), connection);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        agent.directory.insert(plugin.clone(), own.clone(), connected);
+    };
+    let (taken, ()) = tokio::join!(snapshot(&agent, "db"), bind);
+    taken.unwrap();
+    assert_eq!(newer.calls().len(), 0);
+    assert_eq!(agent.backend.count(Rpc::CreateSnapshot), 1);
+}
+
 fn refuse_all(backend: &FakeBackend, operation: Operation, code: StatusCode) {
     backend.inject_faults(operation.rpc(), [Fault::Fail(code); 10]);
 }
 
-/// The instance before may have carried the call out: it may be of another version of the plugin.
-#[tokio::test(start_paused = true)]
-async fn a_refusal_of_another_instance_does_not_end_an_intent() {
-    let is_open = |agent: &FakeAgent, operation| {
-        let record = agent.record("db").unwrap();
-        match operation {
-            Operation::Create => record.phase == Phase::Creating,
-            Operation::Delete => record.phase == Phase::Deleting,
-            Operation::Expand => record.expanding.is_some(),
-            Operation::Modify => record.modifying.is_some(),
-        }
-    };
-    for operation in [Operation::Create, Operation::Expand, Operation::Modify] {
-        for is_another in [true, false] {
-            let agent = with_open(operation).await;
-            let backend = match is_another {
-                true => {
-                    let newer = start_newer(&agent).await;
-                    agent.end_alloc(FakeAgent::ALLOC).await;
-                    newer
-                }
-                false => agent.backend.clone(),
+/// Who answers a call that the only instance got before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answering {
+    SameProgram,
+    /// The same instance, with another version of the plugin.
+    NextVersion,
+    /// Another instance, after the end of the first.
+    NextInstance,
+}
+
+const ANSWERING: [Answering; 3] =
+    [Answering::SameProgram, Answering::NextVersion, Answering::NextInstance];
+
+/// Lets another program answer from now on. Returns its backend.
+async fn answer_by(agent: &FakeAgent, answering: Answering) -> Arc<FakeBackend> {
+    match answering {
+        Answering::SameProgram => agent.backend.clone(),
+        Answering::NextVersion => {
+            let next = |settings: &mut PluginSettings| {
+                settings.info.vendor_version.push_str("-next");
             };
-            refuse_all(&backend, operation, StatusCode::InvalidArgument);
-            for _ in 0..2 {
-                match operation {
-                    // Only an operation that needs the end of the creation ends it.
-                    Operation::Create => agent.delete("db").await.is_ok(),
-                    _ => operation.run(&agent).await.is_ok(),
-                };
-                let what = format!("{operation:?} {is_another}");
-                assert_eq!(
-                    agent.record("db").is_some_and(|_| is_open(&agent, operation)),
-                    is_another,
-                    "{what}"
-                );
-            }
+            agent.observe(false).await;
+            agent.backend.update_settings(next);
+            agent.observe(true).await;
+            agent.backend.clone()
+        }
+        Answering::NextInstance => {
+            let newer = start_newer(agent).await;
+            agent.end_alloc(FakeAgent::ALLOC).await;
+            newer
         }
     }
+}
+
+/// Returns an agent with an open call, and the backend that refuses it for ever.
+async fn with_refused(operation: Operation, answering: Answering) -> (FakeAgent, Arc<FakeBackend>) {
+    let agent = with_open(operation).await;
+    let backend = answer_by(&agent, answering).await;
+    refuse_all(&backend, operation, StatusCode::InvalidArgument);
+    (agent, backend)
+}
+
+/// Another program may have created the volume before, and it would be left at the provider.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_a_creation_only_if_no_other_program_got_it() {
+    for answering in ANSWERING {
+        let (agent, _) = with_refused(Operation::Create, answering).await;
+        for _ in 0..2 {
+            // Only an operation that needs the end of the creation ends it.
+            agent.delete("db").await.ok();
+            let is_open = agent.record("db").is_some();
+            assert_eq!(is_open, answering != Answering::SameProgram, "{answering:?}");
+        }
+    }
+}
+
+/// No call runs any more: the instance before is gone, and the one that answers has refused its own.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_a_change_whose_earlier_calls_have_ended() {
+    for operation in [Operation::Expand, Operation::Modify] {
+        for answering in ANSWERING {
+            let (agent, backend) = with_refused(operation, answering).await;
+            operation.run(&agent).await.unwrap_err();
+            let what = format!("{operation:?} {answering:?}");
+            let record = agent.record("db").unwrap();
+            assert_eq!((record.expanding, &record.modifying), (None, &None), "{what}");
+            let events = agent.cell.read_events(1, 1000).await.unwrap();
+            let ended = events.into_iter().find_map(|(_, event)| match event.kind {
+                EventKind::VolumeExpandAbandoned { may_have_changed, .. }
+                | EventKind::VolumeModifyAbandoned { may_have_changed, .. } => {
+                    Some(may_have_changed)
+                }
+                _ => None,
+            });
+            assert_eq!(ended, Some(answering != Answering::SameProgram), "{what}");
+            // What is wanted then is sent as always.
+            backend.clear_faults();
+            operation.run(&agent).await.expect(&what);
+        }
+    }
+}
+
+async fn modify(agent: &FakeAgent, pairs: &[(&str, &str)]) -> Result<(), ServerError> {
+    let modified = agent.volumes.modify(FakeAgent::key("db"), parameters(pairs)).await;
+    agent.assert_consistent();
+    modified.map(drop)
+}
+
+fn parameters(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let pairs = pairs.iter();
+    pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// It may have the old value or the new one.
+#[tokio::test(start_paused = true)]
+async fn a_parameter_that_another_program_may_have_changed_is_not_known() {
+    for answering in ANSWERING {
+        let agent = with_volume().await;
+        modify(&agent, &[("iops", "1"), ("tier", "a")]).await.unwrap();
+        leave_open(&agent, Operation::Modify).await;
+        let backend = answer_by(&agent, answering).await;
+        refuse_all(&backend, Operation::Modify, StatusCode::InvalidArgument);
+        Operation::Modify.run(&agent).await.unwrap_err();
+        let known = match answering {
+            Answering::SameProgram => parameters(&[("iops", "1"), ("tier", "a")]),
+            Answering::NextVersion | Answering::NextInstance => parameters(&[("tier", "a")]),
+        };
+        assert_eq!(agent.record("db").unwrap().mutable_parameters, known, "{answering:?}");
+    }
+}
+
+/// The refusal is for the values that took its place.
+#[tokio::test(start_paused = true)]
+async fn a_parameter_that_a_replaced_change_may_have_changed_is_not_known() {
+    let agent = with_volume().await;
+    modify(&agent, &[("iops", "1"), ("tier", "a")]).await.unwrap();
+    let unknown = [Fault::FailAfterEffect, Fault::Fail].map(|fault| fault(StatusCode::Internal));
+    agent.backend.inject_faults(Rpc::ControllerModifyVolume, unknown);
+    modify(&agent, &[("iops", "2")]).await.unwrap_err();
+    modify(&agent, &[("iops", "3")]).await.unwrap_err();
+    refuse_all(&agent.backend, Operation::Modify, StatusCode::InvalidArgument);
+    modify(&agent, &[("iops", "3")]).await.unwrap_err();
+    let record = agent.record("db").unwrap();
+    assert_eq!(record.modifying, None);
+    assert_eq!(record.mutable_parameters, parameters(&[("tier", "a")]));
 }
 
 /// What is in use exists, and no instance that is gone deletes it.
