@@ -17,6 +17,7 @@ use hcl_edit::Span as _;
 use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
 use super::expression::convert;
+use super::expression::equal_keys;
 use super::expression::names::Names;
 use super::expression::place::TextPlace;
 use super::expression::tree::Expr;
@@ -262,8 +263,20 @@ fn language_expression<'t>(
 }
 
 fn parse_expression(text: &str, range: &Range<usize>) -> Result<Expression, ParseError> {
-    hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
-        let at = (range.start + error.location().offset()).min(range.end);
+    let written = &text[range.clone()];
+    hcl_edit::parser::parse_expr(written).map_err(|error| {
+        let offset = error.location().offset();
+        if error.message().contains("redefined") {
+            let start = written.len() - written[offset..].trim_start().len();
+            let (key, first) = equal_keys::places(written, start);
+            let in_file = |part: Range<usize>| range.start + part.start..range.start + part.end;
+            return ParseError {
+                code: Code::SpecDuplicateField,
+                other: first.map(|first| (in_file(first), "first here")),
+                ..ParseError::syntax(in_file(key), "the map has a key twice").label("repeated here")
+            };
+        }
+        let at = (range.start + offset).min(range.end);
         ParseError::syntax(character(text, at), "expected a value or an expression")
             .help("put text in double quotes")
     })

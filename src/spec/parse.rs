@@ -12,7 +12,7 @@ use super::defaults::Defaults;
 use super::expression::names::Names;
 use super::language::{
     EmptyBlock, GivenVariables, Run, VariableFile, declared_variables, is_of_language,
-    needs_expansion, read_templates,
+    needs_expansion, read_templates, warn_of_literals,
 };
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
@@ -193,6 +193,7 @@ impl<'a> RunReader<'_, 'a> {
             }
             // A document in Nomad's flat form is one of its own, also beside documents of the language.
             let (objects, flat): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_of_language);
+            flat.iter().for_each(|object| warn_of_literals(object, problems));
             self.kept.push(KeptText { text, source, syntax, has_secrets, index, objects });
             flat
         } else {
@@ -320,7 +321,8 @@ impl<'a> RunReader<'_, 'a> {
             objects.extend(kept.objects.iter().map(|object| (at, object)));
         }
         let room = MAX_VOLUMES.saturating_sub(self.volume_count) + 1;
-        let run = Run { documents: &documents, given, files, room };
+        let has_errors = self.diagnostics.has_errors();
+        let run = Run { documents: &documents, given, files, has_errors, room };
         let mut problems = Diagnostics::default();
         let expansion = run.expand(&objects, &mut self.names, &mut problems);
         let mut doubtful = expansion.doubtful;

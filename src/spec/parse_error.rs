@@ -12,6 +12,8 @@ pub(super) struct ParseError {
     pub(super) range: Range<usize>,
     pub(super) message: String,
     pub(super) label: String,
+    /// Another position that belongs to the problem, with its text.
+    pub(super) other: Option<(Range<usize>, &'static str)>,
     pub(super) help: Option<String>,
     /// True if the text is invalid in HCL1 and in HCL2.
     pub(super) is_conclusive: bool,
@@ -24,6 +26,7 @@ impl ParseError {
             range,
             message: message.into(),
             label: String::new(),
+            other: None,
             help: None,
             is_conclusive: false,
         }
@@ -59,6 +62,10 @@ impl ParseError {
     pub(super) fn into_diagnostic(self, source: SourceId) -> Diagnostic {
         let diagnostic = Diagnostic::error(self.code, self.message)
             .label(SourceMap::span(source, self.range), self.label);
+        let diagnostic = match self.other {
+            Some((range, label)) => diagnostic.label(SourceMap::span(source, range), label),
+            None => diagnostic,
+        };
         match self.help {
             Some(help) => diagnostic.help(help),
             None => diagnostic,

@@ -5,6 +5,8 @@
 //! grouping are refused. The parser limits nesting and operators; chains such as `a.b.c` are limited
 //! here, by the levels of the tree.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -15,6 +17,7 @@ use hcl_edit::expr::{
 };
 use hcl_edit::template::{Element, Template};
 
+use super::equal_keys::{self, equal_keys};
 use super::evaluate::wrong_count;
 use super::functions::table::{FUNCTIONS, Function};
 use super::names::Names;
@@ -68,8 +71,9 @@ pub(super) fn syntax(text: &str, offset: usize, message: &str) -> Problem {
         return too_deep(at);
     }
     if message.contains("redefined") {
-        return Problem::new(Code::SpecDuplicateField, at, "a map has a key twice")
-            .label("the same key as before");
+        let (repeated, first) = equal_keys::places(text, start);
+        let first = first.map(|first| short(&first));
+        return equal_keys(None, short(&repeated), first.as_ref());
     }
     Problem::new(Code::SpecSyntax, at, "expected a value or an expression")
         .help("put text in double quotes")
@@ -180,12 +184,16 @@ impl<'t> Converter<'t> {
             Expression::Object(items) => {
                 let items = items.iter().map(|(key, value)| {
                     let key = match key {
-                        ObjectKey::Ident(name) => Key::Name(name.as_str().into()),
+                        ObjectKey::Ident(name) => {
+                            Key::Name(name.as_str().into(), self.at(name.span()))
+                        }
                         ObjectKey::Expression(key) => Key::Evaluated(self.expr(key)),
                     };
                     (key, self.expr(value.expr()))
                 });
-                ExprKind::Map(items.collect())
+                let items: Box<[(Key, Expr)]> = items.collect();
+                self.refuse_equal_keys(&items);
+                ExprKind::Map(items)
             }
             Expression::Parenthesis(inner) => return self.expr(inner.inner()),
             Expression::StringTemplate(template) => {
@@ -216,6 +224,23 @@ impl<'t> Converter<'t> {
             Expression::ForExpr(each) => self.for_each(each),
         };
         Expr { kind, at }
+    }
+
+    /// Reports keys of a map that are equal whatever the values are.
+    fn refuse_equal_keys(&mut self, items: &[(Key, Expr)]) {
+        let mut first = HashMap::new();
+        for (key, _) in items {
+            let Some(text) = key.constant() else {
+                continue;
+            };
+            match first.entry(text) {
+                Entry::Vacant(place) => drop(place.insert(key.at())),
+                Entry::Occupied(place) => {
+                    let problem = equal_keys(Some(place.key()), key.at(), Some(place.get()));
+                    self.problems.push(problem);
+                }
+            }
+        }
     }
 
     /// Converts a text with `${…}`. A text that is one `${…}` keeps the type of its value.

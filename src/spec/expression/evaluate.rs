@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::budget::{Budget, LimitExceeded};
+use super::equal_keys::equal_keys;
 use super::functions::call::Failure;
 use super::functions::table::{Function, Mark};
 use super::operators::{self, OperatorProblem};
@@ -138,20 +139,43 @@ impl Evaluator<'_, '_> {
         self.budget.take_values(items.len()).map_err(here)?;
         let mut map = MapItems::new();
         let mut has_sensitive_key = false;
-        for (key, value) in items {
-            let key = match key {
-                Key::Name(name) => Rc::clone(name),
-                Key::Evaluated(key) => {
-                    let (key, is_sensitive) = self.key(key)?;
-                    has_sensitive_key |= is_sensitive;
-                    key
-                }
-            };
+        for (index, (written, value)) in items.iter().enumerate() {
+            let (key, is_sensitive) = self.item_key(written)?;
+            has_sensitive_key |= is_sensitive;
             self.budget.take_text(key.len()).map_err(here)?;
             let value = self.value(value)?;
+            if map.contains_key(&key) {
+                let before = items.iter().take(index).map(|(key, _)| key);
+                let first = self.first_of_key(&key, before);
+                let shown = (!has_sensitive_key).then_some(&*key);
+                return Err(equal_keys(shown, written.at(), first.as_ref()));
+            }
             map.insert(key, value);
         }
         Ok(Value::map(map).map_err(here)?.marked(has_sensitive_key))
+    }
+
+    /// Returns the text of the key of an item, and whether it is sensitive.
+    fn item_key(&mut self, key: &Key) -> Result<(Rc<str>, bool), Problem> {
+        match key {
+            Key::Name(name, _) => Ok((Rc::clone(name), false)),
+            Key::Evaluated(key) => self.key(key),
+        }
+    }
+
+    /// Returns the position of the first of some keys that has a text.
+    fn first_of_key<'k>(
+        &mut self,
+        text: &str,
+        keys: impl Iterator<Item = &'k Key>,
+    ) -> Option<Range<u32>> {
+        for key in keys {
+            let (other, _) = self.item_key(key).ok()?;
+            if *other == *text {
+                return Some(key.at());
+            }
+        }
+        None
     }
 
     /// Evaluates the key of an item of a map, and returns whether it is sensitive.

@@ -5,7 +5,7 @@
 //! differences it is: [`Intended`]. Everything else is a defect.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,11 +32,18 @@ enum Intended {
     Arithmetic,
     /// A map is in the order of its keys.
     OrderOfMaps,
+    /// A map has no key twice, also if its keys are written in different ways.
+    DistinctKeys,
 }
 
 impl Intended {
-    const ALL: [Self; 4] =
-        [Self::ShortCircuit, Self::PartsOfTexts, Self::Arithmetic, Self::OrderOfMaps];
+    const ALL: [Self; 5] = [
+        Self::ShortCircuit,
+        Self::PartsOfTexts,
+        Self::Arithmetic,
+        Self::OrderOfMaps,
+        Self::DistinctKeys,
+    ];
 }
 
 /// An expression that can be written in both forms.
@@ -81,6 +88,20 @@ impl Sketch {
             Self::Written(text) => out.push_str(text),
             Self::List(items) => write_list("[", items, "]", intended, out),
             Self::Map(items) => {
+                let is_checked = has(Intended::DistinctKeys) && items.len() > 1;
+                if is_checked {
+                    out.push_str("distinct([");
+                    for (index, (key, _)) in items.iter().enumerate() {
+                        out.push_str(if index > 0 { ", " } else { "" });
+                        match key {
+                            Self::Written(word) if !word.starts_with('"') => {
+                                let _ = write!(out, "\"{word}\"");
+                            }
+                            key => write_key(key, intended, out),
+                        }
+                    }
+                    out.push_str("], ");
+                }
                 out.push_str("{ ");
                 for (index, (key, value)) in items.iter().enumerate() {
                     out.push_str(if index > 0 { ", " } else { "" });
@@ -88,7 +109,7 @@ impl Sketch {
                     out.push_str(" = ");
                     value.write(intended, out);
                 }
-                out.push_str(" }");
+                out.push_str(if is_checked { " })" } else { " }" });
             }
             Self::Template(parts) => {
                 out.push('"');
@@ -640,6 +661,25 @@ fn library_context() -> Context<'static> {
             other => Ok(other.clone()),
         }),
     );
+    context.declare_func(
+        "distinct",
+        two(|args: FuncArgs| match &args[0] {
+            hcl::Value::Array(keys) => {
+                let texts: BTreeSet<String> = keys
+                    .iter()
+                    .map(|key| match key {
+                        hcl::Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    })
+                    .collect();
+                match texts.len() == keys.len() {
+                    true => Ok(args[1].clone()),
+                    false => Err("a key twice".to_owned()),
+                }
+            }
+            _ => Err("no list".to_owned()),
+        }),
+    );
     context.declare_func("add", two(|args: FuncArgs| checked('+', &args[0], &args[1])));
     context.declare_func("subtract", two(|args: FuncArgs| checked('-', &args[0], &args[1])));
     context.declare_func("multiply", two(|args: FuncArgs| checked('*', &args[0], &args[1])));
@@ -777,6 +817,8 @@ fn each_intended_difference_to_hcl_rs_is_one() {
         ("9223372036854775807 + 1", Err("the result is too large")),
         ("-(-9223372036854775807 - 1)", Err("the result is too large")),
         ("18446744073709551615", Err("the number is too large")),
+        ("{ a = 1, \"a\" = 2 }", Err("the map has the key `a` twice")),
+        ("{ (upper(\"a\")) = 1, A = 2 }", Err("the map has the key `A` twice")),
         (
             "[for k, v in { b = 1, a = 2 } : k]",
             Ok(Plain::List(vec![Plain::Text("a".to_owned()), Plain::Text("b".to_owned())])),

@@ -21,6 +21,8 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     /// The text at the position; may be empty.
     pub(crate) label: String,
+    /// Another position that belongs to the problem, with its text.
+    pub(crate) other: Option<(Range<u32>, &'static str)>,
     /// A fact that explains the problem.
     pub(crate) note: Option<String>,
     /// What to do about it.
@@ -31,13 +33,17 @@ impl Problem {
     /// Creates a problem without label and help.
     pub(super) fn new(code: Code, at: Range<u32>, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, at, message, label: String::new(), note: None, help: None }
+        Self { code, at, message, label: String::new(), other: None, note: None, help: None }
     }
 
     /// Returns the diagnostic of the expression at a place.
     pub(crate) fn into_diagnostic(self, place: TextPlace) -> Diagnostic {
         let problem =
             Diagnostic::error(self.code, self.message).label(place.of(&self.at), self.label);
+        let problem = match self.other {
+            Some((at, label)) => problem.label(place.of(&at), label),
+            None => problem,
+        };
         let problem = match self.note {
             Some(note) => problem.note(note),
             None => problem,
@@ -52,6 +58,13 @@ impl Problem {
     #[must_use]
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
+        self
+    }
+
+    /// Adds another position that belongs to the problem.
+    #[must_use]
+    pub(super) fn other(mut self, at: Range<u32>, label: &'static str) -> Self {
+        self.other = Some((at, label));
         self
     }
 

@@ -276,7 +276,12 @@ fn literal_entries(entries: &[&Entry<'_>], budget: &mut Budget) -> Result<Value,
         return Err(no_literal());
     }
     let scope = Scope::default();
-    let value = entries_value(entries, &scope, budget).map_err(|_| no_literal())?;
+    let value = entries_value(entries, &scope, budget).map_err(|problem| match problem {
+        NoValue::Problem(problem) if problem.code == Code::SpecDuplicateField => {
+            "has a map with a key twice".to_owned()
+        }
+        NoValue::Problem(_) | NoValue::Reported => no_literal(),
+    })?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => Err(no_literal()),
         Kind::Null
@@ -413,6 +418,12 @@ fn report_undeclared(
 }
 
 impl Variable<'_, '_> {
+    /// Returns the type that its block gives; `None` without one, and if it is no type.
+    pub(super) fn declared_type(&self) -> Option<Type> {
+        let (text, _) = self.kind_text()?;
+        parse_type(&text).ok()
+    }
+
     /// Returns the text of its type and the position of that text.
     fn kind_text(&self) -> Option<(String, Span)> {
         let entry = self.kind?;

@@ -12,4 +12,5 @@ mod reference_places;
 mod references;
 mod rendering;
 mod secrets;
+mod silent_mistakes;
 mod trails;
