@@ -31,6 +31,7 @@ mod mask;
 mod mask_comments;
 mod mask_text;
 mod origin;
+mod other_form;
 mod parse;
 mod parse_error;
 mod plugin_template;

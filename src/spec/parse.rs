@@ -14,6 +14,7 @@ use super::language::{
     EmptyBlock, GivenVariables, Run, VariableFile, declared_variables, is_of_language,
     needs_expansion, read_templates, warn_of_literals,
 };
+use super::other_form::{refuse_api_text, refuse_api_volumes, refuse_terraform};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
@@ -163,14 +164,15 @@ impl<'a> RunReader<'_, 'a> {
             Syntax::Hcl if Syntax::looks_like_json(text) => Syntax::Json,
             syntax => syntax,
         };
-        let objects = match self.objects(text, source, syntax, problems) {
+        let mut objects = match self.objects(text, source, syntax, problems) {
             Ok(objects) => objects,
             Err(problem) => {
+                let other = refuse_api_text(text, source, syntax);
                 self.has_unread_text = true;
                 for range in hidden_ranges(text, syntax, &problem) {
                     self.sources.hide(SourceMap::span(source, range));
                 }
-                problems.push(problem.into_diagnostic(source));
+                problems.push(other.unwrap_or_else(|| problem.into_diagnostic(source)));
                 return TextVolumes::default();
             }
         };
@@ -183,6 +185,16 @@ impl<'a> RunReader<'_, 'a> {
         secrets.sort_unstable();
         secrets.into_iter().for_each(|span| self.sources.hide(span));
         let has_secrets = objects.iter().any(mask::has_sensitive_key);
+        let mut of_other_form = Diagnostics::default();
+        if refuse_api_volumes(&objects, syntax, &mut of_other_form)
+            || refuse_terraform(&mut objects, syntax, &mut of_other_form)
+        {
+            // What else is wrong with it does not matter.
+            *problems = of_other_form;
+            self.has_unread_text = true;
+            return TextVolumes::default();
+        }
+        problems.extend(of_other_form);
         let is_kept =
             objects.iter().any(|object| is_of_language(object) && needs_expansion(object));
         let document = Document { has_secrets, text, source, syntax, defaults: self.defaults };

@@ -24,6 +24,11 @@ pub(super) enum VolumeForm<'t, 'a> {
 }
 
 impl VolumeForm<'_, '_> {
+    /// Returns whether the fields are those of a class or of `defaults`, which have no name here.
+    pub(super) fn is_layer(self) -> bool {
+        matches!(self, Self::Block { alias, .. } if alias.text.is_empty())
+    }
+
     pub(super) fn allows(self, place: FieldPlacement) -> bool {
         match (self, place) {
             (Self::Block { .. }, _) | (Self::Flat, FieldPlacement::Anywhere) => true,
@@ -240,7 +245,7 @@ impl<'t, 'a> Reader<'_> {
             match schema::volume_field(&entry.key.text) {
                 Some(field) if form.allows(field.place) => fields.add(field.key, entry),
                 Some(_) | None => {
-                    let meant = self.unknown_volume_key(entry, form);
+                    let meant = self.unknown_volume_key(entry, form, entries);
                     misspelt.extend(meant.map(|key| (key, *entry)));
                 }
             }

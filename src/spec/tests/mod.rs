@@ -6,6 +6,7 @@ mod formatting;
 pub(crate) mod harness;
 mod language;
 mod limits;
+mod other_forms;
 mod properties;
 mod reading;
 mod reference_places;

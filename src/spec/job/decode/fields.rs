@@ -98,7 +98,7 @@ impl<'t, 'a> FieldReader<'_> {
                     misspelt.extend(self.nested_config(entry));
                 }
                 None => {
-                    let meant = self.unknown_key(entry, keys, what);
+                    let meant = self.unknown_key(entry, keys, what, object);
                     misspelt.extend(meant.map(|key| (key, entry)));
                 }
             }
@@ -180,12 +180,26 @@ impl<'t, 'a> FieldReader<'_> {
         entry: &Entry<'_>,
         keys: &'static [Key],
         what: &str,
+        siblings: &Object<'_>,
     ) -> Option<&'static str> {
         let key = &*entry.key.text;
         let span = entry.key.span;
         self.ignored_spans.push(span.to(entry.value.span));
         let plain = key.to_ascii_lowercase().replace('-', "_");
-        let known = || keys.iter().map(|known| known.name);
+        let is_given = |name: &str| siblings.entries.iter().any(|one| one.key.text == name);
+        let is_block = entry.value.is_object();
+        // A suggestion must not lead to the next error.
+        let known = || {
+            let possible = keys.iter().filter(|known| match (known.handling, known.form) {
+                (Handling::Refused(_), _) => false,
+                (Handling::Read | Handling::Ignored, Form::Value) => {
+                    !is_block && !is_given(known.name)
+                }
+                (Handling::Read | Handling::Ignored, Form::Block) => is_block,
+                (Handling::Read | Handling::Ignored, Form::Map) => true,
+            });
+            possible.map(|known| known.name)
+        };
         let near = known().find(|name| *name == plain);
         let near = near.or_else(|| closest_match(key, known()));
         let message = format!("`{key}` is not a field of {what}");
