@@ -84,7 +84,7 @@ fn add_api_volumes<'t, 'a>(
     document: &'t Object<'a>,
     volumes: &mut Vec<&'t Object<'a>>,
 ) -> Option<Span> {
-    if let Some(place) = api_place(document) {
+    if let Some(place) = api_place(document, &API_KEYS) {
         volumes.push(document);
         return Some(place);
     }
@@ -95,7 +95,10 @@ fn add_api_volumes<'t, 'a>(
             continue;
         }
         match &entry.value.value {
-            Value::Object(volume) if api_place(volume).is_some() => {
+            Value::Object(volume)
+                if api_place(volume, &API_KEYS).is_some()
+                    || key.starts_with('V') && api_place(volume, &["ID"]).is_some() =>
+            {
                 volumes.push(volume);
                 found = found.or(Some(entry.key.span));
             }
@@ -115,13 +118,13 @@ fn add_api_volumes<'t, 'a>(
     found
 }
 
-/// Returns the position of the first key that shows that an object is a volume of the API.
-fn api_place(object: &Object<'_>) -> Option<Span> {
+/// Returns the position of the first of some keys, which shows that an object is a volume of the API.
+fn api_place(object: &Object<'_>, keys: &[&str]) -> Option<Span> {
     let is_of_specification = |key: &str| {
         !key.starts_with(|c: char| c.is_uppercase())
             && (schema::volume_field(key).is_some() || key.eq_ignore_ascii_case("volume"))
     };
-    let place = key_span(object, |key| API_KEYS.contains(&key))?;
+    let place = key_span(object, |key| keys.contains(&key))?;
     key_span(object, is_of_specification).is_none().then_some(place)
 }
 

@@ -49,10 +49,26 @@ fn state_place(document: &Object<'_>) -> Option<Span> {
 fn is_terraform(entry: &Entry<'_>) -> bool {
     let (is_object, labels) = (entry.value.is_object(), entry.labels.len());
     match &*entry.key.text {
-        "resource" | "data" | "ephemeral" => labels == 2 || is_object && labels == 0,
+        "resource" | "data" | "ephemeral" => {
+            labels == 2 || is_object && labels == 0 && has_types(entry)
+        }
         "provider" | "module" | "output" | "check" => labels == 1 || is_object,
         "terraform" | "import" | "moved" | "removed" => is_object && labels == 0,
         _ => false,
+    }
+}
+
+/// Returns whether each value under a key is an object, as in Terraform's JSON: the types of its resources.
+fn has_types(entry: &Entry<'_>) -> bool {
+    match &entry.value.value {
+        Value::Object(types) => types.entries.iter().all(|entry| entry.value.is_object()),
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_)
+        | Value::List(_) => false,
     }
 }
 

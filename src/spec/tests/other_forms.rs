@@ -41,6 +41,7 @@ fn a_volume_of_the_api_is_one_error_with_a_specification_to_copy() {
         (format!("{{{STORED} {REQUESTED}}}"), Syntax::Json, "\"PluginID\""),
         (format!("[{{{STORED} {REQUESTED}}}]"), Syntax::Json, "PluginID"),
         (format!("[{{{STORED} {REQUESTED}}}]"), Syntax::Hcl, "PluginID"),
+        ("{\"Volumes\": [{\"ID\": \"a\"}]}".to_owned(), Syntax::Json, "\"Volumes\""),
         ("{\"Volumes\": []}".to_owned(), Syntax::Json, "\"Volumes\""),
         (format!("{{{REQUESTED}}}"), Syntax::Hcl, "\"PluginID\""),
         ("Volumes:\n- ID: a\n  PluginID: p\n".to_owned(), Syntax::Yaml, "Volumes"),
