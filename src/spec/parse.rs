@@ -18,6 +18,7 @@ use super::other_form::{refuse_api_text, refuse_api_volumes, refuse_terraform};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
+use super::unrendered::{FileKind, unrendered};
 use super::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 use super::{hcl, json, mask, mask_comments, mask_text, yaml};
 use nomad_csi_model::SetName;
@@ -172,6 +173,8 @@ impl<'a> RunReader<'_, 'a> {
                 for range in hidden_ranges(text, syntax, &problem) {
                     self.sources.hide(SourceMap::span(source, range));
                 }
+                let problem =
+                    unrendered(text, syntax, FileKind::Specification, &problem).unwrap_or(problem);
                 problems.push(other.unwrap_or_else(|| problem.into_diagnostic(source)));
                 return TextVolumes::default();
             }

@@ -17,6 +17,10 @@ pub(super) struct ParseError {
     pub(super) help: Option<String>,
     /// True if the text is invalid in HCL1 and in HCL2.
     pub(super) is_conclusive: bool,
+    /// True if a quote is not closed by HCL1's rules.
+    pub(super) is_of_quote: bool,
+    /// True if `${` or `%{` in a text starts nothing valid.
+    pub(super) is_of_reference: bool,
 }
 
 impl ParseError {
@@ -29,6 +33,8 @@ impl ParseError {
             other: None,
             help: None,
             is_conclusive: false,
+            is_of_quote: false,
+            is_of_reference: false,
         }
     }
 

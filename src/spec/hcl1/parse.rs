@@ -94,7 +94,14 @@ where
         let at = self.scanner.at;
         let token = self.scanner.next();
         self.scanner.at = at;
-        token
+        match token {
+            // HCL2 may read the text otherwise.
+            Err(problem) if problem.is_of_quote && !problem.is_conclusive => {
+                let Range { start, end } = problem.range;
+                Ok(Token { kind: Kind::Other('"'), start, end })
+            }
+            token => token,
+        }
     }
 
     fn span(&self, range: Range<usize>) -> Span {
@@ -201,7 +208,12 @@ where
                 Ok(node)
             }
             Err(other) => Err(match problem {
-                Some(problem) if problem.range.start >= other.range.start => problem,
+                Some(problem)
+                    if problem.range.start >= other.range.start
+                        || problem.is_of_quote && !other.is_of_reference =>
+                {
+                    problem
+                }
                 _ => other,
             }),
         }

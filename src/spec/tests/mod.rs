@@ -14,4 +14,5 @@ mod references;
 mod rendering;
 mod secrets;
 mod silent_mistakes;
+mod text_mistakes;
 mod trails;

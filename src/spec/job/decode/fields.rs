@@ -127,10 +127,14 @@ impl<'t, 'a> FieldReader<'_> {
         }
     }
 
+    /// Notes a part that is not carried out. A declaration has no effect by itself: each use of it is an error.
     fn ignore(&mut self, entry: &Entry<'_>, known: &Key) {
+        self.ignored_spans.push(entry.key.span.to(entry.value.span));
+        if schema::DECLARATIONS.contains(&known.name) {
+            return;
+        }
         self.ignored.insert(known.name);
         self.first_ignored.get_or_insert(entry.key.span);
-        self.ignored_spans.push(entry.key.span.to(entry.value.span));
     }
 
     /// Reports a part whose loss could change what happens to volumes. One that is null says nothing.
@@ -155,7 +159,7 @@ impl<'t, 'a> FieldReader<'_> {
                 "cannot evaluate a `dynamic` block: expressions are not supported in job files",
             )
             .label(entry.key.span, "not evaluated")
-            .help("write each block that it stands for"),
+            .help("write each block that it stands for, or render the file: `nomad job run -output FILE` prints JSON that is read here"),
         );
         self.ignored_spans.push(entry.key.span.to(entry.value.span));
     }
@@ -195,8 +199,7 @@ impl<'t, 'a> FieldReader<'_> {
                 (Handling::Read | Handling::Ignored, Form::Value) => {
                     !is_block && !is_given(known.name)
                 }
-                (Handling::Read | Handling::Ignored, Form::Block) => is_block,
-                (Handling::Read | Handling::Ignored, Form::Map) => true,
+                (Handling::Read | Handling::Ignored, Form::Block | Form::Map) => is_block,
             });
             possible.map(|known| known.name)
         };
