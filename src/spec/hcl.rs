@@ -42,6 +42,8 @@ enum Dialect {
     Language,
     /// References that a node replaces when a task starts.
     Job,
+    /// Nothing: a file of variables has literal values.
+    Variables,
 }
 
 /// Reads a job file to a tree. Texts keep their `${…}`: [`super::interpolation`] evaluates them.
@@ -270,6 +272,29 @@ fn read(text: &str, source: SourceId, meaning: HclVersion) -> Result<ParsedHcl<'
     })
 }
 
+/// Reads a file of variables. Its texts are literal, also with `${`, which is a warning.
+pub(super) fn parse_variables<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, ParseError> {
+    let parsed = hcl1::parse(text, source, HclVersion::Variables, |range| {
+        expression(text, source, range, Dialect::Variables)
+    })?;
+    for template in parsed.templates {
+        diagnostics.push(
+            Diagnostic::warning(
+                Code::SpecLiteralTemplate,
+                "`${…}` and `%{…}` are not evaluated in a file of variables",
+            )
+            .label(template, "a text")
+            .help("use `locals` in a specification for values that are made of others"),
+        );
+    }
+    diagnostics.extend(parsed.diagnostics);
+    Ok(parsed.body)
+}
+
 fn literal_template(span: Span) -> Diagnostic {
     Diagnostic::warning(
         Code::SpecLiteralTemplate,
@@ -445,13 +470,16 @@ impl HclReader<'_, '_> {
             Expression::StringTemplate(_) => self.refuse(span, "a template"),
             Expression::FuncCall(call) => self.call(call, span),
             Expression::Variable(word)
-                if word.as_str() == UNKNOWN && self.dialect != Dialect::Job =>
+                if word.as_str() == UNKNOWN
+                    && !matches!(self.dialect, Dialect::Job | Dialect::Variables) =>
             {
                 Node { value: Value::Unknown, span }
             }
             Expression::Variable(_) => self.bare_word(span),
             Expression::Traversal(_) => match self.dialect {
-                Dialect::Specification | Dialect::Language => self.refuse(span, "a reference"),
+                Dialect::Specification | Dialect::Language | Dialect::Variables => {
+                    self.refuse(span, "a reference")
+                }
                 Dialect::Job => {
                     let what = evaluated_part(expression).unwrap_or("a reference");
                     self.refuse(span, what)
@@ -564,6 +592,9 @@ impl HclReader<'_, '_> {
         if self.dialect == Dialect::Job {
             return self.refuse(span, "a function call");
         }
+        if self.dialect == Dialect::Variables {
+            return self.refuse(span, "a function call");
+        }
         let name = call.name.name.as_str();
         let source = ReferenceSource::parse(name).filter(|_| !call.name.is_namespaced());
         let Some(source) = source else {
@@ -611,11 +642,17 @@ impl HclReader<'_, '_> {
 
     fn bare_word(&mut self, span: Span) -> Node<'static> {
         let code = match self.dialect {
-            Dialect::Specification | Dialect::Language => Code::SpecExpression,
+            Dialect::Specification | Dialect::Language | Dialect::Variables => Code::SpecExpression,
             Dialect::Job => Code::JobExpression,
         };
+        let message = match self.dialect {
+            Dialect::Variables => "this value in a file of variables is no literal",
+            Dialect::Specification | Dialect::Language | Dialect::Job => {
+                "cannot evaluate a variable: expressions are not supported"
+            }
+        };
         self.diagnostics.push(
-            Diagnostic::error(code, "cannot evaluate a variable: expressions are not supported")
+            Diagnostic::error(code, message)
                 .label(span, "a variable, or text without quotes")
                 .help("put text in double quotes"),
         );
@@ -630,6 +667,13 @@ impl HclReader<'_, '_> {
             )
             .label(span, "expected a value")
             .help(BLOCK_HELP),
+            Dialect::Variables => {
+                let message =
+                    format!("cannot evaluate {what}: a file of variables has literal values only");
+                Diagnostic::error(Code::SpecExpression, message)
+                    .label(span, "expected a literal value")
+                    .help("write the value itself, or make it of others with `locals` in a specification")
+            }
             Dialect::Job => unevaluated(what, span),
         });
         Node::invalid(span)

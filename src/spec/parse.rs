@@ -71,6 +71,7 @@ pub fn read(
         found: vec![],
         volume_count: 0,
         has_unread_text: false,
+        has_unread_variables: false,
         diagnostics: Diagnostics::default(),
     };
     for ((source, syntax), text) in texts.iter().zip(&written) {
@@ -124,6 +125,8 @@ struct RunReader<'r, 'a> {
     volume_count: usize,
     /// True if a text could not be parsed.
     has_unread_text: bool,
+    /// True if a file of variables could not be parsed, which may have any value.
+    has_unread_variables: bool,
     diagnostics: Diagnostics,
 }
 
@@ -257,10 +260,14 @@ impl<'a> RunReader<'_, 'a> {
         let plain = self.plain_names();
         let mut files = vec![];
         for ((source, syntax), text) in given.files.iter().zip(texts) {
-            let (source, syntax) = (*source, *syntax);
+            let source = *source;
+            let syntax = match *syntax {
+                Syntax::Hcl if Syntax::looks_like_json(text) => Syntax::Json,
+                syntax => syntax,
+            };
             let mut problems = Diagnostics::default();
             let parsed = match syntax {
-                Syntax::Hcl => hcl::parse(text, source, &mut problems),
+                Syntax::Hcl => hcl::parse_variables(text, source, &mut problems),
                 Syntax::Json => json::parse(text, source, &mut problems),
                 Syntax::Yaml => yaml::parse(text, source, &mut problems).and_then(|mut objects| {
                     match objects.len() {
@@ -291,6 +298,7 @@ impl<'a> RunReader<'_, 'a> {
                 Err(problem) => {
                     // Its names are arbitrary, so any of its values may be secret.
                     self.sources.hide(SourceMap::span(source, 0..text.len()));
+                    self.has_unread_variables = true;
                     self.diagnostics.push(problem.into_diagnostic(source));
                 }
             }
@@ -337,7 +345,8 @@ impl<'a> RunReader<'_, 'a> {
         }
         let room = MAX_VOLUMES.saturating_sub(self.volume_count) + 1;
         let has_errors = self.diagnostics.has_errors();
-        let run = Run { documents: &documents, given, files, has_errors, room };
+        let has_all_values = !self.has_unread_variables;
+        let run = Run { documents: &documents, given, files, has_errors, has_all_values, room };
         let mut problems = Diagnostics::default();
         let expansion = run.expand(&objects, &mut self.names, &mut problems);
         let mut doubtful = expansion.doubtful;

@@ -215,7 +215,7 @@ impl Evaluator<'_, '_> {
     fn get(&mut self, get: &Get) -> Result<Value, Problem> {
         let of = self.value(&get.of)?;
         let Kind::Map(items, _) = &of.kind else {
-            return Err(no_items(&of, &get.of, &get.key_at));
+            return Err(no_keys(&of, &get.of, get));
         };
         match items.get(&get.key) {
             Some(value) => Ok(value.clone().marked(of.is_sensitive)),
@@ -238,8 +238,14 @@ impl Evaluator<'_, '_> {
             | Kind::Unknown => {
                 let message =
                     format!("the condition is {}, not `true` or `false`", value.kind_name());
-                Err(Problem::new(Code::SpecWrongType, expr.at.clone(), message)
-                    .label("expected a boolean"))
+                let problem = Problem::new(Code::SpecWrongType, expr.at.clone(), message)
+                    .label("expected a boolean");
+                Err(match value.kind {
+                    Kind::Text(_) => problem.help("compare it, such as `x == \"true\"`; if it is a variable, set `type = bool`"),
+                    Kind::Null => problem.help("compare it, such as `x != null`"),
+                    Kind::Integer(_) | Kind::Float(_) => problem.help("compare it, such as `x > 0`"),
+                    Kind::Bool(_) | Kind::List(..) | Kind::Map(..) | Kind::Secret(_) | Kind::Unknown => problem,
+                })
             }
         }
     }
@@ -592,6 +598,30 @@ fn item(of: &Value, index: &Value, index_expr: &Expr) -> Result<Value, Problem> 
         }
         (_, _) => Err(no_items(of, index_expr, &at)),
     }
+}
+
+/// Returns the problem of a key of a value that is no map.
+fn no_keys(of: &Value, expr: &Expr, get: &Get) -> Problem {
+    late(of, expr, "has no items").unwrap_or_else(|| {
+        let kind = of.kind_name();
+        let message = format!("{kind} has no key `{}`", shortened(&get.key));
+        let problem = Problem::new(Code::SpecWrongType, get.key_at.clone(), message)
+            .label(format!("the value before it is {kind}"));
+        match of.kind {
+            Kind::List(..) => problem.help(format!(
+                "write `LIST[0].{key}` for one item, or `[for x in LIST : x.{key}]` for all",
+                key = shortened(&get.key)
+            )),
+            Kind::Null
+            | Kind::Bool(_)
+            | Kind::Integer(_)
+            | Kind::Float(_)
+            | Kind::Text(_)
+            | Kind::Map(..)
+            | Kind::Secret(_)
+            | Kind::Unknown => problem.help("remove the key, or give a map to the name before it"),
+        }
+    })
 }
 
 fn no_items(of: &Value, expr: &Expr, at: &Range<u32>) -> Problem {

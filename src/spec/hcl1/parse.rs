@@ -18,6 +18,8 @@ pub(crate) enum HclVersion {
     Hcl2,
     /// As [`Self::Hcl2`], and here-documents lose their indentation as in HCL2.
     Language,
+    /// As [`Self::Language`], and `"${x}"` is literal text.
+    Variables,
 }
 
 /// The value of an expression, with its diagnostics.
@@ -227,10 +229,15 @@ where
         let span = self.span(token.range());
         let hcl2 = self.meaning != HclVersion::Hcl1;
         match token.kind {
-            Kind::Heredoc if self.meaning == HclVersion::Language => {
+            Kind::Heredoc
+                if self.meaning == HclVersion::Language
+                    || self.meaning == HclVersion::Variables && !is_template(written) =>
+            {
                 Err(ParseError::syntax(token.range(), "a here-document of HCL2"))
             }
-            Kind::Text | Kind::Heredoc if is_template(written) && hcl2 => {
+            Kind::Text | Kind::Heredoc
+                if is_template(written) && hcl2 && self.meaning != HclVersion::Variables =>
+            {
                 Err(ParseError::syntax(token.range(), "a template"))
             }
             Kind::Text | Kind::Heredoc => {

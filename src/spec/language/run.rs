@@ -26,6 +26,8 @@ pub(crate) struct Run<'r> {
     pub(crate) files: &'r [VariableFile<'r>],
     /// True if errors are known already. They may explain what has no value here.
     pub(crate) has_errors: bool,
+    /// True if every file of variables could be read.
+    pub(crate) has_all_values: bool,
     /// The number of volumes that the run may still have.
     pub(crate) room: usize,
 }
@@ -79,7 +81,9 @@ impl Run<'_> {
         for (slot, place) in &expansion.used {
             used.entry(*slot).or_insert(*place);
         }
-        report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
+        if self.has_all_values {
+            report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
+        }
         if expansion.is_incomplete && !self.has_errors && !diagnostics.has_errors() {
             let message = "a value could not be evaluated, and no reason was found";
             diagnostics.push(Diagnostic::error(Code::Internal, message));

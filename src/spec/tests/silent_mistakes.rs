@@ -1,4 +1,4 @@
-//! What would otherwise be another value than its author meant, without a word: it is reported at its place.
+//! Mistakes in the language that are easily misunderstood: what is silent elsewhere, and what needs the right words.
 
 use super::language::{CAPABILITY, Given, problems, problems_of};
 use crate::syntax::Syntax;
@@ -165,4 +165,145 @@ fn a_mistake_in_a_local_value_is_the_only_problem() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].ends_with(message), "{found:?}");
     }
+}
+
+/// Returns the problems of a text with a file of variables: the place, the message, and what to do.
+fn with_file(text: &str, file: &str, syntax: Syntax) -> Vec<(String, String, Vec<String>)> {
+    let ran = super::language::run(&Given {
+        files: &[(text, Syntax::Hcl)],
+        variable_files: &[(file, syntax)],
+        ..Given::default()
+    });
+    let shown = |one: &nomad_csi_model::diagnostic::Diagnostic| {
+        let at = one.labels.first().map(|label| ran.sources.location(label.span));
+        let at = at.map_or_else(String::new, |at| format!("{}:{}", at.line, at.column));
+        (at, one.message.clone(), one.help.clone())
+    };
+    ran.diagnostics.iter().map(shown).collect()
+}
+
+#[test]
+fn a_file_of_variables_has_literal_values_and_says_so_once() {
+    let text =
+        format!("variable \"v\" {{\n type = string\n}}\n{}", volume("parameters { v = var.v }"));
+    for (file, at, message, help) in [
+        ("v = p\n", "1:5", "this value in a file of variables is no literal", "double quotes"),
+        (
+            "v = var.x\n",
+            "1:5",
+            "cannot evaluate a reference: a file of variables has literal values only",
+            "`locals`",
+        ),
+        (
+            "v = upper(\"x\")\n",
+            "1:5",
+            "cannot evaluate a function call: a file of variables has literal values only",
+            "`locals`",
+        ),
+        (
+            "v = env(\"X\")\n",
+            "1:5",
+            "cannot evaluate a function call: a file of variables has literal values only",
+            "`locals`",
+        ),
+        (
+            "v = true ? \"a\" : \"b\"\n",
+            "1:5",
+            "cannot evaluate a condition: a file of variables has literal values only",
+            "`locals`",
+        ),
+        ("v = \"a\" +\n", "1:8", "expected a value or an expression", "double quotes"),
+        (
+            "v = \"a\"\nvariable \"v\" {\n default = 1\n}\n",
+            "2:1",
+            "a file of variables cannot have a `variable` block: it only gives values",
+            "NAME = VALUE",
+        ),
+        (
+            "v = \"a\"\nlocals {\n x = 1\n}\n",
+            "2:1",
+            "a file of variables cannot have a `locals` block: it only gives values",
+            "specification",
+        ),
+    ] {
+        let found = with_file(&text, file, Syntax::Hcl);
+        let [(place, said, helps)] = &found[..] else { panic!("{file}: {found:?}") };
+        assert_eq!((place.as_str(), said.as_str()), (at, message), "{file}");
+        assert!(helps.iter().any(|one| one.contains(help)), "{file}: {helps:?}");
+    }
+    let found = with_file(&text, "v = 5\n", Syntax::Hcl);
+    assert_eq!(found[0].1, "variable `v` requires a text, and its value is a number");
+    let found = with_file(&text, "v = null\n", Syntax::Hcl);
+    assert_eq!(found[0].1, "variable `v` is null, and its default is not");
+    let found = with_file(&text, "v = \"a-${var.x}\"\n", Syntax::Hcl);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].1, "`${…}` and `%{…}` are not evaluated in a file of variables");
+    assert_eq!(
+        with_file(&text, "{\"v\": \"a\"}\n", Syntax::Hcl),
+        vec![],
+        "JSON in a file without its extension"
+    );
+}
+
+#[test]
+fn a_here_document_in_a_file_of_variables_is_read_as_in_a_specification() {
+    for here in [
+        "<<EOF\n  a\n   b\nEOF\n",
+        "<<-EOF\n    a\n      b\n    EOF\n",
+        "<<-EOF\n    a\n      b\nEOF\n",
+    ] {
+        let text = format!(
+            "variable \"v\" {{\n type = string\n}}\nlocals {{\n v = {here}}}\n{}",
+            volume("parameters { same = \"${var.v == local.v}\" }")
+        );
+        let file = format!("v = {here}");
+        let ran = super::language::run(&Given {
+            files: &[(&text, Syntax::Hcl)],
+            variable_files: &[(&file, Syntax::Hcl)],
+            ..Given::default()
+        });
+        let parameters = ran.parsed.volumes[0].request.parameters.clone();
+        assert!(format!("{parameters:?}").contains("\"1\""), "{here}: {parameters:?}");
+    }
+}
+
+#[test]
+fn a_key_of_a_value_without_keys_names_the_kind_of_the_value() {
+    for (expression, marked, message, help) in [
+        ("var.s.b", ".b", "a text has no key `b`", "remove the key"),
+        ("var.n.b", ".b", "a number has no key `b`", "remove the key"),
+        ("var.l.b", ".b", "a list has no key `b`", "[for x in LIST : x.b]"),
+        ("var.s ? 1 : 2", "var.s", "the condition is a text, not `true` or `false`", "type = bool"),
+        ("var.z ? 1 : 2", "var.z", "the condition is null, not `true` or `false`", "x != null"),
+        ("var.n ? 1 : 2", "var.n", "the condition is a number, not `true` or `false`", "x > 0"),
+    ] {
+        let text = format!(
+            "variable \"s\" {{ default = \"true\" }}\nvariable \"n\" {{ default = 1 }}\nvariable \"l\" {{ default = [\"x\"] }}\nvariable \"z\" {{ default = null }}\n{}",
+            volume(&format!("parameters {{ v = {expression} }}"))
+        );
+        let ran =
+            super::language::run(&Given { files: &[(&text, Syntax::Hcl)], ..Given::default() });
+        let found: Vec<_> = ran.diagnostics.iter().collect();
+        assert_eq!(found.len(), 1, "{expression}: {found:?}");
+        assert_eq!(found[0].message, message, "{expression}");
+        assert_eq!(ran.sources.redacted_snippet(found[0].labels[0].span), marked, "{expression}");
+        assert!(found[0].help[0].contains(help), "{expression}: {:?}", found[0].help);
+    }
+}
+
+#[test]
+fn a_null_that_removes_the_plugin_of_a_class_is_marked() {
+    let text = format!(
+        "variable \"p\" {{ default = null }}\nclass \"c\" {{ plugin_id = \"q\" }}\n{}",
+        volume("class = \"c\"").replace("plugin_id = \"p\"", "plugin_id = PLUGIN")
+    );
+    for value in ["null", "var.p"] {
+        let found = problems(&text.replace("PLUGIN", value));
+        assert_eq!(
+            found,
+            ["spec/missing-field [plugin_id] `plugin_id` is missing: it is null"],
+            "{value}"
+        );
+    }
+    assert_eq!(problems(&text.replace(" plugin_id = PLUGIN\n", "")), Vec::<String>::new());
 }
