@@ -21,6 +21,7 @@ use super::equal_keys::{self, equal_keys};
 use super::evaluate::wrong_count;
 use super::functions::table::{FUNCTIONS, Function};
 use super::names::Names;
+use super::other_languages;
 use super::problem::{Problem, suggestion};
 use super::tree::{Expr, ExprKind, ForExpr, Get, Key, Operator, VolumeName};
 use super::value::{Kind, SecretSource, Value};
@@ -277,7 +278,7 @@ impl<'t> Converter<'t> {
                     );
                     let problem = problem
                         .label("a directive")
-                        .help("use a condition or `join`, or write `%%{` for a literal `%{`");
+                        .help("write `${CONDITION ? A : B}` or `${join(\"\", [for x in LIST : x])}`, or `%%{` for a literal `%{`");
                     self.problems.push(problem);
                 }
             }
@@ -518,9 +519,12 @@ fn unknown_name(word: &str, at: Range<u32>) -> Problem {
             .label("not a value")
             .help("write the value, or `env(…)`, `file(…)` or `nomad_var(…)`");
     }
-    Problem::new(Code::SpecUnknownName, at, format!("unknown name `{word}`"))
-        .label("a name, or text without quotes")
-        .help("put text in double quotes")
+    let problem = Problem::new(Code::SpecUnknownName, at, format!("unknown name `{word}`"))
+        .label("a name, or text without quotes");
+    match other_languages::root(word) {
+        Some(help) => problem.help(help),
+        None => problem.help("put text in double quotes"),
+    }
 }
 
 fn unknown_function(name: &str, at: Range<u32>) -> Problem {
@@ -532,19 +536,13 @@ fn unknown_function(name: &str, at: Range<u32>) -> Problem {
             .label("not a function")
             .help("give the value as a variable");
     }
-    let label = match name {
-        "can" | "regex" | "regexall" => "did you mean `matches`?".to_owned(),
-        "toset" | "tolist" => "a list works".to_owned(),
-        "tomap" => "a map works".to_owned(),
-        "templatefile" => "use a here-document".to_owned(),
-        _ => {
-            let names = FUNCTIONS.iter().map(|function| function.name);
-            suggestion(
-                name,
-                names.chain(SecretSource::ALL.map(SecretSource::as_str)),
-                "no such function",
-            )
-        }
-    };
+    if let Some((label, help)) = other_languages::function(name) {
+        let message = format!("unknown function `{name}`");
+        return Problem::new(Code::SpecUnknownFunction, at, message).label(label).help(help);
+    }
+    let names = FUNCTIONS.iter().map(|function| function.name);
+    let sources = SecretSource::ALL.into_iter().filter(|source| source.is_supported());
+    let label =
+        suggestion(name, names.chain(sources.map(SecretSource::as_str)), "no such function");
     Problem::new(Code::SpecUnknownFunction, at, format!("unknown function `{name}`")).label(label)
 }

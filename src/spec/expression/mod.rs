@@ -22,6 +22,7 @@ pub(crate) mod number_places;
 mod operators;
 #[cfg(test)]
 mod oracle_tests;
+mod other_languages;
 pub(crate) mod place;
 pub(crate) mod problem;
 #[cfg(test)]

@@ -272,3 +272,91 @@ fn what_resembles_volume_leads_to_volumes_with_names() {
         }
     }
 }
+
+/// What Terraform writes in a `volume` block, and what the help has in its place: the help leads to a valid volume.
+#[test]
+fn expressions_of_terraform_in_a_volume_say_what_takes_their_place() {
+    let volume = |lines: &str| {
+        let fields = harness::hcl("name = \"a\"").replace("id = \"a\"\n", "");
+        format!(
+            "locals {{\n l = [{{ n = \"x\" }}]\n m = \"single-node-reader-only\"\n}}\nvolume \"a\" {{\n{fields}{lines}\n}}\n"
+        )
+    };
+    for (line, help, instead) in [
+        (
+            "for_each = toset([\"a\", \"b\"])",
+            "`for_each = [\"a\", \"b\"]`",
+            "for_each = [\"a\", \"b\"]",
+        ),
+        (
+            "parameters = { a = local.l[*].n }",
+            "[for x in LIST : x.NAME]",
+            "parameters = { a = join(\",\", [for x in local.l : x.n]) }",
+        ),
+        ("parameters = { a = data.x.y.id }", "var.NAME", "parameters = { a = \"id\" }"),
+        ("parameters = { a = module.x.id }", "var.NAME", "parameters = { a = \"id\" }"),
+        ("parameters = { a = nomad_csi_volume.x.id }", "var.NAME", "parameters = { a = \"id\" }"),
+        ("parameters = { a = terraform.workspace }", "var.NAME", "parameters = { a = \"id\" }"),
+        ("parameters = { a = self.id }", "volume.id", "parameters = { a = volume.id }"),
+        (
+            "parameters = { a = templatefile(\"x.tpl\", {}) }",
+            "--var-file",
+            "parameters = {\n a = <<EOF\nx ${volume.id}\nEOF\n}",
+        ),
+        ("parameters = jsondecode(file(\"x.json\"))", "--var-file", "parameters = { a = \"id\" }"),
+        (
+            "parameters = { a = \"%{ if true }b%{ endif }\" }",
+            "CONDITION ? A : B",
+            "parameters = { a = \"${true ? \"b\" : \"\"}\" }",
+        ),
+        (
+            "parameters = { a = \"%{ for x in local.l }b%{ endfor }\" }",
+            "join(",
+            "parameters = { a = \"${join(\"\", [for x in local.l : x.n])}\" }",
+        ),
+        (
+            "dynamic \"capability\" {\n for_each = [local.m]\n content {}\n}",
+            "capability = [for x in LIST",
+            "",
+        ),
+    ] {
+        let found = problems(&volume(line), Syntax::Hcl).0;
+        let helps: Vec<_> = found.iter().flat_map(|one| &one.help).collect();
+        assert!(
+            !found.is_empty() && helps.iter().any(|one| one.contains(help)),
+            "{line}: {found:#?}"
+        );
+        let found = problems(&volume(instead), Syntax::Hcl).0;
+        assert_eq!(found, vec![], "{instead}");
+    }
+    let listed = "volume \"a\" {\n type = \"csi\"\n name = \"a\"\n plugin_id = \"p\"\n capability = [for x in [\"single-node-writer\"] : { access_mode = x, attachment_mode = \"file-system\" }]\n}\n";
+    assert_eq!(problems(listed, Syntax::Hcl).0, vec![]);
+}
+
+#[test]
+fn expressions_of_a_flat_file_lead_to_a_block() {
+    for line in [
+        "name = var.x",
+        "name = local.x",
+        "name = each.value",
+        "name = upper(\"x\")",
+        "name = toset([\"a\"])",
+        "name = templatefile(\"x\", {})",
+        "name = true ? \"a\" : \"b\"",
+        "name = local.l[*].id",
+        "name = \"a\" == \"b\"",
+    ] {
+        let found = problems(&harness::hcl(line), Syntax::Hcl).0;
+        let helps: Vec<_> = found.iter().flat_map(|one| &one.help).collect();
+        assert_eq!(found.len(), 1, "{line}: {found:#?}");
+        assert!(
+            helps.iter().any(|one| one.contains("`volume \"NAME\" { … }`")),
+            "{line}: {helps:?}"
+        );
+    }
+    let block = format!(
+        "variable \"x\" {{ default = \"n\" }}\nvolume \"NAME\" {{\n{}}}\n",
+        harness::hcl("name = var.x").replace("id = \"a\"\n", "")
+    );
+    assert_eq!(problems(&block, Syntax::Hcl).0, vec![]);
+}
