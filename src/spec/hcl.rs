@@ -352,7 +352,7 @@ fn parse_expression(
             let in_file = |part: Range<usize>| range.start + part.start..range.start + part.end;
             return ParseError {
                 code: Code::SpecDuplicateField,
-                other: first.map(|first| (in_file(first), "first here")),
+                first: first.map(in_file),
                 ..ParseError::syntax(in_file(key), "the map has a key twice").label("repeated here")
             };
         }

@@ -12,8 +12,8 @@ pub(super) struct ParseError {
     pub(super) range: Range<usize>,
     pub(super) message: String,
     pub(super) label: String,
-    /// Another position that belongs to the problem, with its text.
-    pub(super) other: Option<(Range<usize>, &'static str)>,
+    /// The position of what the range repeats.
+    pub(super) first: Option<Range<usize>>,
     pub(super) help: Option<String>,
     /// True if the text is invalid in HCL1 and in HCL2.
     pub(super) is_conclusive: bool,
@@ -30,7 +30,7 @@ impl ParseError {
             range,
             message: message.into(),
             label: String::new(),
-            other: None,
+            first: None,
             help: None,
             is_conclusive: false,
             is_of_quote: false,
@@ -68,8 +68,8 @@ impl ParseError {
     pub(super) fn into_diagnostic(self, source: SourceId) -> Diagnostic {
         let diagnostic = Diagnostic::error(self.code, self.message)
             .label(SourceMap::span(source, self.range), self.label);
-        let diagnostic = match self.other {
-            Some((range, label)) => diagnostic.label(SourceMap::span(source, range), label),
+        let diagnostic = match self.first {
+            Some(first) => diagnostic.label(SourceMap::span(source, first), "first here"),
             None => diagnostic,
         };
         match self.help {

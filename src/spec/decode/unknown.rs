@@ -142,7 +142,7 @@ impl Reader<'_> {
             }
             (own, _) => {
                 let hint = own.map(|near| Hint::of(near, schema::VOLUME, entry, siblings));
-                self.unknown_with_hint(entry, "a volume", hint, "no effect")
+                self.unknown_with_hint(entry, "a volume", hint.as_ref(), "no effect")
             }
         }
     }
@@ -168,7 +168,7 @@ impl Reader<'_> {
         let known = format!("expected {}", known.join(" or "));
         let siblings: Vec<_> = siblings.entries.iter().collect();
         let hint = near.map(|near| Hint::of(near, fields, entry, &siblings));
-        self.unknown_with_hint(entry, place, hint, &known)
+        self.unknown_with_hint(entry, place, hint.as_ref(), &known)
     }
 
     /// Reports an unknown key, and suggests another one only if it is possible there. Returns it.
@@ -176,7 +176,7 @@ impl Reader<'_> {
         &mut self,
         entry: &Entry<'_>,
         place: &str,
-        hint: Option<Hint>,
+        hint: Option<&Hint>,
         no_hint: &str,
     ) -> Option<&'static str> {
         match hint {
@@ -186,13 +186,13 @@ impl Reader<'_> {
             }
             Some(Hint::Key(near)) => {
                 self.unknown_diagnostic(entry, place, Some(near), no_hint);
-                Some(near)
+                Some(*near)
             }
             Some(Hint::GivenAlready(near)) => {
                 self.hide_possible_secrets(entry, Some(near));
                 let label = format!("no effect: `{near}` is given too");
                 self.not_a_field(entry, place, &label);
-                Some(near)
+                Some(*near)
             }
             Some(Hint::OtherKind(near, kind)) => {
                 self.hide_possible_secrets(entry, Some(near));

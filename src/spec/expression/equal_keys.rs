@@ -17,7 +17,7 @@ pub(super) fn equal_keys(key: Option<&str>, at: Range<u32>, first: Option<&Range
     };
     let problem = Problem::new(Code::SpecDuplicateField, at, message).label("repeated here");
     match first {
-        Some(first) => problem.other(first.clone(), "first here"),
+        Some(first) => problem.repeats(first.clone()),
         None => problem,
     }
 }

@@ -581,6 +581,7 @@ fn library(text: &str, context: &Context<'_>) -> Library {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one statement for each function")]
 fn library_context() -> Context<'static> {
     let mut context = Context::new();
     for (name, text) in [

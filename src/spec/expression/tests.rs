@@ -543,7 +543,7 @@ fn a_map_with_a_key_twice_is_refused_with_both_places() {
         let range = |at: &std::ops::Range<u32>| at.start as usize..at.end as usize;
         assert_eq!(problem.message, message, "{text}");
         assert_eq!(range(&problem.at), repeated, "{text}");
-        let other = problem.other.map(|(at, _)| range(&at));
+        let other = problem.first.as_ref().map(range);
         assert_eq!(other, Some(first), "{text}");
     }
     for text in ["{ a = 1, b = 2 }", "{ a = { a = 1 } }", "{ (\"a\") = 1, b = 1 }"] {
