@@ -11,7 +11,7 @@ use super::parse::{hidden_ranges, withheld};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::{Object, Value};
-use super::unrendered::{FileKind, unrendered};
+use super::unrendered::{FileKind, unrendered, unrendered_text};
 use super::{hcl, json, mask, yaml};
 use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span};
 
@@ -82,6 +82,9 @@ fn check_hcl2(text: &str, source: SourceId, problems: &mut Diagnostics) {
         if !problems.iter().any(|one| place(one) == place(&malformed)) {
             problems.push(malformed);
         }
+    }
+    if let Some(warning) = unrendered_text(text, source) {
+        problems.push(warning);
     }
     // Other problems explain better what is wrong than the strict grammar.
     if !problems.has_errors()

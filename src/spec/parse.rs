@@ -18,7 +18,7 @@ use super::other_form::{refuse_api_text, refuse_api_volumes, refuse_terraform};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
-use super::unrendered::{FileKind, unrendered};
+use super::unrendered::{FileKind, unrendered, unrendered_text};
 use super::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 use super::{hcl, json, mask, mask_comments, mask_text, yaml};
 use nomad_csi_model::SetName;
@@ -201,6 +201,11 @@ impl<'a> RunReader<'_, 'a> {
             return TextVolumes::default();
         }
         problems.extend(of_other_form);
+        if syntax == Syntax::Hcl
+            && let Some(warning) = unrendered_text(text, source)
+        {
+            problems.push(warning);
+        }
         let is_kept =
             objects.iter().any(|object| is_of_language(object) && needs_expansion(object));
         let document = Document { has_secrets, text, source, syntax, defaults: self.defaults };

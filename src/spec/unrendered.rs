@@ -7,7 +7,7 @@
 use super::hcl1::skipped_end;
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
-use nomad_csi_model::diagnostic::Code;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceId, SourceMap};
 
 /// The kinds of files that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,32 @@ pub(super) fn unrendered(
     };
     let problem = ParseError::syntax(*at..end, message).label("not rendered").help(help);
     Some(ParseError { code: Code::SpecOtherForm, ..problem })
+}
+
+/// Returns a warning about `[[ .name ]]` in a quoted text of a file that parses: no reader of the text has a use for it.
+pub(super) fn unrendered_text(text: &str, source: SourceId) -> Option<Diagnostic> {
+    if !text.contains("[[") {
+        return None;
+    }
+    let is_field = |at: usize| {
+        let action = text.get(at..end_of(text, Kind::SquareBrackets, at)).unwrap_or_default();
+        let inner = action.trim_start_matches(['[', '-']).trim_end_matches([']', '-']).trim();
+        let name = inner.strip_prefix('.').unwrap_or_default();
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))
+    };
+    let markers = markers(text, Syntax::Hcl);
+    let mut fields = markers.iter().filter(|(kind, at, is_quoted)| {
+        *kind == Kind::SquareBrackets && *is_quoted && is_field(*at)
+    });
+    let (_, at, _) = fields.next()?;
+    let place = SourceMap::span(source, *at..end_of(text, Kind::SquareBrackets, *at));
+    let message = "`[[ … ]]` of nomad-pack or levant is not rendered: it is a text here";
+    Some(
+        Diagnostic::warning(Code::SpecOtherForm, message)
+            .label(place, "taken literally")
+            .help("render the file first, with `nomad-pack render PACK` or `levant render FILE`"),
+    )
 }
 
 /// Limit of the markers that are looked at.

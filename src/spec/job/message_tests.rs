@@ -264,3 +264,38 @@ fn a_suggestion_in_a_job_leads_to_a_key_that_is_possible() {
     let found = problems(&job("usr = \"x\""), Syntax::Hcl);
     assert_eq!(found[0].2.labels[0].text, "did you mean `user`?");
 }
+
+#[test]
+fn a_field_of_a_template_in_quotes_is_a_warning() {
+    let with = |value: &str| job(&format!("env {{\n A = \"{value}\"\n}}"));
+    for value in ["[[ .image ]]", "a-[[.job.name]]:1", "[[- .x -]]"] {
+        let found = problems(&with(value), Syntax::Hcl);
+        let [(marked, 7, problem)] = &found[..] else { panic!("{value}: {found:#?}") };
+        assert!(value.contains(marked.as_str()) && marked.starts_with("[["), "{marked}");
+        assert_eq!(problem.severity, Severity::Warning);
+    }
+    for value in
+        ["if [[ -f x ]]; then", "[[ $a == b ]]", "[[ a ]]", "{{ .x }}", "[[ . ]]", "[[:alpha:]]"]
+    {
+        assert!(problems(&with(value), Syntax::Hcl).is_empty(), "{value}");
+    }
+    let heredoc = job("config {\n args = [\"-c\", <<EOF\n[[ .x ]]\nEOF\n ]\n}");
+    assert!(
+        problems(&heredoc, Syntax::Hcl).is_empty(),
+        "a here-document may have it for its reader"
+    );
+}
+
+#[test]
+fn keys_of_other_files_say_what_they_are() {
+    for (text, what) in [
+        ("resource \"nomad_job\" \"a\" {\n jobspec = 1\n}\n", "Terraform"),
+        ("provider \"nomad\" {}\n", "Terraform"),
+        ("plugin_id = \"a\"\n", "a field of a volume"),
+        ("class \"a\" {}\n", "specifications of volumes"),
+    ] {
+        let found = problems(text, Syntax::Hcl);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].2.message.contains(what) && found[0].2.help.len() == 1, "{found:#?}");
+    }
+}

@@ -189,6 +189,19 @@ impl<'t, 'a> FieldReader<'_> {
         let key = &*entry.key.text;
         let span = entry.key.span;
         self.ignored_spans.push(span.to(entry.value.span));
+        if keys == schema::FILE
+            && let Some((what, help)) = of_other_file(key)
+        {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    Code::SpecOtherForm,
+                    format!("`{key}` is {what}, not of a job file"),
+                )
+                .label(span, "Nomad refuses this")
+                .help(help),
+            );
+            return None;
+        }
         let plain = key.to_ascii_lowercase().replace('-', "_");
         let is_given = |name: &str| siblings.entries.iter().any(|one| one.key.text == name);
         let is_block = entry.value.is_object();
@@ -278,4 +291,22 @@ impl<'t, 'a> FieldReader<'_> {
             }));
         }
     }
+}
+
+/// Returns what a key at the top level of another file is, and what to do about it.
+fn of_other_file(key: &str) -> Option<(&'static str, &'static str)> {
+    Some(match key {
+        "resource" | "data" | "provider" | "terraform" | "module" | "output" => (
+            "a block of Terraform",
+            "write the job itself: the text that the argument `jobspec` of `nomad_job` has",
+        ),
+        "plugin_id" | "capability" | "external_id" | "capacity_min" | "capacity_max" => {
+            ("a field of a volume", "check a specification of volumes with `nomad-csi validate`")
+        }
+        "class" | "defaults" => (
+            "a block of specifications of volumes",
+            "check specifications with `nomad-csi validate`",
+        ),
+        _ => return None,
+    })
 }
