@@ -62,7 +62,14 @@ pub(crate) fn read_job_text<T>(
                 sources.hide(SourceMap::span(source, range));
             }
             let problem = unrendered(&text, syntax, FileKind::Job, &problem).unwrap_or(problem);
+            let others = match problem.is_of_reference {
+                true => hcl::malformed_references(&text),
+                false => vec![],
+            };
+            let place = problem.range.start;
             problems.push(problem.into_diagnostic(source));
+            let others = others.into_iter().filter(|other| other.range.start < place);
+            others.for_each(|other| problems.push(other.into_diagnostic(source)));
             None
         }
     };

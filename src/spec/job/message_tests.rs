@@ -299,3 +299,13 @@ fn keys_of_other_files_say_what_they_are() {
         assert!(found[0].2.message.contains(what) && found[0].2.help.len() == 1, "{found:#?}");
     }
 }
+
+#[test]
+fn an_open_reference_does_not_hide_the_mistakes_before_it() {
+    let text = job(
+        "config {\n args = [\"-c\", \"echo ${#a[@]}\"]\n}\nenv {\n A = \"%{+YYYY}\"\n B = \"x ${NAME\"\n C = \"y\"\n}",
+    );
+    let found = problems(&text, Syntax::Hcl);
+    let places: Vec<_> = found.iter().map(|(marked, line, _)| (marked.as_str(), *line)).collect();
+    assert_eq!(places, [("${#a[@]}", 7), ("%{+YYYY}", 10), ("${NAME\"", 11)]);
+}

@@ -1,4 +1,4 @@
-//! Warns of numbers that a text would show otherwise than they are written.
+//! Warns of numbers of which a text would show less than is written.
 //!
 //! A version such as `1.10` is meant as text. Without quotes it is the number 1.1, and so is every text that is made of it.
 //! Where a type says that a number is meant, and where a number is only calculated with, there is nothing to warn of. The

@@ -81,7 +81,7 @@ fn report(blocks: &[Entry<'_>], syntax: Syntax, diagnostics: &mut Diagnostics) {
         let problem = Diagnostic::error(Code::SpecOtherForm, message);
         diagnostics.push(
             problem.label(header(first), "a resource of Terraform").help(STATE_HELP).block(
-                format!("for a new volume, write it so:\n{}", written(&objects, syntax, key_of)),
+                format!("for a new volume, write this:\n{}", written(&objects, syntax, key_of)),
             ),
         );
     }
