@@ -17,11 +17,12 @@ use hcl_edit::Span as _;
 use hcl_edit::expr::{Expression, FuncCall, Object as HclObject, ObjectKey, UnaryOperator};
 
 use super::expression::convert;
+use super::expression::equal_keys;
 use super::expression::names::Names;
 use super::expression::place::TextPlace;
 use super::expression::tree::Expr;
 use super::hcl1::{self, HclVersion, ParsedHcl};
-use super::interpolation::{evaluated_part, malformed_part};
+use super::interpolation::{evaluated_part, malformed_parts};
 use super::parse_error::ParseError;
 use super::tree::{
     Node, Object, PlacedExpression, ReferenceSource, ScalarKind, SecretReference, SpannedText,
@@ -41,6 +42,8 @@ enum Dialect {
     Language,
     /// References that a node replaces when a task starts.
     Job,
+    /// Nothing: a file of variables has literal values.
+    Variables,
 }
 
 /// Reads a job file to a tree. Texts keep their `${…}`: [`super::interpolation`] evaluates them.
@@ -83,15 +86,6 @@ pub(super) fn parse_placed<'a>(
 pub(super) fn not_hcl2(text: &str) -> Option<ParseError> {
     let error = hcl_edit::parser::parse_body(text).err()?;
     let range = character(text, error.location().offset());
-    let line = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
-    // Of what is wrong in a heredoc, the parser gives the beginning.
-    if let Some(part) = malformed_part(&text[line..])
-        && (line + part.start <= range.start || error.message().contains("heredoc"))
-    {
-        let part = line + part.start..line + part.end;
-        let (message, help) = malformed_words(&text[part.clone()]);
-        return Some(ParseError::syntax(part, message).label("not a reference").help(help));
-    }
     let message = "a job file is HCL2, which does not accept this";
     let problem = ParseError::syntax(range, message).label(expected(error.message()));
     Some(
@@ -100,11 +94,71 @@ pub(super) fn not_hcl2(text: &str) -> Option<ParseError> {
     )
 }
 
+/// Limit of the references that are none which are reported of a file.
+const MOST_MALFORMED: usize = 20;
+
+/// Returns what starts as a reference and is none in all texts of a file, also in parts that are not read.
+pub(super) fn malformed_references(text: &str) -> Vec<ParseError> {
+    let found = malformed_in_texts(text);
+    found.into_iter().map(|(_, part)| malformed(text, part)).collect()
+}
+
+/// Returns what starts as a reference and is none in quoted texts and here-documents, each with the start of its text.
+fn malformed_in_texts(text: &str) -> Vec<(usize, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let (mut at, mut found) = (0, vec![]);
+    while at < bytes.len() && found.len() < MOST_MALFORMED {
+        let Some(end) = hcl1::skipped_end(text, at) else {
+            at += 1;
+            continue;
+        };
+        let end = end.max(at + 1).min(text.len());
+        // Comments may have anything.
+        if matches!(bytes[at], b'"' | b'<')
+            && let Some(written) = text.get(at..end)
+        {
+            let parts = malformed_parts(written);
+            found.extend(parts.map(|part| (at, at + part.start..at + part.end)));
+        }
+        at = end;
+    }
+    found
+}
+
 /// Returns a problem with what starts as a reference and is none.
 pub(crate) fn malformed_reference(part: &str, span: Span) -> Diagnostic {
     let (message, help) = malformed_words(part);
     let problem = Diagnostic::error(Code::JobExpression, message);
     problem.label(span, "not a reference").help(help)
+}
+
+/// Returns whether a text is an expression if these parts of it are literal.
+fn is_valid_without(text: &str, parts: &[(usize, Range<usize>)]) -> bool {
+    let mut literal = String::with_capacity(text.len() + parts.len());
+    let mut at = 0;
+    for (_, part) in parts {
+        literal.push_str(text.get(at..part.start).unwrap_or_default());
+        literal.push(if text[part.start..].starts_with('%') { '%' } else { '$' });
+        at = part.start;
+    }
+    literal.push_str(text.get(at..).unwrap_or_default());
+    hcl_edit::parser::parse_expr(&literal).is_ok()
+}
+
+/// Returns whether a text that does not parse is likely to be one of the language.
+fn has_block_of_language(text: &str) -> bool {
+    const BLOCKS: [&str; 5] = ["volume", "class", "defaults", "variable", "locals"];
+    text.lines().any(|line| {
+        let word = line.split([' ', '\t', '{', '"']).next().unwrap_or_default();
+        BLOCKS.contains(&word) && line.trim_end().ends_with(['{', '}'])
+    })
+}
+
+/// Returns the error of a part of a text that starts as a reference and is none.
+fn malformed(text: &str, part: Range<usize>) -> ParseError {
+    let (message, help) = malformed_words(&text[part.clone()]);
+    let problem = ParseError::syntax(part, message).label("not a reference").help(help);
+    ParseError { is_of_reference: true, ..problem }
 }
 
 fn malformed_words(part: &str) -> (&'static str, &'static str) {
@@ -218,6 +272,29 @@ fn read(text: &str, source: SourceId, meaning: HclVersion) -> Result<ParsedHcl<'
     })
 }
 
+/// Reads a file of variables. Its texts are literal, also with `${`, which is a warning.
+pub(super) fn parse_variables<'a>(
+    text: &'a str,
+    source: SourceId,
+    diagnostics: &mut Diagnostics,
+) -> Result<Object<'a>, ParseError> {
+    let parsed = hcl1::parse(text, source, HclVersion::Variables, |range| {
+        expression(text, source, range, Dialect::Variables)
+    })?;
+    for template in parsed.templates {
+        diagnostics.push(
+            Diagnostic::warning(
+                Code::SpecLiteralTemplate,
+                "`${…}` and `%{…}` are not evaluated in a file of variables",
+            )
+            .label(template, "a text")
+            .help("use `locals` in a specification for values that are made of others"),
+        );
+    }
+    diagnostics.extend(parsed.diagnostics);
+    Ok(parsed.body)
+}
+
 fn literal_template(span: Span) -> Diagnostic {
     Diagnostic::warning(
         Code::SpecLiteralTemplate,
@@ -248,7 +325,7 @@ fn language_expression<'t>(
         let placed = PlacedExpression { root, place: TextPlace::Exact(span) };
         return Ok((Node { value: Value::Expression(placed), span }, Diagnostics::default()));
     }
-    let parsed = parse_expression(text, &range)?;
+    let parsed = parse_expression(text, &range, Dialect::Language)?;
     let mut reader = HclReader {
         source,
         dialect: Dialect::Language,
@@ -261,9 +338,41 @@ fn language_expression<'t>(
     Ok((node, reader.diagnostics))
 }
 
-fn parse_expression(text: &str, range: &Range<usize>) -> Result<Expression, ParseError> {
-    hcl_edit::parser::parse_expr(&text[range.clone()]).map_err(|error| {
-        let at = (range.start + error.location().offset()).min(range.end);
+fn parse_expression(
+    text: &str,
+    range: &Range<usize>,
+    dialect: Dialect,
+) -> Result<Expression, ParseError> {
+    let written = &text[range.clone()];
+    hcl_edit::parser::parse_expr(written).map_err(|error| {
+        let offset = error.location().offset();
+        if error.message().contains("redefined") {
+            let start = written.len() - written[offset..].trim_start().len();
+            let (key, first) = equal_keys::places(written, start);
+            let in_file = |part: Range<usize>| range.start + part.start..range.start + part.end;
+            return ParseError {
+                code: Code::SpecDuplicateField,
+                first: first.map(in_file),
+                ..ParseError::syntax(in_file(key), "the map has a key twice").label("repeated here")
+            };
+        }
+        // Of what is wrong in a text, the parser gives any place before: another one may be the cause.
+        let parts = malformed_in_texts(written);
+        let is_cause = |start: usize| start <= offset || is_valid_without(written, &parts);
+        if let Some((_, part)) = parts.first().filter(|(start, _)| is_cause(*start)).cloned() {
+            let part = range.start + part.start..range.start + part.end;
+            let problem = malformed(text, part);
+            // HCL1 has no `$${`, and a flat file has a meaning in it.
+            let is_flat = dialect == Dialect::Specification
+                && problem.message.contains("${")
+                && !has_block_of_language(text);
+            return if is_flat {
+                problem.help("write `\\u0024{` for a literal `${`")
+            } else {
+                problem
+            };
+        }
+        let at = (range.start + offset).min(range.end);
         ParseError::syntax(character(text, at), "expected a value or an expression")
             .help("put text in double quotes")
     })
@@ -276,7 +385,7 @@ fn expression(
     range: Range<usize>,
     dialect: Dialect,
 ) -> Result<hcl1::Expression<'static>, ParseError> {
-    let parsed = parse_expression(text, &range)?;
+    let parsed = parse_expression(text, &range, dialect)?;
     let mut reader = HclReader {
         source,
         dialect,
@@ -361,13 +470,16 @@ impl HclReader<'_, '_> {
             Expression::StringTemplate(_) => self.refuse(span, "a template"),
             Expression::FuncCall(call) => self.call(call, span),
             Expression::Variable(word)
-                if word.as_str() == UNKNOWN && self.dialect != Dialect::Job =>
+                if word.as_str() == UNKNOWN
+                    && !matches!(self.dialect, Dialect::Job | Dialect::Variables) =>
             {
                 Node { value: Value::Unknown, span }
             }
             Expression::Variable(_) => self.bare_word(span),
             Expression::Traversal(_) => match self.dialect {
-                Dialect::Specification | Dialect::Language => self.refuse(span, "a reference"),
+                Dialect::Specification | Dialect::Language | Dialect::Variables => {
+                    self.refuse(span, "a reference")
+                }
                 Dialect::Job => {
                     let what = evaluated_part(expression).unwrap_or("a reference");
                     self.refuse(span, what)
@@ -390,7 +502,7 @@ impl HclReader<'_, '_> {
             Expression::Traversal(_) if evaluated_part(expression).is_none() => {
                 Some(format!("${{{written}}}"))
             }
-            Expression::StringTemplate(_) => {
+            Expression::String(_) | Expression::StringTemplate(_) => {
                 let inner = written.strip_prefix('"')?.strip_suffix('"')?;
                 hcl1::unquote(inner, 0).ok().map(Cow::into_owned)
             }
@@ -480,6 +592,9 @@ impl HclReader<'_, '_> {
         if self.dialect == Dialect::Job {
             return self.refuse(span, "a function call");
         }
+        if self.dialect == Dialect::Variables {
+            return self.refuse(span, "a function call");
+        }
         let name = call.name.name.as_str();
         let source = ReferenceSource::parse(name).filter(|_| !call.name.is_namespaced());
         let Some(source) = source else {
@@ -519,18 +634,25 @@ impl HclReader<'_, '_> {
         self.diagnostics.push(
             Diagnostic::error(Code::SpecExpression, message)
                 .label(span, label)
-                .help("use `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`, for secrets only"),
+                .help("use `env(\"NAME\")`, `file(\"PATH\")` or `nomad_var(\"PATH\", \"KEY\")`, for secrets only")
+                .help(BLOCK_HELP),
         );
         Node::invalid(span)
     }
 
     fn bare_word(&mut self, span: Span) -> Node<'static> {
         let code = match self.dialect {
-            Dialect::Specification | Dialect::Language => Code::SpecExpression,
+            Dialect::Specification | Dialect::Language | Dialect::Variables => Code::SpecExpression,
             Dialect::Job => Code::JobExpression,
         };
+        let message = match self.dialect {
+            Dialect::Variables => "this value in a file of variables is no literal",
+            Dialect::Specification | Dialect::Language | Dialect::Job => {
+                "cannot evaluate a variable: expressions are not supported"
+            }
+        };
         self.diagnostics.push(
-            Diagnostic::error(code, "cannot evaluate a variable: expressions are not supported")
+            Diagnostic::error(code, message)
                 .label(span, "a variable, or text without quotes")
                 .help("put text in double quotes"),
         );
@@ -543,20 +665,35 @@ impl HclReader<'_, '_> {
                 Code::SpecExpression,
                 format!("cannot evaluate {what}: expressions are not supported"),
             )
-            .label(span, "expected a value"),
+            .label(span, "expected a value")
+            .help(BLOCK_HELP),
+            Dialect::Variables => {
+                let message =
+                    format!("cannot evaluate {what}: a file of variables has literal values only");
+                Diagnostic::error(Code::SpecExpression, message)
+                    .label(span, "expected a literal value")
+                    .help("write the value itself, or make it of others with `locals` in a specification")
+            }
             Dialect::Job => unevaluated(what, span),
         });
         Node::invalid(span)
     }
 }
 
+/// What to do about an expression in a flat file.
+const BLOCK_HELP: &str =
+    "write the volume as a block, in which expressions are evaluated: `volume \"NAME\" { … }`";
+
 /// Returns the error of a part of a job file that Nomad would evaluate.
 pub(crate) fn unevaluated(what: &str, span: Span) -> Diagnostic {
     let message = format!("cannot evaluate {what}: expressions are not supported in job files");
     Diagnostic::error(Code::JobExpression, message)
         .label(span, "expected a value")
-        .help("write the value itself, or write `$${` for a literal `${`")
+        .help(RENDER_HELP)
 }
+
+/// What to do about a job file with expressions: its JSON has their values.
+const RENDER_HELP: &str = "write the value itself, or render the file: `nomad job run -output FILE` prints JSON that is read here";
 
 /// Returns whether a call is a reference to a secret whose arguments are texts.
 fn is_plain_reference(call: &FuncCall) -> bool {

@@ -32,15 +32,16 @@ pub(crate) enum TextProblem {
 /// Returns the value of a text: `$${` is `${`, and references of the running task stay as written.
 ///
 /// # Errors
-/// If a part of the text has to be evaluated, or `${` starts no expression.
-pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, TextProblem> {
+/// Returns every part of the text that has to be evaluated, and every `${` that starts no expression.
+pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, Vec<TextProblem>> {
     if !text.contains("${") && !text.contains("%{") {
         return Ok(Cow::Borrowed(text));
     }
-    let template = hcl_edit::parser::parse_template(text).map_err(|_| TextProblem::Malformed {
-        range: malformed_part(text).unwrap_or(0..text.len()),
-    })?;
+    let Ok(template) = hcl_edit::parser::parse_template(text) else {
+        return Err(problems(text));
+    };
     let mut value = String::with_capacity(text.len());
+    let mut problems = vec![];
     for element in &template {
         let range = element.span().unwrap_or(0..text.len());
         match element {
@@ -49,36 +50,85 @@ pub(crate) fn runtime_text(text: &str) -> Result<Cow<'_, str>, TextProblem> {
             }
             Element::Interpolation(inner) => match evaluated_part(&inner.expr) {
                 None => value.push_str(text.get(range).unwrap_or_default()),
-                Some(what) => return Err(TextProblem::NeedsEvaluation { what, range }),
+                Some(what) => problems.push(TextProblem::NeedsEvaluation { what, range }),
             },
             Element::Directive(_) => {
                 let what = "a directive";
-                return Err(TextProblem::NeedsEvaluation { what, range });
+                problems.push(TextProblem::NeedsEvaluation { what, range });
             }
         }
     }
-    Ok(Cow::Owned(value))
+    if problems.is_empty() { Ok(Cow::Owned(value)) } else { Err(problems) }
+}
+
+/// Limit of the parts of one text that are reported.
+const MOST_PARTS: usize = 20;
+
+/// Returns the problems of a text that is no template as a whole.
+fn problems(text: &str) -> Vec<TextProblem> {
+    let mut found = vec![];
+    for part in (Parts { text, at: 0 }) {
+        match part {
+            Err(range) => found.push(TextProblem::Malformed { range }),
+            Ok(range) => {
+                let part = text.get(range.clone()).unwrap_or_default();
+                let of_part = hcl_edit::parser::parse_template(part);
+                let what = of_part.ok().and_then(|template| match template.as_single_element() {
+                    Some(Element::Interpolation(inner)) => evaluated_part(&inner.expr),
+                    Some(Element::Directive(_)) => Some("a directive"),
+                    Some(Element::Literal(_)) | None => None,
+                });
+                found.extend(what.map(|what| TextProblem::NeedsEvaluation { what, range }));
+            }
+        }
+        if found.len() == MOST_PARTS {
+            break;
+        }
+    }
+    if found.is_empty() {
+        found.push(TextProblem::Malformed { range: 0..text.len() });
+    }
+    found
+}
+
+/// Returns each `${` or `%{` that starts no expression and no directive, to its `}` or the end of its line.
+pub(super) fn malformed_parts(text: &str) -> impl Iterator<Item = Range<usize>> {
+    Parts { text, at: 0 }.filter_map(Result::err).take(MOST_PARTS)
 }
 
 /// Returns the first `${` or `%{` that starts no expression and no directive, to its `}` or the end of its line.
 pub(super) fn malformed_part(text: &str) -> Option<Range<usize>> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while let Some(next) = bytes[at..].iter().position(|b| matches!(b, b'$' | b'%')) {
-        at += next;
-        let sigil = bytes[at];
-        let run = bytes[at..].iter().take_while(|b| **b == sigil).count();
-        let start = at + run - 1;
-        at += run;
-        if bytes.get(at) != Some(&b'{') || run > 1 {
-            continue;
+    Parts { text, at: 0 }.find_map(Result::err)
+}
+
+/// The places of a text at which `${` or `%{` starts: an expression or a directive, or, as an error, neither.
+struct Parts<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Result<Range<usize>, Range<usize>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = self.text.as_bytes();
+        while let Some(next) = bytes.get(self.at..)?.iter().position(|b| matches!(b, b'$' | b'%')) {
+            let at = self.at + next;
+            let sigil = bytes[at];
+            let run = bytes[at..].iter().take_while(|b| **b == sigil).count();
+            let start = at + run - 1;
+            self.at = at + run;
+            if bytes.get(self.at) != Some(&b'{') || run > 1 {
+                continue;
+            }
+            let part = part_end(&self.text[start..]);
+            let (Ok(length) | Err(length)) = part;
+            self.at = start + length.max(2);
+            let range = start..start + length;
+            return Some(if part.is_ok() { Ok(range) } else { Err(range) });
         }
-        match part_end(&text[start..]) {
-            Ok(length) => at = start + length,
-            Err(length) => return Some(start..start + length),
-        }
+        None
     }
-    None
 }
 
 /// How many `}` may belong to one expression, so that the time does not grow with the text.
@@ -182,10 +232,10 @@ mod tests {
             ("%{ if a }b%{ endif }", "a directive"),
             ("${\"x\"}", "a value in `${…}`"),
         ] {
-            match runtime_text(text) {
-                Err(TextProblem::NeedsEvaluation { what, range }) => {
-                    assert_eq!(what, expected, "{text}");
-                    assert!(text[range].contains('{'), "{text}");
+            match runtime_text(text).as_ref().map_err(|found| &found[..]) {
+                Err([TextProblem::NeedsEvaluation { what, range }]) => {
+                    assert_eq!(*what, expected, "{text}");
+                    assert!(text[range.clone()].contains('{'), "{text}");
                 }
                 other => panic!("{text}: {other:?}"),
             }
@@ -199,20 +249,46 @@ mod tests {
             ("a\nb ${HOME:-x} c\nd", "${HOME:-x}"),
             ("${1", "${1"),
             ("${}", "${}"),
-            ("${a} ${#b[@]} ${c", "${#b[@]}"),
+            ("${a} ${#b[@]} $c", "${#b[@]}"),
             ("${a[@]}", "${a[@]}"),
             ("%{[@metadata][x]}", "%{[@metadata][x]}"),
             ("curl -w \"%{http_code}\" x", "%{http_code}"),
             ("$${A:-b} %%{x}\n%{+YYYY}", "%{+YYYY}"),
-            ("${\"}\"} ${x\ny }", "${x"),
+            ("${a[\"}\"]} ${x\ny }", "${x"),
             ("ä ${é", "${é"),
         ] {
-            match runtime_text(text) {
-                Err(TextProblem::Malformed { range }) => {
-                    assert_eq!(&text[range], expected, "{text}");
+            match runtime_text(text).as_ref().map_err(|found| &found[..]) {
+                Err([TextProblem::Malformed { range }]) => {
+                    assert_eq!(&text[range.clone()], expected, "{text}");
                 }
                 other => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn every_part_of_a_text_is_reported() {
+        for (text, expected) in [
+            ("${var.a}:${local.b}", vec!["${var.a}", "${local.b}"]),
+            (
+                "${var.a} ${NOMAD_IP} %{if x}y%{endif} ${upper(z)}",
+                vec!["${var.a}", "%{if x}y%{endif}", "${upper(z)}"],
+            ),
+            (
+                "${A:-x} ${var.b} %{code}\n${B:-y}",
+                vec!["${A:-x}", "${var.b}", "%{code}", "${B:-y}"],
+            ),
+            ("$${var.a} ${var.a} ${x", vec!["${var.a}", "${x"]),
+        ] {
+            let found = runtime_text(text).expect_err(text);
+            let places = found.iter().map(|one| match one {
+                TextProblem::NeedsEvaluation { range, .. } | TextProblem::Malformed { range } => {
+                    &text[range.clone()]
+                }
+            });
+            assert_eq!(places.collect::<Vec<_>>(), expected, "{text}");
+        }
+        let many = "${a:-b} ".repeat(100_000);
+        assert_eq!(runtime_text(&many).expect_err("no references").len(), MOST_PARTS);
     }
 }

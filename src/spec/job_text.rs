@@ -11,8 +11,9 @@ use super::parse::{hidden_ranges, withheld};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::{Object, Value};
+use super::unrendered::{FileKind, unrendered, unrendered_text};
 use super::{hcl, json, mask, yaml};
-use nomad_csi_model::diagnostic::{Diagnostics, SourceId, SourceMap, Span};
+use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span};
 
 /// The tree of a job file.
 pub(crate) struct JobText<'a> {
@@ -50,12 +51,8 @@ pub(crate) fn read_job_text<T>(
             }
             let is_hcl = job.syntax == Syntax::Hcl;
             let decoded = decode(&text, job, &mut problems);
-            // Other problems explain better what is wrong than the strict grammar.
-            if is_hcl
-                && !problems.has_errors()
-                && let Some(problem) = hcl::not_hcl2(&text)
-            {
-                problems.push(problem.into_diagnostic(source));
+            if is_hcl {
+                check_hcl2(&text, source, &mut problems);
             }
             Some(decoded)
         }
@@ -64,7 +61,15 @@ pub(crate) fn read_job_text<T>(
             for range in secrets.into_iter().chain(environments(&text)) {
                 sources.hide(SourceMap::span(source, range));
             }
+            let problem = unrendered(&text, syntax, FileKind::Job, &problem).unwrap_or(problem);
+            let others = match problem.is_of_reference {
+                true => hcl::malformed_references(&text),
+                false => vec![],
+            };
+            let place = problem.range.start;
             problems.push(problem.into_diagnostic(source));
+            let others = others.into_iter().filter(|other| other.range.start < place);
+            others.for_each(|other| problems.push(other.into_diagnostic(source)));
             None
         }
     };
@@ -74,6 +79,48 @@ pub(crate) fn read_job_text<T>(
         diagnostics.extend(problems);
     }
     decoded
+}
+
+/// Reports what HCL2 does not accept in a file that was read.
+fn check_hcl2(text: &str, source: SourceId, problems: &mut Diagnostics) {
+    let place = |one: &Diagnostic| one.labels.first().map(|label| label.span.start);
+    for malformed in hcl::malformed_references(text) {
+        let malformed = malformed.into_diagnostic(source);
+        if !problems.iter().any(|one| place(one) == place(&malformed)) {
+            problems.push(malformed);
+        }
+    }
+    if let Some(warning) = unrendered_text(text, source) {
+        problems.push(warning);
+    }
+    // Other problems explain better what is wrong than the strict grammar.
+    if !problems.has_errors()
+        && let Some(problem) = hcl::not_hcl2(text)
+    {
+        problems.push(problem.into_diagnostic(source));
+    }
+    replace_by_template(text, source, problems);
+}
+
+/// Replaces the errors inside of an action of a template, whose quotes end the text around it.
+fn replace_by_template(text: &str, source: SourceId, problems: &mut Diagnostics) {
+    if !text.contains("[[") && !text.contains("{{") {
+        return;
+    }
+    let replaced = std::mem::take(problems).map(|problem| {
+        let Some(label) = problem.labels.first().filter(|_| problem.severity == Severity::Error)
+        else {
+            return problem;
+        };
+        let place = label.span.range();
+        let template =
+            unrendered(text, Syntax::Hcl, FileKind::Job, &ParseError::syntax(place.clone(), ""));
+        match template.filter(|found| found.range.contains(&place.start)) {
+            Some(template) => template.into_diagnostic(source),
+            None => problem,
+        }
+    });
+    *problems = replaced;
 }
 
 /// Hides what may be secret in a job file that parses.

@@ -12,11 +12,13 @@ use super::defaults::Defaults;
 use super::expression::names::Names;
 use super::language::{
     EmptyBlock, GivenVariables, Run, VariableFile, VariableValue, declared_variables,
-    is_of_language, needs_expansion, read_templates,
+    is_of_language, needs_expansion, read_templates, warn_of_literals,
 };
+use super::other_form::{refuse_api_text, refuse_api_volumes, refuse_terraform};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::Object;
+use super::unrendered::{FileKind, unrendered, unrendered_text};
 use super::volume_spec::{MAX_VOLUMES, VolumeSpec, too_many_volumes};
 use super::{hcl, json, mask, mask_comments, mask_text, yaml};
 use nomad_csi_model::SetName;
@@ -71,6 +73,7 @@ pub fn read(
         found: vec![],
         volume_count: 0,
         has_unread_text: false,
+        has_unread_variables: false,
         diagnostics: Diagnostics::default(),
     };
     for ((source, syntax), text) in texts.iter().zip(&written) {
@@ -124,6 +127,8 @@ struct RunReader<'r, 'a> {
     volume_count: usize,
     /// True if a text could not be parsed.
     has_unread_text: bool,
+    /// True if a file of variables could not be parsed, which may have any value.
+    has_unread_variables: bool,
     diagnostics: Diagnostics,
 }
 
@@ -165,15 +170,18 @@ impl<'a> RunReader<'_, 'a> {
             Syntax::Hcl if Syntax::looks_like_json(text) => Syntax::Json,
             syntax => syntax,
         };
-        let objects = match parse_with_expressions(text, source, syntax, &mut self.names, problems)
-        {
+        let parsed = parse_with_expressions(text, source, syntax, &mut self.names, problems);
+        let mut objects = match parsed {
             Ok(objects) => objects,
             Err(problem) => {
+                let other = refuse_api_text(text, source, syntax);
                 self.has_unread_text = true;
                 for range in hidden_ranges(text, syntax, &problem) {
                     self.sources.hide(SourceMap::span(source, range));
                 }
-                problems.push(problem.into_diagnostic(source));
+                let problem =
+                    unrendered(text, syntax, FileKind::Specification, &problem).unwrap_or(problem);
+                problems.push(other.unwrap_or_else(|| problem.into_diagnostic(source)));
                 return TextVolumes::default();
             }
         };
@@ -186,6 +194,21 @@ impl<'a> RunReader<'_, 'a> {
         secrets.sort_unstable();
         secrets.into_iter().for_each(|span| self.sources.hide(span));
         let has_secrets = objects.iter().any(mask::has_sensitive_key);
+        let mut of_other_form = Diagnostics::default();
+        if refuse_api_volumes(&objects, syntax, &mut of_other_form)
+            || refuse_terraform(&mut objects, syntax, &mut of_other_form)
+        {
+            // What else is wrong with it does not matter.
+            *problems = of_other_form;
+            self.has_unread_text = true;
+            return TextVolumes::default();
+        }
+        problems.extend(of_other_form);
+        if syntax == Syntax::Hcl
+            && let Some(warning) = unrendered_text(text, source)
+        {
+            problems.push(warning);
+        }
         let is_kept =
             objects.iter().any(|object| is_of_language(object) && needs_expansion(object));
         let document = Document { has_secrets, text, source, syntax, defaults: self.defaults };
@@ -196,6 +219,7 @@ impl<'a> RunReader<'_, 'a> {
             }
             // A document in Nomad's flat form is one of its own, also beside documents of the language.
             let (objects, flat): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_of_language);
+            flat.iter().for_each(|object| warn_of_literals(object, problems));
             self.kept.push(KeptText { text, source, syntax, has_secrets, index, objects });
             flat
         } else {
@@ -220,10 +244,14 @@ impl<'a> RunReader<'_, 'a> {
         let plain = self.plain_names();
         let mut files = vec![];
         for ((source, syntax), text) in given.files.iter().zip(texts) {
-            let (source, syntax) = (*source, *syntax);
+            let source = *source;
+            let syntax = match *syntax {
+                Syntax::Hcl if Syntax::looks_like_json(text) => Syntax::Json,
+                syntax => syntax,
+            };
             let mut problems = Diagnostics::default();
             let parsed = match syntax {
-                Syntax::Hcl => hcl::parse(text, source, &mut problems),
+                Syntax::Hcl => hcl::parse_variables(text, source, &mut problems),
                 Syntax::Json => json::parse(text, source, &mut problems),
                 Syntax::Yaml => yaml::parse(text, source, &mut problems).and_then(|mut objects| {
                     match objects.len() {
@@ -254,6 +282,7 @@ impl<'a> RunReader<'_, 'a> {
                 Err(problem) => {
                     // Its names are arbitrary, so any of its values may be secret.
                     self.sources.hide(SourceMap::span(source, 0..text.len()));
+                    self.has_unread_variables = true;
                     self.diagnostics.push(problem.into_diagnostic(source));
                 }
             }
@@ -299,7 +328,9 @@ impl<'a> RunReader<'_, 'a> {
             objects.extend(kept.objects.iter().map(|object| (at, object)));
         }
         let room = MAX_VOLUMES.saturating_sub(self.volume_count) + 1;
-        let run = Run { documents: &documents, given, files, room };
+        let has_errors = self.diagnostics.has_errors();
+        let has_all_values = !self.has_unread_variables;
+        let run = Run { documents: &documents, given, files, has_errors, has_all_values, room };
         let mut problems = Diagnostics::default();
         let expansion = run.expand(&objects, &mut self.names, &mut problems);
         let mut doubtful = expansion.doubtful;

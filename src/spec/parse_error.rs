@@ -12,9 +12,15 @@ pub(super) struct ParseError {
     pub(super) range: Range<usize>,
     pub(super) message: String,
     pub(super) label: String,
+    /// The position of what the range repeats.
+    pub(super) first: Option<Range<usize>>,
     pub(super) help: Option<String>,
     /// True if the text is invalid in HCL1 and in HCL2.
     pub(super) is_conclusive: bool,
+    /// True if a quote is not closed by HCL1's rules.
+    pub(super) is_of_quote: bool,
+    /// True if `${` or `%{` in a text starts nothing valid.
+    pub(super) is_of_reference: bool,
 }
 
 impl ParseError {
@@ -24,8 +30,11 @@ impl ParseError {
             range,
             message: message.into(),
             label: String::new(),
+            first: None,
             help: None,
             is_conclusive: false,
+            is_of_quote: false,
+            is_of_reference: false,
         }
     }
 
@@ -59,6 +68,10 @@ impl ParseError {
     pub(super) fn into_diagnostic(self, source: SourceId) -> Diagnostic {
         let diagnostic = Diagnostic::error(self.code, self.message)
             .label(SourceMap::span(source, self.range), self.label);
+        let diagnostic = match self.first {
+            Some(first) => diagnostic.label(SourceMap::span(source, first), "first here"),
+            None => diagnostic,
+        };
         match self.help {
             Some(help) => diagnostic.help(help),
             None => diagnostic,

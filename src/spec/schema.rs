@@ -202,6 +202,9 @@ pub(super) const VOLUME_BLOCK: [&str; 4] = [COUNT, FOR_EACH, ENABLED, CLASS];
 pub(super) const NOT_INHERITABLE: [&str; 6] =
     ["id", "source", "external_id", COUNT, FOR_EACH, ENABLED];
 
+/// The field that every volume needs.
+pub(super) const REQUIRED: &str = "plugin_id";
+
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";
 

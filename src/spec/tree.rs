@@ -267,6 +267,20 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Returns whether any of its values could not be read.
+    pub(crate) fn has_invalid(&self) -> bool {
+        match &self.value {
+            Value::Invalid => true,
+            Value::List(items) => items.iter().any(Node::has_invalid),
+            Value::Object(object) => object.entries.iter().any(|entry| entry.value.has_invalid()),
+            Value::Null
+            | Value::Scalar(_)
+            | Value::Reference(_)
+            | Value::Expression(_)
+            | Value::Unknown => false,
+        }
+    }
+
     /// Calls `see` for every scalar in it, except references.
     pub(crate) fn for_each_scalar(&self, see: &mut impl FnMut(Span)) {
         match &self.value {

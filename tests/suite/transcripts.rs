@@ -97,6 +97,10 @@ transcripts! {
     nodes_are_shown_and_drained = "node/node.md";
     names_and_numbers_of_job_files_are_checked = "job/names.md";
     problems_of_job_files_are_reported_at_their_places = "job/invalid.md";
+    mistakes_in_texts_of_job_files_are_marked = "job/texts.md";
+    expressions_and_templates_of_job_files_name_the_way_out = "job/expressions.md";
+    files_of_other_tools_are_one_error = "validate/other-forms.md";
+    silent_mistakes_of_the_language_are_reported = "language/silent.md";
     hcl_is_formatted = "fmt/fmt.md";
     unreadable_files_are_reported = "validate/files.md";
     differences_from_nomads_parser_are_reported = "validate/nomad-hcl.md";

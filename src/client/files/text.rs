@@ -60,7 +60,13 @@ pub fn read_text_from(reader: &mut dyn Read, name: &str) -> Result<String, Diagn
 pub fn read_variable_file(base_directory: &Path, file: &Path) -> Result<String, Diagnostics> {
     let opened = GivenFile::open(&base_directory.join(file), PIPE_LIMIT);
     let help = "give the values that this run needs, or split the file";
-    read_opened(file, opened, MAX_VARIABLE_FILE_BYTES).map_err(|problems| {
+    let read = read_opened(file, opened, MAX_VARIABLE_FILE_BYTES);
+    // Some editors write the mark of the byte order at the start.
+    let read = read.map(|text| match text.strip_prefix('\u{feff}') {
+        Some(unmarked) => unmarked.to_owned(),
+        None => text,
+    });
+    read.map_err(|problems| {
         problems.map(|problem| match problem.code {
             Code::FilesTooLarge => Diagnostic { help: vec![help.to_owned()], ..problem },
             _ => problem,

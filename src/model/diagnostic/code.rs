@@ -143,6 +143,8 @@ codes! {
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not valid HCL, YAML or JSON.",
         "Correct the text at the marked position; the text before it is valid.";
+    SpecOtherForm = "spec/other-form": "The file is written for another tool: it is a body of Nomad's HTTP API, a Terraform configuration, or a template that is not rendered.",
+        "Write a specification, or import the volume that exists. Render a template first.";
     SpecUnknownField = "spec/unknown-field": "The specification has an unknown field. It would have no effect.",
         "Correct the spelling, or remove the field.";
     SpecDuplicateField = "spec/duplicate-field": "A field appears twice in the same block. Only one of the two values would have an effect.",

@@ -177,7 +177,7 @@ impl Reader<'_> {
                 Some(at) => known[at].push(entry),
                 None if self.is_comment(entry) => {}
                 None => {
-                    let meant = self.unknown_key(entry, place, fields).and_then(of);
+                    let meant = self.unknown_key(entry, place, fields, object).and_then(of);
                     misspelt.extend(meant.map(|at| (at, entry)));
                 }
             }

@@ -111,7 +111,7 @@ impl Reader<'_> {
             return self.volume(entries, VolumeForm::Flat);
         }
         for entry in entries {
-            self.unknown_volume_key(entry, VolumeForm::Flat);
+            self.unknown_volume_key(entry, VolumeForm::Flat, entries);
         }
         None
     }

@@ -10,6 +10,7 @@ mod document;
 mod reader;
 mod secrets;
 mod set_and_ignore;
+mod terraform_key;
 mod topology;
 mod unknown;
 mod volume;

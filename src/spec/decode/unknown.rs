@@ -1,11 +1,12 @@
 //! Reports unknown keys and suggests similar ones.
 
 use super::reader::Reader;
+use super::terraform_key::terraform_key;
 use super::volume::VolumeForm;
 use crate::mask;
-use crate::schema::{self, Field};
+use crate::schema::{self, Field, Kind};
 use crate::syntax::Syntax;
-use crate::tree::{Entry, Value};
+use crate::tree::{Entry, Node, Object, Value};
 use crate::value_reader::ValueReader as _;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 
@@ -28,6 +29,7 @@ impl Reader<'_> {
         &mut self,
         entry: &Entry<'_>,
         form: VolumeForm<'_, '_>,
+        siblings: &[&Entry<'_>],
     ) -> Option<&'static str> {
         let key = &*entry.key.text;
         let is_block = matches!(form, VolumeForm::Block { .. });
@@ -36,7 +38,7 @@ impl Reader<'_> {
             return None;
         }
         if !is_block && entry.value.is_object() && closest_match(key, ["volume"]).is_some() {
-            self.unknown_diagnostic(entry, "a specification", Some("volume"), "");
+            self.similar_to_volume(entry);
             return None;
         }
         let unknown = |message: String| Diagnostic::error(Code::SpecUnknownField, message);
@@ -57,6 +59,20 @@ impl Reader<'_> {
                 unknown("`set` belongs at the top level, not in a volume".to_owned())
                     .label(span, "move this to the top level of the file"),
             ),
+            "volume_id" => {
+                let problem = unknown(format!("`{key}` is not a field of a volume"));
+                let key = if is_block { "source" } else { "id" };
+                let has_other = siblings.iter().any(|entry| entry.key.text == key);
+                Some(match has_other || form.is_layer() {
+                    true => problem.label(span, "no effect"),
+                    false => self.suggested(problem, span, key, "field"),
+                })
+            }
+            _ if let Some(help) = terraform_key(key) => Some(
+                unknown(format!("`{key}` is an argument of Terraform, not a field of a volume"))
+                    .label(span, "no effect")
+                    .help(help),
+            ),
             "size" | "storage" => Some(
                 unknown(format!("`{key}` is not a field of a volume"))
                     .label(span, "no effect")
@@ -69,11 +85,12 @@ impl Reader<'_> {
         };
         if let Some(special) = special {
             self.diagnostics.push(special);
-            let aliased = key.eq_ignore_ascii_case("source").then_some("id");
+            let is_alias = key.eq_ignore_ascii_case("source") || key == "volume_id";
+            let aliased = is_alias.then_some("id");
             return aliased;
         }
         if !schema::SERVER_FIELDS.iter().any(|name| name.eq_ignore_ascii_case(key)) {
-            return self.unknown_or_misplaced(entry);
+            return self.unknown_or_misplaced(entry, form, siblings);
         }
         let diagnostic =
             Diagnostic::error(Code::SpecServerField, format!("only a server sets `{key}`"))
@@ -87,7 +104,12 @@ impl Reader<'_> {
     }
 
     /// Reports a key that no volume has, or that belongs in one of its blocks.
-    fn unknown_or_misplaced(&mut self, entry: &Entry<'_>) -> Option<&'static str> {
+    fn unknown_or_misplaced(
+        &mut self,
+        entry: &Entry<'_>,
+        form: VolumeForm<'_, '_>,
+        siblings: &[&Entry<'_>],
+    ) -> Option<&'static str> {
         if self.diagnostics.is_full() {
             self.unknown_diagnostic(entry, "a volume", None, "");
             return None;
@@ -98,7 +120,13 @@ impl Reader<'_> {
         let block = [("capability", schema::CAPABILITY), ("mount_options", schema::MOUNT_OPTIONS)]
             .into_iter()
             .find_map(|(block, fields)| of(fields).map(|near| (block, near)));
+        let is_allowed = |key: &&'static str| {
+            let field = schema::volume_field(key);
+            let is_own = schema::NOT_INHERITABLE.contains(key);
+            field.is_some_and(|field| form.allows(field.place)) && !(form.is_layer() && is_own)
+        };
         let own = schema::by_api_name(schema::VOLUME, key).or_else(|| of(schema::VOLUME));
+        let own = own.filter(is_allowed);
         match (own, block) {
             (None, Some((block, near))) => {
                 self.hide_possible_secrets(entry, Some(near));
@@ -113,9 +141,8 @@ impl Reader<'_> {
                 None
             }
             (own, _) => {
-                let no_hint = "no effect";
-                self.unknown_diagnostic(entry, "a volume", own, no_hint);
-                own
+                let hint = own.map(|near| Hint::of(near, schema::VOLUME, entry, siblings));
+                self.unknown_with_hint(entry, "a volume", hint.as_ref(), "no effect")
             }
         }
     }
@@ -126,6 +153,7 @@ impl Reader<'_> {
         entry: &Entry<'_>,
         place: &str,
         fields: &'static [Field],
+        siblings: &Object<'_>,
     ) -> Option<&'static str> {
         if self.diagnostics.is_full() {
             self.unknown_diagnostic(entry, place, None, "");
@@ -138,14 +166,87 @@ impl Reader<'_> {
             .or_else(|| by_part(keys(), key));
         let known: Vec<_> = keys().map(|key| format!("`{key}`")).collect();
         let known = format!("expected {}", known.join(" or "));
-        self.unknown_diagnostic(entry, place, near, &known);
-        near
+        let siblings: Vec<_> = siblings.entries.iter().collect();
+        let hint = near.map(|near| Hint::of(near, fields, entry, &siblings));
+        self.unknown_with_hint(entry, place, hint.as_ref(), &known)
+    }
+
+    /// Reports an unknown key, and suggests another one only if it is possible there. Returns it.
+    fn unknown_with_hint(
+        &mut self,
+        entry: &Entry<'_>,
+        place: &str,
+        hint: Option<&Hint>,
+        no_hint: &str,
+    ) -> Option<&'static str> {
+        match hint {
+            None => {
+                self.unknown_diagnostic(entry, place, None, no_hint);
+                None
+            }
+            Some(Hint::Key(near)) => {
+                self.unknown_diagnostic(entry, place, Some(near), no_hint);
+                Some(*near)
+            }
+            Some(Hint::GivenAlready(near)) => {
+                self.hide_possible_secrets(entry, Some(near));
+                let label = format!("no effect: `{near}` is given too");
+                self.not_a_field(entry, place, &label);
+                Some(*near)
+            }
+            Some(Hint::OtherKind(near, kind)) => {
+                self.hide_possible_secrets(entry, Some(near));
+                let label = format!("no effect; `{near}` is similar, and takes {kind}");
+                self.not_a_field(entry, place, &label);
+                None
+            }
+        }
+    }
+
+    fn not_a_field(&mut self, entry: &Entry<'_>, place: &str, label: &str) {
+        let message = format!("`{}` is not a field of {place}", entry.key.text);
+        let problem = Diagnostic::error(Code::SpecUnknownField, message);
+        self.diagnostics.push(problem.label(entry.key.span, label));
+    }
+
+    /// Reports a key that resembles `volume`. Under `volume`, each volume has a name.
+    fn similar_to_volume(&mut self, entry: &Entry<'_>) {
+        let Value::Object(object) = &entry.value.value else {
+            return;
+        };
+        let is_named = match entry.labels.len() {
+            0 => object.entries.iter().all(|inner| inner.value.is_object()),
+            count => count == 1,
+        };
+        if is_named && entry.list.is_none() {
+            return self.unknown_diagnostic(entry, "a specification", Some("volume"), "");
+        }
+        self.hide_possible_secrets(entry, None);
+        let message = format!("`{}` is not a field of a specification", entry.key.text);
+        let is_known = self.diagnostics.iter().any(|one| one.message == message);
+        // The items of a list have one key.
+        if is_known && entry.list.is_some() {
+            return;
+        }
+        let help = match self.document.syntax {
+            Syntax::Hcl => "write each volume as a block with a name: `volume \"NAME\" { … }`",
+            Syntax::Yaml => "write each volume under its name: `volume: {NAME: {…}}`",
+            Syntax::Json => "write each volume under its name: `\"volume\": {\"NAME\": {…}}`",
+        };
+        let problem = Diagnostic::error(Code::SpecUnknownField, message);
+        self.diagnostics.push(problem.label(entry.key.span, "no effect").help(help));
     }
 
     /// Reports a key that is not in `keys`.
     pub(crate) fn unknown_in(&mut self, entry: &Entry<'_>, place: &str, keys: &[&'static str]) {
         let near = closest_match(&entry.key.text, keys.iter().copied());
-        self.unknown_diagnostic(entry, place, near.or(keys.last().copied()), "");
+        let near = near.or_else(|| match keys {
+            // The only key that is possible.
+            [only] if entry.value.is_object() => Some(*only),
+            _ => None,
+        });
+        let known: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
+        self.unknown_diagnostic(entry, place, near, &format!("expected {}", known.join(" or ")));
     }
 
     /// Reports an unknown key. `no_hint` is its label if it resembles no other key.
@@ -238,6 +339,57 @@ impl Reader<'_> {
         let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];
         let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
         Some(reindented(inside, &indent))
+    }
+}
+
+/// What a key that is similar to an unknown one is good for.
+enum Hint {
+    /// It can take the place of the unknown key.
+    Key(&'static str),
+    /// The block has it, and only once.
+    GivenAlready(&'static str),
+    /// It takes a value of another kind.
+    OtherKind(&'static str, Kind),
+}
+
+impl Hint {
+    fn of(
+        near: &'static str,
+        fields: &'static [Field],
+        entry: &Entry<'_>,
+        siblings: &[&Entry<'_>],
+    ) -> Self {
+        let Some(field) = fields.iter().find(|field| field.key == near) else {
+            return Self::Key(near);
+        };
+        let is_repeatable = matches!(field.kind, Kind::TextMap | Kind::Blocks);
+        let is_given = siblings.iter().any(|one| one.key.text.eq_ignore_ascii_case(near));
+        match (fits(field.kind, &entry.value.value), is_given && !is_repeatable) {
+            (false, _) => Self::OtherKind(near, field.kind),
+            (true, true) => Self::GivenAlready(near),
+            (true, false) => Self::Key(near),
+        }
+    }
+}
+
+/// Returns whether a value may be one of a field's. That of an expression is not known.
+fn fits(kind: Kind, value: &Value<'_>) -> bool {
+    let is_block = match value {
+        Value::Null | Value::Invalid | Value::Expression(_) | Value::Unknown => return true,
+        Value::Object(_) => true,
+        Value::List(items) => {
+            let is_list_of_texts = !items.iter().any(Node::is_object);
+            return match kind {
+                Kind::TextList => is_list_of_texts,
+                Kind::Block | Kind::Blocks | Kind::TextMap => items.is_empty(),
+                Kind::Text | Kind::Size | Kind::Boolean => false,
+            };
+        }
+        Value::Scalar(_) | Value::Reference(_) => false,
+    };
+    match kind {
+        Kind::Block | Kind::Blocks | Kind::TextMap => is_block,
+        Kind::Text | Kind::Size | Kind::Boolean | Kind::TextList => !is_block,
     }
 }
 

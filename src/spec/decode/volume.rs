@@ -24,6 +24,11 @@ pub(super) enum VolumeForm<'t, 'a> {
 }
 
 impl VolumeForm<'_, '_> {
+    /// Returns whether the fields are those of a class or of `defaults`, which have no name here.
+    pub(super) fn is_layer(self) -> bool {
+        matches!(self, Self::Block { alias, .. } if alias.text.is_empty())
+    }
+
     pub(super) fn allows(self, place: FieldPlacement) -> bool {
         match (self, place) {
             (Self::Block { .. }, _) | (Self::Flat, FieldPlacement::Anywhere) => true,
@@ -92,9 +97,20 @@ impl<'t, 'a> Reader<'_> {
             return None;
         }
         let id = VolumeId::new(self.id(&mut fields, form, span));
-        if !fields.spans.contains_key("plugin_id") {
-            let empty = fields.all("plugin_id").first().map(|entry| field_span(entry));
-            self.missing("plugin_id", empty.unwrap_or(span), "the plugin's ID");
+        if !fields.spans.contains_key(schema::REQUIRED) {
+            let entry = fields.all(schema::REQUIRED).first().copied();
+            let place = entry.map_or(span, field_span);
+            let is_null = entry.is_some_and(|entry| matches!(entry.value.value, Value::Null));
+            match (form, is_null) {
+                (VolumeForm::Block { .. }, true) => self.diagnostics.push(
+                    Diagnostic::error(Code::SpecMissingField, "`plugin_id` is missing: it is null")
+                        .label(place, "null removes the value of a class and of `defaults`")
+                        .help("remove this key, or write the plugin's ID"),
+                ),
+                (VolumeForm::Block { .. } | VolumeForm::Flat, _) => {
+                    self.missing(schema::REQUIRED, place, "the plugin's ID");
+                }
+            }
         }
         let namespace = self.text_field(&fields, "namespace");
         let namespace_given = namespace.is_some();
@@ -240,7 +256,7 @@ impl<'t, 'a> Reader<'_> {
             match schema::volume_field(&entry.key.text) {
                 Some(field) if form.allows(field.place) => fields.add(field.key, entry),
                 Some(_) | None => {
-                    let meant = self.unknown_volume_key(entry, form);
+                    let meant = self.unknown_volume_key(entry, form, entries);
                     misspelt.extend(meant.map(|key| (key, *entry)));
                 }
             }

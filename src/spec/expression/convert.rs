@@ -5,6 +5,8 @@
 //! grouping are refused. The parser limits nesting and operators; chains such as `a.b.c` are limited
 //! here, by the levels of the tree.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -15,9 +17,11 @@ use hcl_edit::expr::{
 };
 use hcl_edit::template::{Element, Template};
 
+use super::equal_keys::{self, equal_keys};
 use super::evaluate::wrong_count;
 use super::functions::table::{FUNCTIONS, Function};
 use super::names::Names;
+use super::other_languages;
 use super::problem::{Problem, suggestion};
 use super::tree::{Expr, ExprKind, ForExpr, Get, Key, Operator, VolumeName};
 use super::value::{Kind, SecretSource, Value};
@@ -68,8 +72,9 @@ pub(super) fn syntax(text: &str, offset: usize, message: &str) -> Problem {
         return too_deep(at);
     }
     if message.contains("redefined") {
-        return Problem::new(Code::SpecDuplicateField, at, "a map has a key twice")
-            .label("the same key as before");
+        let (repeated, first) = equal_keys::places(text, start);
+        let first = first.map(|first| short(&first));
+        return equal_keys(None, short(&repeated), first.as_ref());
     }
     Problem::new(Code::SpecSyntax, at, "expected a value or an expression")
         .help("put text in double quotes")
@@ -180,12 +185,16 @@ impl<'t> Converter<'t> {
             Expression::Object(items) => {
                 let items = items.iter().map(|(key, value)| {
                     let key = match key {
-                        ObjectKey::Ident(name) => Key::Name(name.as_str().into()),
+                        ObjectKey::Ident(name) => {
+                            Key::Name(name.as_str().into(), self.at(name.span()))
+                        }
                         ObjectKey::Expression(key) => Key::Evaluated(self.expr(key)),
                     };
                     (key, self.expr(value.expr()))
                 });
-                ExprKind::Map(items.collect())
+                let items: Box<[(Key, Expr)]> = items.collect();
+                self.refuse_equal_keys(&items);
+                ExprKind::Map(items)
             }
             Expression::Parenthesis(inner) => return self.expr(inner.inner()),
             Expression::StringTemplate(template) => {
@@ -216,6 +225,23 @@ impl<'t> Converter<'t> {
             Expression::ForExpr(each) => self.for_each(each),
         };
         Expr { kind, at }
+    }
+
+    /// Reports keys of a map that are equal whatever the values are.
+    fn refuse_equal_keys(&mut self, items: &[(Key, Expr)]) {
+        let mut first = HashMap::new();
+        for (key, _) in items {
+            let Some(text) = key.constant() else {
+                continue;
+            };
+            match first.entry(text) {
+                Entry::Vacant(place) => drop(place.insert(key.at())),
+                Entry::Occupied(place) => {
+                    let problem = equal_keys(Some(place.key()), key.at(), Some(place.get()));
+                    self.problems.push(problem);
+                }
+            }
+        }
     }
 
     /// Converts a text with `${…}`. A text that is one `${…}` keeps the type of its value.
@@ -252,7 +278,7 @@ impl<'t> Converter<'t> {
                     );
                     let problem = problem
                         .label("a directive")
-                        .help("use a condition or `join`, or write `%%{` for a literal `%{`");
+                        .help("write `${CONDITION ? A : B}` or `${join(\"\", [for x in LIST : x])}`, or `%%{` for a literal `%{`");
                     self.problems.push(problem);
                 }
             }
@@ -493,9 +519,12 @@ fn unknown_name(word: &str, at: Range<u32>) -> Problem {
             .label("not a value")
             .help("write the value, or `env(…)`, `file(…)` or `nomad_var(…)`");
     }
-    Problem::new(Code::SpecUnknownName, at, format!("unknown name `{word}`"))
-        .label("a name, or text without quotes")
-        .help("put text in double quotes")
+    let problem = Problem::new(Code::SpecUnknownName, at, format!("unknown name `{word}`"))
+        .label("a name, or text without quotes");
+    match other_languages::root(word) {
+        Some(help) => problem.help(help),
+        None => problem.help("put text in double quotes"),
+    }
 }
 
 fn unknown_function(name: &str, at: Range<u32>) -> Problem {
@@ -507,19 +536,13 @@ fn unknown_function(name: &str, at: Range<u32>) -> Problem {
             .label("not a function")
             .help("give the value as a variable");
     }
-    let label = match name {
-        "can" | "regex" | "regexall" => "did you mean `matches`?".to_owned(),
-        "toset" | "tolist" => "a list works".to_owned(),
-        "tomap" => "a map works".to_owned(),
-        "templatefile" => "use a here-document".to_owned(),
-        _ => {
-            let names = FUNCTIONS.iter().map(|function| function.name);
-            suggestion(
-                name,
-                names.chain(SecretSource::ALL.map(SecretSource::as_str)),
-                "no such function",
-            )
-        }
-    };
+    if let Some((label, help)) = other_languages::function(name) {
+        let message = format!("unknown function `{name}`");
+        return Problem::new(Code::SpecUnknownFunction, at, message).label(label).help(help);
+    }
+    let names = FUNCTIONS.iter().map(|function| function.name);
+    let sources = SecretSource::ALL.into_iter().filter(|source| source.is_supported());
+    let label =
+        suggestion(name, names.chain(sources.map(SecretSource::as_str)), "no such function");
     Problem::new(Code::SpecUnknownFunction, at, format!("unknown function `{name}`")).label(label)
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::budget::{Budget, LimitExceeded};
+use super::equal_keys::equal_keys;
 use super::functions::call::Failure;
 use super::functions::table::{Function, Mark};
 use super::operators::{self, OperatorProblem};
@@ -138,20 +139,43 @@ impl Evaluator<'_, '_> {
         self.budget.take_values(items.len()).map_err(here)?;
         let mut map = MapItems::new();
         let mut has_sensitive_key = false;
-        for (key, value) in items {
-            let key = match key {
-                Key::Name(name) => Rc::clone(name),
-                Key::Evaluated(key) => {
-                    let (key, is_sensitive) = self.key(key)?;
-                    has_sensitive_key |= is_sensitive;
-                    key
-                }
-            };
+        for (index, (written, value)) in items.iter().enumerate() {
+            let (key, is_sensitive) = self.item_key(written)?;
+            has_sensitive_key |= is_sensitive;
             self.budget.take_text(key.len()).map_err(here)?;
             let value = self.value(value)?;
+            if map.contains_key(&key) {
+                let before = items.iter().take(index).map(|(key, _)| key);
+                let first = self.first_of_key(&key, before);
+                let shown = (!has_sensitive_key).then_some(&*key);
+                return Err(equal_keys(shown, written.at(), first.as_ref()));
+            }
             map.insert(key, value);
         }
         Ok(Value::map(map).map_err(here)?.marked(has_sensitive_key))
+    }
+
+    /// Returns the text of the key of an item, and whether it is sensitive.
+    fn item_key(&mut self, key: &Key) -> Result<(Rc<str>, bool), Problem> {
+        match key {
+            Key::Name(name, _) => Ok((Rc::clone(name), false)),
+            Key::Evaluated(key) => self.key(key),
+        }
+    }
+
+    /// Returns the position of the first of some keys that has a text.
+    fn first_of_key<'k>(
+        &mut self,
+        text: &str,
+        keys: impl Iterator<Item = &'k Key>,
+    ) -> Option<Range<u32>> {
+        for key in keys {
+            let (other, _) = self.item_key(key).ok()?;
+            if *other == *text {
+                return Some(key.at());
+            }
+        }
+        None
     }
 
     /// Evaluates the key of an item of a map, and returns whether it is sensitive.
@@ -191,7 +215,7 @@ impl Evaluator<'_, '_> {
     fn get(&mut self, get: &Get) -> Result<Value, Problem> {
         let of = self.value(&get.of)?;
         let Kind::Map(items, _) = &of.kind else {
-            return Err(no_items(&of, &get.of, &get.key_at));
+            return Err(no_keys(&of, &get.of, get));
         };
         match items.get(&get.key) {
             Some(value) => Ok(value.clone().marked(of.is_sensitive)),
@@ -214,8 +238,14 @@ impl Evaluator<'_, '_> {
             | Kind::Unknown => {
                 let message =
                     format!("the condition is {}, not `true` or `false`", value.kind_name());
-                Err(Problem::new(Code::SpecWrongType, expr.at.clone(), message)
-                    .label("expected a boolean"))
+                let problem = Problem::new(Code::SpecWrongType, expr.at.clone(), message)
+                    .label("expected a boolean");
+                Err(match value.kind {
+                    Kind::Text(_) => problem.help("compare it, such as `x == \"true\"`; if it is a variable, set `type = bool`"),
+                    Kind::Null => problem.help("compare it, such as `x != null`"),
+                    Kind::Integer(_) | Kind::Float(_) => problem.help("compare it, such as `x > 0`"),
+                    Kind::Bool(_) | Kind::List(..) | Kind::Map(..) | Kind::Secret(_) | Kind::Unknown => problem,
+                })
             }
         }
     }
@@ -568,6 +598,30 @@ fn item(of: &Value, index: &Value, index_expr: &Expr) -> Result<Value, Problem> 
         }
         (_, _) => Err(no_items(of, index_expr, &at)),
     }
+}
+
+/// Returns the problem of a key of a value that is no map.
+fn no_keys(of: &Value, expr: &Expr, get: &Get) -> Problem {
+    late(of, expr, "has no items").unwrap_or_else(|| {
+        let kind = of.kind_name();
+        let message = format!("{kind} has no key `{}`", shortened(&get.key));
+        let problem = Problem::new(Code::SpecWrongType, get.key_at.clone(), message)
+            .label(format!("the value before it is {kind}"));
+        match of.kind {
+            Kind::List(..) => problem.help(format!(
+                "write `LIST[0].{key}` for one item, or `[for x in LIST : x.{key}]` for all",
+                key = shortened(&get.key)
+            )),
+            Kind::Null
+            | Kind::Bool(_)
+            | Kind::Integer(_)
+            | Kind::Float(_)
+            | Kind::Text(_)
+            | Kind::Map(..)
+            | Kind::Secret(_)
+            | Kind::Unknown => problem.help("remove the key, or give a map to the name before it"),
+        }
+    })
 }
 
 fn no_items(of: &Value, expr: &Expr, at: &Range<u32>) -> Problem {

@@ -8,6 +8,7 @@ pub(crate) mod convert;
 #[cfg(test)]
 mod cost_tests;
 pub(crate) mod embedded;
+pub(crate) mod equal_keys;
 pub(crate) mod evaluate;
 #[cfg(test)]
 mod function_tests;
@@ -17,9 +18,11 @@ mod measure_tests;
 #[cfg(test)]
 mod name_tests;
 pub(crate) mod names;
+pub(crate) mod number_places;
 mod operators;
 #[cfg(test)]
 mod oracle_tests;
+mod other_languages;
 pub(crate) mod place;
 pub(crate) mod problem;
 #[cfg(test)]

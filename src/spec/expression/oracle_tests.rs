@@ -5,7 +5,7 @@
 //! differences it is: [`Intended`]. Everything else is a defect.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,6 +20,7 @@ use super::evaluate::{Scope, VolumeNames, evaluate};
 use super::names::Names;
 use super::problem::Problem;
 use super::value::{Kind, MapItems, Value};
+use nomad_csi_model::diagnostic::Code;
 
 /// A difference to hcl-rs that is intended. `expression::evaluate` is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,11 +33,18 @@ enum Intended {
     Arithmetic,
     /// A map is in the order of its keys.
     OrderOfMaps,
+    /// A map has no key twice, also if its keys are written in different ways.
+    DistinctKeys,
 }
 
 impl Intended {
-    const ALL: [Self; 4] =
-        [Self::ShortCircuit, Self::PartsOfTexts, Self::Arithmetic, Self::OrderOfMaps];
+    const ALL: [Self; 5] = [
+        Self::ShortCircuit,
+        Self::PartsOfTexts,
+        Self::Arithmetic,
+        Self::OrderOfMaps,
+        Self::DistinctKeys,
+    ];
 }
 
 /// An expression that can be written in both forms.
@@ -81,6 +89,20 @@ impl Sketch {
             Self::Written(text) => out.push_str(text),
             Self::List(items) => write_list("[", items, "]", intended, out),
             Self::Map(items) => {
+                let is_checked = has(Intended::DistinctKeys) && items.len() > 1;
+                if is_checked {
+                    out.push_str("distinct([");
+                    for (index, (key, _)) in items.iter().enumerate() {
+                        out.push_str(if index > 0 { ", " } else { "" });
+                        match key {
+                            Self::Written(word) if !word.starts_with('"') => {
+                                let _ = write!(out, "\"{word}\"");
+                            }
+                            key => write_key(key, intended, out),
+                        }
+                    }
+                    out.push_str("], ");
+                }
                 out.push_str("{ ");
                 for (index, (key, value)) in items.iter().enumerate() {
                     out.push_str(if index > 0 { ", " } else { "" });
@@ -88,7 +110,7 @@ impl Sketch {
                     out.push_str(" = ");
                     value.write(intended, out);
                 }
-                out.push_str(" }");
+                out.push_str(if is_checked { " })" } else { " }" });
             }
             Self::Template(parts) => {
                 out.push('"');
@@ -560,6 +582,7 @@ fn library(text: &str, context: &Context<'_>) -> Library {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one statement for each function")]
 fn library_context() -> Context<'static> {
     let mut context = Context::new();
     for (name, text) in [
@@ -640,6 +663,25 @@ fn library_context() -> Context<'static> {
             other => Ok(other.clone()),
         }),
     );
+    context.declare_func(
+        "distinct",
+        two(|args: FuncArgs| match &args[0] {
+            hcl::Value::Array(keys) => {
+                let texts: BTreeSet<String> = keys
+                    .iter()
+                    .map(|key| match key {
+                        hcl::Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    })
+                    .collect();
+                match texts.len() == keys.len() {
+                    true => Ok(args[1].clone()),
+                    false => Err("a key twice".to_owned()),
+                }
+            }
+            _ => Err("no list".to_owned()),
+        }),
+    );
     context.declare_func("add", two(|args: FuncArgs| checked('+', &args[0], &args[1])));
     context.declare_func("subtract", two(|args: FuncArgs| checked('-', &args[0], &args[1])));
     context.declare_func("multiply", two(|args: FuncArgs| checked('*', &args[0], &args[1])));
@@ -698,6 +740,12 @@ struct Counts {
     intended: BTreeMap<Vec<Intended>, usize>,
 }
 
+fn is_refused_for_equal_keys(text: &str) -> bool {
+    let parsed = parse_expression(text, &mut Names::default());
+    let problems = parsed.err().unwrap_or_default();
+    problems.iter().any(|problem| problem.code == Code::SpecDuplicateField)
+}
+
 /// Compares one expression; an error says how the evaluators differ without intent.
 fn compare(sketch: &Sketch, context: &Context<'_>, counts: &mut Counts) -> Result<(), String> {
     let text = sketch.text(&[]);
@@ -708,6 +756,11 @@ fn compare(sketch: &Sketch, context: &Context<'_>, counts: &mut Counts) -> Resul
         return Ok(());
     }
     counts.library_panics += usize::from(as_written == Library::Panics);
+    // Keys that are equal whatever the values are, also in a branch that is not taken: nothing is evaluated.
+    if is_refused_for_equal_keys(&text) {
+        *counts.intended.entry(vec![Intended::DistinctKeys]).or_default() += 1;
+        return Ok(());
+    }
     let as_intended = library(&sketch.text(&Intended::ALL), context);
     if !agrees(&own, &as_intended) {
         let own = own.map(|value| plain(&value)).map_err(|problem| problem.message);
@@ -777,6 +830,8 @@ fn each_intended_difference_to_hcl_rs_is_one() {
         ("9223372036854775807 + 1", Err("the result is too large")),
         ("-(-9223372036854775807 - 1)", Err("the result is too large")),
         ("18446744073709551615", Err("the number is too large")),
+        ("{ a = 1, \"a\" = 2 }", Err("the map has the key `a` twice")),
+        ("{ (upper(\"a\")) = 1, A = 2 }", Err("the map has the key `A` twice")),
         (
             "[for k, v in { b = 1, a = 2 } : k]",
             Ok(Plain::List(vec![Plain::Text("a".to_owned()), Plain::Text("b".to_owned())])),

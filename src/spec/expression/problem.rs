@@ -21,6 +21,8 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     /// The text at the position; may be empty.
     pub(crate) label: String,
+    /// The position of what the position repeats.
+    pub(crate) first: Option<Range<u32>>,
     /// A fact that explains the problem.
     pub(crate) note: Option<String>,
     /// What to do about it.
@@ -31,13 +33,17 @@ impl Problem {
     /// Creates a problem without label and help.
     pub(super) fn new(code: Code, at: Range<u32>, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, at, message, label: String::new(), note: None, help: None }
+        Self { code, at, message, label: String::new(), first: None, note: None, help: None }
     }
 
     /// Returns the diagnostic of the expression at a place.
     pub(crate) fn into_diagnostic(self, place: TextPlace) -> Diagnostic {
         let problem =
             Diagnostic::error(self.code, self.message).label(place.of(&self.at), self.label);
+        let problem = match self.first {
+            Some(first) => problem.label(place.of(&first), "first here"),
+            None => problem,
+        };
         let problem = match self.note {
             Some(note) => problem.note(note),
             None => problem,
@@ -52,6 +58,13 @@ impl Problem {
     #[must_use]
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
+        self
+    }
+
+    /// Adds the position of what is repeated.
+    #[must_use]
+    pub(super) fn repeats(mut self, first: Range<u32>) -> Self {
+        self.first = Some(first);
         self
     }
 

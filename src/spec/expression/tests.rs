@@ -354,7 +354,8 @@ fn values_of_a_wrong_type_are_named() {
         ("var.m[0]", "0", "the key is a number, not a text"),
         ("[1][\"a\"]", "\"a\"", "the index is a text, not a number"),
         ("[1][0.5]", "0.5", "the index is not a whole number"),
-        ("[1].a", ".a", "a list has no items"),
+        ("[1].a", ".a", "a list has no key `a`"),
+        ("\"x\".a.b", ".a", "a text has no key `a`"),
         ("1[0]", "0", "a number has no items"),
         ("[for x in 1 : x]", "1", "`for` takes a list or a map, not a number"),
         ("[for x in [1] : x if 1]", "1", "the condition is a number, not `true` or `false`"),
@@ -399,10 +400,11 @@ fn the_keys_of_for_differ() {
     let problem = run("{ for x in [1, 2] : var.s => x }").unwrap_err();
     assert_eq!(problem.message, "two items of `for` have the same key");
     let problem = run("{ a = 1, a = 2 }").unwrap_err();
-    assert_eq!((&*problem.message, problem.at), ("a map has a key twice", 9..10));
+    assert_eq!((&*problem.message, problem.at), ("the map has a key twice", 9..10));
     assert_eq!(problem.code.as_str(), "spec/duplicate-field");
-    // Of keys that are evaluated, the last one is the value, as in HCL 2.
-    assert_eq!(run("{ a = 1, (\"a\") = 2 }.a"), Ok(Value::integer(2)));
+    // The last one would be the value in HCL 2, without a word.
+    let problem = run("{ a = 1, (\"a\") = 2 }.a").unwrap_err();
+    assert_eq!(&*problem.message, "the map has the key `a` twice");
 }
 
 #[test]
@@ -522,5 +524,29 @@ fn hostile_values_end_within_their_limits() {
         let problem = run_locals(lines.into_iter()).unwrap_err();
         assert_eq!(problem.message, message);
         assert_eq!(problem.code.as_str(), "spec/evaluation-limit");
+    }
+}
+
+#[test]
+fn a_map_with_a_key_twice_is_refused_with_both_places() {
+    for (text, first, repeated, message) in [
+        ("{ a = 1, a = 2 }", 2..3, 9..10, "the map has a key twice"),
+        ("{ a = 1, \"a\" = 2 }", 2..3, 9..12, "the map has the key `a` twice"),
+        ("{ \"1\" = 1, (1) = 2 }", 2..5, 12..13, "the map has the key `1` twice"),
+        ("merge({ b = 1, a = 1, \"a\" = 2 }, {})", 15..16, 22..25, "the map has the key `a` twice"),
+        ("{ (upper(\"a\")) = 1, A = 2 }", 3..13, 20..21, "the map has the key `A` twice"),
+        ("{ A = 1, (upper(\"a\")) = 2 }", 2..3, 10..20, "the map has the key `A` twice"),
+        ("{ (var.s) = 1, canary = 2 }", 3..8, 15..21, "the map has a key twice"),
+        ("{ x = { a = 1, \"a\" = 2 }, a = 3 }", 8..9, 15..18, "the map has the key `a` twice"),
+    ] {
+        let problem = run(text).unwrap_err();
+        let range = |at: &std::ops::Range<u32>| at.start as usize..at.end as usize;
+        assert_eq!(problem.message, message, "{text}");
+        assert_eq!(range(&problem.at), repeated, "{text}");
+        let other = problem.first.as_ref().map(range);
+        assert_eq!(other, Some(first), "{text}");
+    }
+    for text in ["{ a = 1, b = 2 }", "{ a = { a = 1 } }", "{ (\"a\") = 1, b = 1 }"] {
+        assert!(run(text).is_ok(), "{text}");
     }
 }

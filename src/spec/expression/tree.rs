@@ -54,8 +54,49 @@ pub(crate) enum ExprKind {
 /// The key of an item of a map.
 #[cfg_attr(test, derive(Debug))]
 pub(crate) enum Key {
-    Name(Rc<str>),
+    /// A name and its position.
+    Name(Rc<str>, Range<u32>),
     Evaluated(Expr),
+}
+
+impl Key {
+    /// Returns its position.
+    pub(super) fn at(&self) -> Range<u32> {
+        match self {
+            Self::Name(_, at) => at.clone(),
+            Self::Evaluated(key) => key.at.clone(),
+        }
+    }
+
+    /// Returns it if it is the same for every value.
+    pub(super) fn constant(&self) -> Option<Rc<str>> {
+        match self {
+            Self::Name(name, _) => Some(Rc::clone(name)),
+            Self::Evaluated(key) => match &key.kind {
+                ExprKind::Constant(value) => value.to_text(),
+                ExprKind::List(_)
+                | ExprKind::Map(_)
+                | ExprKind::Template(_)
+                | ExprKind::Variable(_)
+                | ExprKind::Local(_)
+                | ExprKind::EachKey
+                | ExprKind::EachValue
+                | ExprKind::CountIndex
+                | ExprKind::VolumeName(_)
+                | ExprKind::Bound(_)
+                | ExprKind::Get(_)
+                | ExprKind::Index(_)
+                | ExprKind::Condition(_)
+                | ExprKind::Not(_)
+                | ExprKind::Negate(_)
+                | ExprKind::Binary(..)
+                | ExprKind::Call(..)
+                | ExprKind::Source(..)
+                | ExprKind::For(_)
+                | ExprKind::Unknown => None,
+            },
+        }
+    }
 }
 
 /// An item of a map by its name.
@@ -148,7 +189,7 @@ impl Expr {
             ExprKind::Constant(_) | ExprKind::List(_) | ExprKind::Template(_) => true,
             ExprKind::Negate(inner) => matches!(inner.kind, ExprKind::Constant(_)),
             ExprKind::Map(items) => items.iter().all(|(key, _)| match key {
-                Key::Name(_) => true,
+                Key::Name(..) => true,
                 Key::Evaluated(key) => matches!(key.kind, ExprKind::Constant(_)),
             }),
             ExprKind::Variable(_)

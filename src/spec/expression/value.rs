@@ -95,6 +95,14 @@ impl SecretSource {
         Self::ALL.into_iter().find(|source| source.as_str() == word)
     }
 
+    /// Returns whether its secrets can be read.
+    pub(super) const fn is_supported(self) -> bool {
+        match self {
+            Self::Env | Self::File | Self::NomadVar => true,
+            Self::Vault | Self::Exec => false,
+        }
+    }
+
     /// Returns the number of arguments.
     pub(super) const fn argument_count(self) -> usize {
         match self {

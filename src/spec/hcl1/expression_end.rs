@@ -34,9 +34,23 @@ fn template_end(bytes: &[u8], start: usize) -> usize {
     at.min(bytes.len())
 }
 
+/// Returns the end of the text, the comment or the here-document at an offset; `None` if none starts there.
+pub(crate) fn skipped_end(text: &str, at: usize) -> Option<usize> {
+    let rest = text.get(at..)?;
+    match rest.as_bytes().first()? {
+        b'"' => Some(template_end(text.as_bytes(), at)),
+        b'#' | b'/' => token::comment_length(rest)
+            .map(|length| if length == 0 { text.len() } else { at + length }),
+        b'<' if rest.starts_with("<<") => {
+            token::heredoc(text, at).ok().map(|parts| parts.closing.end)
+        }
+        _ => None,
+    }
+}
+
 /// Returns the end of the expression at `start`: the end of its line, or the next closing bracket
 /// or comma. Skips brackets, texts, here-documents and comments.
-pub(super) fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
+pub(crate) fn expression_end(text: &str, start: usize, in_list: bool) -> usize {
     let bytes = text.as_bytes();
     let mut depth = 0usize;
     let mut at = start;

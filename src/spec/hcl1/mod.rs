@@ -12,6 +12,7 @@ mod parse;
 mod text;
 mod token;
 
+pub(super) use expression_end::{expression_end, skipped_end};
 #[cfg(test)]
 pub(super) use format::{TokenKind, tokens};
 pub(super) use format::{format, places};

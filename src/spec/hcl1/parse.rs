@@ -18,6 +18,8 @@ pub(crate) enum HclVersion {
     Hcl2,
     /// As [`Self::Hcl2`], and here-documents lose their indentation as in HCL2.
     Language,
+    /// As [`Self::Language`], and `"${x}"` is literal text.
+    Variables,
 }
 
 /// The value of an expression, with its diagnostics.
@@ -94,7 +96,14 @@ where
         let at = self.scanner.at;
         let token = self.scanner.next();
         self.scanner.at = at;
-        token
+        match token {
+            // HCL2 may read the text otherwise.
+            Err(problem) if problem.is_of_quote && !problem.is_conclusive => {
+                let Range { start, end } = problem.range;
+                Ok(Token { kind: Kind::Other('"'), start, end })
+            }
+            token => token,
+        }
     }
 
     fn span(&self, range: Range<usize>) -> Span {
@@ -201,7 +210,12 @@ where
                 Ok(node)
             }
             Err(other) => Err(match problem {
-                Some(problem) if problem.range.start >= other.range.start => problem,
+                Some(problem)
+                    if problem.range.start >= other.range.start
+                        || problem.is_of_quote && !other.is_of_reference =>
+                {
+                    problem
+                }
                 _ => other,
             }),
         }
@@ -215,10 +229,15 @@ where
         let span = self.span(token.range());
         let hcl2 = self.meaning != HclVersion::Hcl1;
         match token.kind {
-            Kind::Heredoc if self.meaning == HclVersion::Language => {
+            Kind::Heredoc
+                if self.meaning == HclVersion::Language
+                    || self.meaning == HclVersion::Variables && !is_template(written) =>
+            {
                 Err(ParseError::syntax(token.range(), "a here-document of HCL2"))
             }
-            Kind::Text | Kind::Heredoc if is_template(written) && hcl2 => {
+            Kind::Text | Kind::Heredoc
+                if is_template(written) && hcl2 && self.meaning != HclVersion::Variables =>
+            {
                 Err(ParseError::syntax(token.range(), "a template"))
             }
             Kind::Text | Kind::Heredoc => {

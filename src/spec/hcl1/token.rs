@@ -194,6 +194,7 @@ pub(super) fn comment_length(text: &str) -> Option<usize> {
 pub(super) fn text_end(text: &str, start: usize) -> Result<usize, ParseError> {
     let bytes = text.as_bytes();
     let mut braces = 0usize;
+    let mut has_interpolation = false;
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
         match byte {
@@ -206,6 +207,7 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, ParseError> {
             b'\\' => at += 1,
             b'$' if braces == 0 && bytes.get(at + 1) == Some(&b'{') => {
                 braces = 1;
+                has_interpolation = true;
                 at += 1;
             }
             b'{' if braces > 0 => braces += 1,
@@ -215,8 +217,12 @@ pub(super) fn text_end(text: &str, start: usize) -> Result<usize, ParseError> {
         at += 1;
     }
     let unclosed = ParseError::syntax(start..start + 1, "this quote is not closed");
+    let unclosed = ParseError { is_of_quote: true, ..unclosed };
     Err(if braces > 0 {
         unclosed.help("close `${` with `}`, or write `\\u0024{` for a literal `${`")
+    } else if has_interpolation {
+        // HCL2 has other rules for `${`: with `$$` before it, it is a literal.
+        unclosed.label("text must end on the same line")
     } else {
         unclosed.label("text must end on the same line").certain()
     })

@@ -27,4 +27,6 @@ pub use problem::{JobProblem, report_text};
 pub use validate::{ROOT_REFUSED, may_be_refused_as_root, root_tasks, validate};
 
 #[cfg(test)]
+mod message_tests;
+#[cfg(test)]
 mod tests;

@@ -60,6 +60,9 @@ const fn refused(name: &'static str, form: Form, decides: PartEffect) -> Key {
     key(name, form, Handling::Refused(decides))
 }
 
+/// The blocks of a file that declare values.
+pub(super) const DECLARATIONS: [&str; 3] = ["locals", "variable", "variables"];
+
 /// The top level of a file. Declarations of values are ignored; each use of one is an error.
 pub(super) const FILE: &[Key] = &[
     block("job"),

@@ -51,7 +51,12 @@ fn field_of<'t, 'a: 't>(
         return field_of(below, field, is_field, evaluate);
     }
     let mut entries: Vec<Entry<'a>> = written.flat_map(&mut *evaluate).collect();
-    entries.retain(|entry| !matches!(entry.value.value, Value::Null));
+    let is_null = |entry: &Entry<'_>| matches!(entry.value.value, Value::Null);
+    if field.key == schema::REQUIRED && entries.iter().all(is_null) {
+        // It is reported as missing at its `null`.
+        return entries;
+    }
+    entries.retain(|entry| !is_null(entry));
     let is_merged =
         field.kind == Kind::TextMap || field.kind == Kind::Block && field.key == "mount_options";
     let is_unknown = field.key == "secrets" && entries.iter().any(is_unknown);

@@ -8,8 +8,10 @@ mod declarations;
 mod expand;
 mod instances;
 mod layers;
+mod literal_texts;
 mod locals;
 mod names_check;
+mod number_texts;
 mod run;
 mod templates;
 mod type_constraint;
@@ -21,6 +23,7 @@ mod walk;
 
 pub(super) use declarations::{declared_variables, is_of_language, needs_expansion};
 pub use expand::EmptyBlock;
+pub(super) use literal_texts::warn_of_literals;
 pub(super) use run::Run;
 pub(super) use templates::read_templates;
 pub use variable_values::VariableValue;

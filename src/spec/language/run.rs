@@ -9,6 +9,7 @@ use super::declarations::Declarations;
 use super::expand::{Expansion, Globals, expand};
 use super::locals::evaluate_locals;
 use super::names_check::{check_names, report_unset};
+use super::number_texts::warn_of_numbers;
 use super::value_sources::ValueSources;
 use super::variable_values::variable_values;
 use super::variables::{Assigned, GivenVariables, VariableFile, assign, validate_variables};
@@ -24,6 +25,10 @@ pub(crate) struct Run<'r> {
     pub(crate) documents: &'r [Document<'r>],
     pub(crate) given: &'r GivenVariables,
     pub(crate) files: &'r [VariableFile<'r>],
+    /// True if errors are known already. They may explain what has no value here.
+    pub(crate) has_errors: bool,
+    /// True if every file of variables could be read.
+    pub(crate) has_all_values: bool,
     /// The number of volumes that the run may still have.
     pub(crate) room: usize,
 }
@@ -44,6 +49,7 @@ impl Run<'_> {
                 declarations.add((*index, at), object, document, labels, diagnostics);
             }
         }
+        warn_of_numbers(&declarations, self.documents, self.files, diagnostics);
         let mut misnamed = Diagnostics::default();
         let mut used = check_names(&declarations, names, &mut misnamed);
         let mut of_values = Diagnostics::default();
@@ -78,8 +84,10 @@ impl Run<'_> {
         }
         expansion.variables =
             variable_values(&declarations.variables, &assigned, names, &mut Budget::run());
-        report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
-        if expansion.is_incomplete && !diagnostics.has_errors() {
+        if self.has_all_values {
+            report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
+        }
+        if expansion.is_incomplete && !self.has_errors && !diagnostics.has_errors() {
             let message = "a value could not be evaluated, and no reason was found";
             diagnostics.push(Diagnostic::error(Code::Internal, message));
         }

@@ -2,9 +2,12 @@
 //!
 //! Every text value of a document of the language is a template. Keys, labels, comments and types of variables are not.
 
+use std::ops::Range;
+
 use crate::expression::embedded::parse_template;
 use crate::expression::names::Names;
 use crate::expression::place::TextPlace;
+use crate::part_place::place_of_part;
 use crate::schema;
 use crate::syntax::Syntax;
 use crate::tree::{Node, Object, PlacedExpression, ScalarKind, Value};
@@ -55,6 +58,19 @@ struct TemplateReader<'r> {
 }
 
 impl TemplateReader<'_> {
+    /// Returns the place of a problem of a text: of its part, also if the source writes the text otherwise.
+    fn place_of(&self, part: &Range<u32>, place: TextPlace, value: &str) -> TextPlace {
+        let TextPlace::Whole(span) = place else {
+            return place;
+        };
+        let source = self.text.get(span.range()).unwrap_or_default();
+        let found = place_of_part(source, value, &(part.start as usize..part.end as usize));
+        found.map_or(place, |found| {
+            let start = span.range().start;
+            TextPlace::Whole(SourceMap::span(span.source, start + found.start..start + found.end))
+        })
+    }
+
     fn is_comment(&self, key: &str) -> bool {
         self.syntax == Syntax::Json && key == "//"
     }
@@ -96,6 +112,7 @@ impl TemplateReader<'_> {
                     }
                     Err(problems) => {
                         for problem in problems {
+                            let place = self.place_of(&problem.at, place, &scalar.text);
                             self.diagnostics.push(problem.into_diagnostic(place));
                         }
                         node.value = Value::Invalid;

@@ -136,6 +136,18 @@ impl Type {
         }
     }
 
+    /// Returns the type of the value of a key; `None` if it can be any.
+    pub(super) fn of_key(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Map(inner) => Some(inner),
+            Self::Object(attributes) => {
+                let found = attributes.iter().find(|attribute| &*attribute.name == key);
+                found.map(|attribute| &attribute.kind)
+            }
+            Self::Any | Self::String | Self::Number | Self::Bool | Self::List(_) => None,
+        }
+    }
+
     fn noun(&self) -> &'static str {
         match self {
             Self::Any => "a value",

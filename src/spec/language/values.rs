@@ -167,9 +167,15 @@ fn object_value(
             }
         };
         if items.insert(Rc::from(&*entry.key.text), value).is_some() {
-            let message = format!("duplicate key `{}`", entry.key.text);
-            let problem = Diagnostic::error(Code::SpecDuplicateField, message);
-            return Err(NoValue::Problem(Box::new(problem.label(entry.key.span, "repeated here"))));
+            let message = format!("the map has the key `{}` twice", entry.key.text);
+            let problem = Diagnostic::error(Code::SpecDuplicateField, message)
+                .label(entry.key.span, "repeated here");
+            let mut keys = object.entries.iter().map(|entry| &entry.key);
+            let first = keys.find(|key| key.text == entry.key.text);
+            return Err(NoValue::Problem(Box::new(match first {
+                Some(first) => problem.label(first.span, "first here"),
+                None => problem,
+            })));
         }
     }
     Value::map(items).map_err(|limit| NoValue::limit(limit, span))

@@ -72,7 +72,7 @@ pub(super) fn assign(
         let slot = number as usize;
         let errors = diagnostics.count(Severity::Error);
         let found = value_of(name, variable, &values, budget, diagnostics);
-        if diagnostics.count(Severity::Error) > errors {
+        if diagnostics.count(Severity::Error) > errors || values.is_unreadable(name, variable) {
             refused.insert(number);
         }
         if assigned.len() <= slot {
@@ -137,6 +137,11 @@ fn value_of(
         (default_value?, ValueOrigin::Default(default?.span))
     };
     let allows_null = default.is_some_and(|node| matches!(node.value, NodeValue::Null));
+    // A part that could not be read is reported already.
+    if values.is_unreadable(name, variable) {
+        return None;
+    }
+    let value = value.map_err(|problem| format!("`{name}` {problem}"));
     let value = value.and_then(|value| match value.kind {
         Kind::Null if allows_null => Ok(value),
         Kind::Null => Err(format!("`{name}` is null, and its default is not")),
@@ -203,6 +208,17 @@ impl<'g> GivenValues<'g> {
             arguments: arguments.collect(),
             files: files.iter().map(entries).collect(),
             declared_elsewhere: &given.declared_elsewhere,
+        }
+    }
+
+    /// Returns whether the value of a variable has a part that could not be read.
+    fn is_unreadable(&self, name: &str, variable: &Variable<'_, '_>) -> bool {
+        if self.arguments.contains_key(name) {
+            return false;
+        }
+        match self.in_files(name) {
+            Some((entries, _)) => entries.iter().any(|entry| entry.value.has_invalid()),
+            None => variable.default.iter().any(|entry| entry.value.has_invalid()),
         }
     }
 
@@ -281,7 +297,12 @@ fn literal_entries(entries: &[&Entry<'_>], budget: &mut Budget) -> Result<Value,
         return Err(no_literal());
     }
     let scope = Scope::default();
-    let value = entries_value(entries, &scope, budget).map_err(|_| no_literal())?;
+    let value = entries_value(entries, &scope, budget).map_err(|problem| match problem {
+        NoValue::Problem(problem) if problem.code == Code::SpecDuplicateField => {
+            "has a map with a key twice".to_owned()
+        }
+        NoValue::Problem(_) | NoValue::Reported => no_literal(),
+    })?;
     match value.kind {
         Kind::Secret(_) | Kind::Unknown => Err(no_literal()),
         Kind::Null
@@ -383,6 +404,10 @@ fn report_undeclared(
     for (file, entries) in &values.files {
         let mut unused: Vec<&Entry<'_>> = vec![];
         for (name, entries) in entries.iter().filter(|(name, _)| is_unknown(name)) {
+            if let Some(declaration) = declaration_in_file(name, entries) {
+                diagnostics.push(declaration);
+                continue;
+            }
             let Some(near) = similar.near(name) else {
                 unused.extend(entries.first());
                 continue;
@@ -421,7 +446,28 @@ fn report_undeclared(
     }
 }
 
+/// Returns the problem of a block that declares something, in a file that gives values.
+fn declaration_in_file(name: &str, entries: &[&Entry<'_>]) -> Option<Diagnostic> {
+    let first = entries.first().filter(|entry| entry.value.is_object())?;
+    let help = match (name, first.labels.is_empty()) {
+        ("variable", false) => {
+            "write `NAME = VALUE` here, and the `variable` block in a specification"
+        }
+        ("locals", true) => "move the `locals` block to a specification",
+        _ => return None,
+    };
+    let message = format!("a file of variables cannot have a `{name}` block: it only gives values");
+    let problem = Diagnostic::error(Code::SpecUndeclaredVariable, message);
+    Some(problem.label(first.key.span, "a declaration").help(help))
+}
+
 impl Variable<'_, '_> {
+    /// Returns the type that its block gives; `None` without one, and if it is no type.
+    pub(super) fn declared_type(&self) -> Option<Type> {
+        let (text, _) = self.kind_text()?;
+        parse_type(&text).ok()
+    }
+
     /// Returns the text of its type and the position of that text.
     fn kind_text(&self) -> Option<(String, Span)> {
         let entry = self.kind?;

@@ -163,16 +163,16 @@ fn missing_fields_are_reported_together() {
 #[test]
 fn suggestions_name_a_similar_field() {
     for (lines, expected) in [
-        ("pluginId = \"x\"", "plugin_id"),
-        ("RequestedCapabilities = 1", "capability"),
+        ("extrnal_id = \"x\"", "external_id"),
+        ("externalId = \"x\"", "external_id"),
+        ("RequestedCapabilities {}", "capability"),
         ("mount_option {}", "mount_options"),
         ("capability { acces_mode = 1 }", "access_mode"),
         ("mount_options { fstype = \"x\" }", "fs_type"),
         ("mount_options { flags = [] }", "mount_flags"),
         ("topology_request { require {} }", "required"),
         ("topology_request { required { topo {} } }", "topology"),
-        ("topology_request { required { topology { zone = 1 } } }", "segments"),
-        ("topology_request { required { zone = 1 } }", "segments"),
+        ("topology_request { required { topology { zone {} } } }", "segments"),
     ] {
         let read = read(&hcl(lines), Syntax::Hcl);
         let first = read.diagnostics.iter().next().expect("an error");
@@ -191,6 +191,26 @@ fn the_help_names_the_block_of_a_misplaced_field() {
         let read = read(&hcl(lines), Syntax::Hcl);
         let first = read.diagnostics.iter().next().expect("an error");
         assert_eq!(first.help, [expected], "{lines}");
+    }
+}
+
+#[test]
+fn a_similar_field_that_is_not_possible_is_named_without_a_replacement() {
+    for (lines, expected) in [
+        ("pluginId = \"x\"", "no effect: `plugin_id` is given too"),
+        (
+            "RequestedCapabilities = 1",
+            "no effect; `capability` is similar, and takes a block, repeatable",
+        ),
+        ("secret = \"x\"", "no effect; `secrets` is similar, and takes a map of texts"),
+        ("read_onli = true", "no effect"),
+        ("topology_request { required { topology { zone = 1 } } }", "expected `segments`"),
+        ("topology_request { required { zone = 1 } }", "expected `topology` or `segments`"),
+    ] {
+        let read = read(&hcl(lines), Syntax::Hcl);
+        let first = read.diagnostics.iter().next().expect("an error");
+        assert_eq!(first.labels[0].text, expected, "{lines}: {first:?}");
+        assert_eq!(first.replacement, None, "{lines}");
     }
 }
 
@@ -216,8 +236,8 @@ fn a_misspelt_key_is_read_as_a_similar_field() {
 fn a_file_without_volume_fields_reports_no_missing_fields() {
     for (text, syntax, expected, meant) in [
         ("volumes:\n  a: {type: csi}", Syntax::Yaml, "1:1 volumes", Some("volume")),
-        (r#"{"Volumes": [{"ID": "a"}]}"#, Syntax::Json, r#"1:2 "Volumes""#, Some(r#""volume""#)),
-        ("resource \"x\" \"y\" { volume_id = 1 }", Syntax::Hcl, "1:1 resource", None),
+        (r#"{"volumes": [{"id": "a"}]}"#, Syntax::Json, r#"1:2 "volumes""#, None),
+        ("resource { volume = 1 }", Syntax::Hcl, "1:1 resource", None),
         ("size = 1", Syntax::Hcl, "1:1 size", None),
     ] {
         assert_eq!(messages(text, syntax), [format!("spec/unknown-field {expected}")]);

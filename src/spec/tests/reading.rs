@@ -161,7 +161,7 @@ fn expressions_are_refused_with_their_positions() {
 fn invalid_hcl_is_reported_with_its_position() {
     for (text, expected) in [
         ("id = \"a", "1:6 \""),
-        ("id = \"a${b\"", "1:6 \""),
+        ("id = \"a${b\"", "1:8 ${b\""),
         ("id = \"\\q\"", "1:7 \\q"),
         ("capability {", "1:12 {"),
         ("topology_request { required = [\"a\" ", "1:31 ["),

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::refused_variables::RefusedVariables;
 use crate::cli::args::{
     OutputArgs, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax, not_empty,
 };
@@ -78,6 +79,8 @@ pub(crate) struct JobValidateArgs {
     pub syntax: Option<SpecSyntax>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+    #[command(flatten)]
+    pub variables: RefusedVariables,
 }
 
 /// The file of one job.
@@ -88,6 +91,8 @@ pub(crate) struct JobFileArgs {
     pub file: String,
     #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
     pub syntax: Option<SpecSyntax>,
+    #[command(flatten)]
+    pub variables: RefusedVariables,
 }
 
 /// Arguments of `explain placement`.
@@ -101,6 +106,8 @@ pub(crate) struct PlacementArgs {
     pub syntax: Option<SpecSyntax>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+    #[command(flatten)]
+    pub variables: RefusedVariables,
 }
 
 /// Whether and how long to wait.

@@ -5,6 +5,7 @@ pub(crate) mod dispatch;
 pub(crate) mod force;
 pub(crate) mod placement;
 pub(crate) mod plan;
+mod refused_variables;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -24,13 +24,18 @@ pub(crate) async fn explain_placement(
     context: &CommandContext,
     arguments: &PlacementArgs,
 ) -> Result<Exit, CliError> {
+    arguments.variables.require_none()?;
     let is_file = |name: &str| {
         let has_end = FILE_ENDS.iter().any(|end| name.ends_with(end));
         name == "-" || has_end || name.contains('/') && is_passing(&context.directory.join(name))
     };
     let submitted = match is_file(&arguments.job) {
         true => {
-            let file = JobFileArgs { file: arguments.job.clone(), syntax: arguments.syntax };
+            let file = JobFileArgs {
+                file: arguments.job.clone(),
+                syntax: arguments.syntax,
+                variables: arguments.variables.clone(),
+            };
             Some(read_submitted(context, &file)?)
         }
         false => None,

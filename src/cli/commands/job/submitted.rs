@@ -29,6 +29,7 @@ pub(super) fn read_submitted(
     context: &CommandContext,
     arguments: &JobFileArgs,
 ) -> Result<SubmittedJob, CliError> {
+    arguments.variables.require_none()?;
     let files = [arguments.file.clone()];
     let namespace = context.namespace()?;
     let read = read_jobs(context, &files, arguments.syntax, namespace);

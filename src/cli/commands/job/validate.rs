@@ -20,6 +20,7 @@ pub(crate) fn validate_jobs(
     context: &CommandContext,
     arguments: &JobValidateArgs,
 ) -> Result<Exit, CliError> {
+    arguments.variables.require_none()?;
     // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
     let read = read_jobs(context, &arguments.files, arguments.syntax, asked);

@@ -98,7 +98,7 @@ impl<'t, 'a> FieldReader<'_> {
                     misspelt.extend(self.nested_config(entry));
                 }
                 None => {
-                    let meant = self.unknown_key(entry, keys, what);
+                    let meant = self.unknown_key(entry, keys, what, object);
                     misspelt.extend(meant.map(|key| (key, entry)));
                 }
             }
@@ -127,10 +127,14 @@ impl<'t, 'a> FieldReader<'_> {
         }
     }
 
+    /// Notes a part that is not carried out. A declaration has no effect by itself: each use of it is an error.
     fn ignore(&mut self, entry: &Entry<'_>, known: &Key) {
+        self.ignored_spans.push(entry.key.span.to(entry.value.span));
+        if schema::DECLARATIONS.contains(&known.name) {
+            return;
+        }
         self.ignored.insert(known.name);
         self.first_ignored.get_or_insert(entry.key.span);
-        self.ignored_spans.push(entry.key.span.to(entry.value.span));
     }
 
     /// Reports a part whose loss could change what happens to volumes. One that is null says nothing.
@@ -155,7 +159,7 @@ impl<'t, 'a> FieldReader<'_> {
                 "cannot evaluate a `dynamic` block: expressions are not supported in job files",
             )
             .label(entry.key.span, "not evaluated")
-            .help("write each block that it stands for"),
+            .help("write each block that it stands for, or render the file: `nomad job run -output FILE` prints JSON that is read here"),
         );
         self.ignored_spans.push(entry.key.span.to(entry.value.span));
     }
@@ -180,12 +184,38 @@ impl<'t, 'a> FieldReader<'_> {
         entry: &Entry<'_>,
         keys: &'static [Key],
         what: &str,
+        siblings: &Object<'_>,
     ) -> Option<&'static str> {
         let key = &*entry.key.text;
         let span = entry.key.span;
         self.ignored_spans.push(span.to(entry.value.span));
+        if keys == schema::FILE
+            && let Some((what, help)) = of_other_file(key)
+        {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    Code::SpecOtherForm,
+                    format!("`{key}` is {what}, not of a job file"),
+                )
+                .label(span, "Nomad refuses this")
+                .help(help),
+            );
+            return None;
+        }
         let plain = key.to_ascii_lowercase().replace('-', "_");
-        let known = || keys.iter().map(|known| known.name);
+        let is_given = |name: &str| siblings.entries.iter().any(|one| one.key.text == name);
+        let is_block = entry.value.is_object();
+        // A suggestion must not lead to the next error.
+        let known = || {
+            let possible = keys.iter().filter(|known| match (known.handling, known.form) {
+                (Handling::Refused(_), _) => false,
+                (Handling::Read | Handling::Ignored, Form::Value) => {
+                    !is_block && !is_given(known.name)
+                }
+                (Handling::Read | Handling::Ignored, Form::Block | Form::Map) => is_block,
+            });
+            possible.map(|known| known.name)
+        };
         let near = known().find(|name| *name == plain);
         let near = near.or_else(|| closest_match(key, known()));
         let message = format!("`{key}` is not a field of {what}");
@@ -261,4 +291,22 @@ impl<'t, 'a> FieldReader<'_> {
             }));
         }
     }
+}
+
+/// Returns what a key at the top level of another file is, and what to do about it.
+fn of_other_file(key: &str) -> Option<(&'static str, &'static str)> {
+    Some(match key {
+        "resource" | "data" | "provider" | "terraform" | "module" | "output" => (
+            "a block of Terraform",
+            "write the job itself: the text that the argument `jobspec` of `nomad_job` has",
+        ),
+        "plugin_id" | "capability" | "external_id" | "capacity_min" | "capacity_max" => {
+            ("a field of a volume", "check a specification of volumes with `nomad-csi validate`")
+        }
+        "class" | "defaults" => (
+            "a block of specifications of volumes",
+            "check specifications with `nomad-csi validate`",
+        ),
+        _ => return None,
+    })
 }

@@ -1,11 +1,14 @@
 //! Converts values to the types of their fields, and reports values that do not fit.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::fields::{FieldReader, Fields};
 use crate::value_reader::ValueReader as _;
-use crate::{Entry, Node, Scalar, ScalarKind, Syntax, TextProblem, Value, runtime_text};
+use crate::{
+    Entry, Node, Scalar, ScalarKind, Syntax, TextProblem, Value, place_of_part, runtime_text,
+};
 use nomad_csi_model::GoDuration;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap, Span, closest_match};
 
@@ -70,29 +73,31 @@ impl<'t, 'a> FieldReader<'_> {
     fn evaluated(&mut self, node: &Node<'_>, text: &str) -> Option<String> {
         match runtime_text(text) {
             Ok(text) => Some(Cow::into_owned(text)),
-            Err(TextProblem::NeedsEvaluation { what, range }) => {
-                let part = text.get(range).unwrap_or_default();
-                let span = self.part_span(node, part);
-                self.diagnostics.push(crate::unevaluated(what, span));
-                None
-            }
-            Err(TextProblem::Malformed { range }) => {
-                let part = text.get(range).unwrap_or_default();
-                let span = self.part_span(node, part);
-                self.diagnostics.push(crate::malformed_reference(part, span));
+            Err(problems) => {
+                for problem in problems {
+                    self.diagnostics.push(match problem {
+                        TextProblem::NeedsEvaluation { what, range } => {
+                            crate::unevaluated(what, self.part_span(node, text, &range)).help(
+                                "write `$${` for a literal `${`, and `%%{` for a literal `%{`",
+                            )
+                        }
+                        TextProblem::Malformed { range } => {
+                            let span = self.part_span(node, text, &range);
+                            crate::malformed_reference(text.get(range).unwrap_or_default(), span)
+                        }
+                    });
+                }
                 None
             }
         }
     }
 
-    /// Returns the place of a part of a text. The span of the text includes its quotes; an escape sequence moves
-    /// what follows.
-    fn part_span(&self, node: &Node<'_>, part: &str) -> Span {
-        let source = self.source_text(node.span);
-        let at = source.find(part).filter(|_| !part.is_empty());
-        at.map_or(node.span, |at| {
-            let start = node.span.range().start + at;
-            SourceMap::span(node.span.source, start..start + part.len())
+    /// Returns the place of a part of a text, or that of the text if its source is written otherwise.
+    fn part_span(&self, node: &Node<'_>, text: &str, part: &Range<usize>) -> Span {
+        let place = place_of_part(self.source_text(node.span), text, part);
+        place.map_or(node.span, |place| {
+            let start = node.span.range().start;
+            SourceMap::span(node.span.source, start + place.start..start + place.end)
         })
     }
 

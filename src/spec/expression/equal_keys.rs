@@ -1,0 +1,139 @@
+//! The problem of a map that has a key twice, and the places of both keys.
+//!
+//! The parser of HCL refuses a key that is written twice in the same way, and gives the place of the second one only. The
+//! place of the first one is searched in the text.
+
+use std::ops::Range;
+
+use super::problem::{Problem, shortened};
+use crate::hcl1::{expression_end, skipped_end};
+use nomad_csi_model::diagnostic::Code;
+
+/// Returns the problem of a key of a map that an earlier one equals.
+pub(super) fn equal_keys(key: Option<&str>, at: Range<u32>, first: Option<&Range<u32>>) -> Problem {
+    let message = match key {
+        Some(key) => format!("the map has the key `{}` twice", shortened(key)),
+        None => "the map has a key twice".to_owned(),
+    };
+    let problem = Problem::new(Code::SpecDuplicateField, at, message).label("repeated here");
+    match first {
+        Some(first) => problem.repeats(first.clone()),
+        None => problem,
+    }
+}
+
+/// Returns the range of the key at an offset, and that of the first key of its map that is written in the same way.
+pub(crate) fn places(text: &str, offset: usize) -> (Range<usize>, Option<Range<usize>>) {
+    let repeated = key_range(text, offset);
+    let written = text.get(repeated.clone()).unwrap_or_default();
+    let first = open_brace(text, offset).and_then(|open| {
+        let mut at = open + 1;
+        while at < repeated.start {
+            at = item_start(text, at);
+            let key = key_range(text, at);
+            if key.start >= repeated.start {
+                return None;
+            }
+            if text.get(key.clone()) == Some(written) {
+                return Some(key);
+            }
+            let value = text.get(key.end..).unwrap_or_default();
+            let value = value.trim_start_matches([' ', '\t']).trim_start_matches(['=', ':']);
+            let value_start = text.len() - value.trim_start_matches([' ', '\t']).len();
+            at = expression_end(text, value_start, false).max(key.end + 1);
+        }
+        None
+    });
+    (repeated, first)
+}
+
+/// Returns the next offset that is no white space, comma or comment.
+fn item_start(text: &str, from: usize) -> usize {
+    let mut at = from;
+    while let Some(rest) = text.get(at..) {
+        let trimmed = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        at = text.len() - trimmed.len();
+        match trimmed.starts_with(['#', '/']).then(|| skipped_end(text, at)).flatten() {
+            Some(end) => at = end,
+            None => return at,
+        }
+    }
+    text.len()
+}
+
+/// Returns the range of the key at an offset: up to the `=` or `:` after it.
+fn key_range(text: &str, start: usize) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth) = (start, 0_usize);
+    while let Some(byte) = bytes.get(at) {
+        if let Some(end) = skipped_end(text, at) {
+            at = end.max(at + 1);
+            continue;
+        }
+        match byte {
+            b'=' | b':' | b'\n' | b'}' if depth == 0 => break,
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    let at = at.min(text.len()).max(start);
+    let length = text.get(start..at).map_or(0, |key| key.trim_end().len());
+    start..start + length
+}
+
+/// Returns the place of the innermost brace that is open at an offset.
+fn open_brace(text: &str, offset: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut open = vec![];
+    let mut at = 0;
+    while at < offset {
+        // A text around the offset has an expression with the map in it.
+        if let Some(end) = skipped_end(text, at).filter(|end| *end <= offset) {
+            at = end.max(at + 1);
+            continue;
+        }
+        match bytes.get(at) {
+            Some(b'{' | b'[' | b'(') => open.push(at),
+            Some(b'}' | b']' | b')') => drop(open.pop()),
+            _ => {}
+        }
+        at += 1;
+    }
+    open.pop().filter(|at| bytes.get(*at) == Some(&b'{'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_places_of_a_repeated_key_are_found() {
+        for text in [
+            "{ «a» = 1, «a» = 2 }",
+            "{ b = 1, «a» = 2\n «a» : 3 }",
+            "merge({ c = \"a = }\", «a» = [1, 2], b = { a = 5 }, «a» = 2 }, {})",
+            "{ «\"x y\"» = 1, «\"x y\"» = 2 }",
+            "{ «(var.a)» = 1, «(var.a)» = 2 }",
+            "\"x${jsonencode({ «a» = 1, «a» = 2 })}\"",
+            "{\n  # a = 1\n  «ä» = <<EOF\n a = 1\nEOF\n  «ä» = 2\n}",
+            "[{ a = 1 }, { «a» = 1, «a» = 2 }]",
+        ] {
+            let mut parts = text.split(['«', '»']);
+            let mut plain = String::new();
+            let mut marked = vec![];
+            while let Some(before) = parts.next() {
+                plain.push_str(before);
+                if let Some(key) = parts.next() {
+                    marked.push(plain.len()..plain.len() + key.len());
+                    plain.push_str(key);
+                }
+            }
+            let found = places(&plain, marked[1].start);
+            assert_eq!(found, (marked[1].clone(), Some(marked[0].clone())), "{text}");
+        }
+        assert_eq!(places("a", 9), (9..9, None));
+        assert_eq!(places("{ a = 1 }", 2), (2..3, None));
+    }
+}
