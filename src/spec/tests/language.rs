@@ -830,7 +830,7 @@ volume "v" {
     let given = Given {
         files: &files,
         variable_files: &[(variables, Syntax::Yaml)],
-        arguments: &[("tuple", "[1, \"1\", null, { a = [{}] }, 9223372036854775807, 1e30]")],
+        arguments: &[("tuple", "[1, \"1\", null, { a = [{}] }, 9223372036854775807, 0.5]")],
         environment: &[("number", "-7")],
         ..Given::default()
     };
