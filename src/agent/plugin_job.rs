@@ -250,8 +250,8 @@ fn other_tasks(state: &State, plugin: &PluginId, node: &NodeId) -> Vec<AllocId> 
     let record = state.plugin_record(plugin);
     let known = record.into_iter().flat_map(|record| &record.allocs);
     let here = known.filter(|(_, task)| task.node == *node);
-    let is_of_job = |task: &AllocId| live_allocs(state, node).any(|(id, _)| id == task);
-    let others = here.filter(|(id, _)| !is_of_job(id));
+    // The node reports when the tasks of an allocation have ended, whatever job it is of.
+    let others = here.filter(|(id, _)| state.alloc(id).is_none());
     others.map(|(id, _)| id.clone()).collect()
 }
 

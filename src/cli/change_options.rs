@@ -49,7 +49,9 @@ pub(super) fn change_options(
             deny: arguments.deny.iter().copied().collect(),
             no_provider: arguments.no_provider,
             share: names.resolve_all(&arguments.share)?,
+            declared_elsewhere: arguments.declared_in_runs.clone().unwrap_or_default(),
         },
+        is_one_of_several: arguments.declared_in_runs.is_some(),
         approvals: Approvals {
             max_risk: arguments.max_risk,
             cut_off: approve.clone().filter_map(|text| cut_off(text)).collect(),

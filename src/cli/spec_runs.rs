@@ -3,7 +3,8 @@
 //! All runs are read before one of them is used. A set belongs to one run, and so does a volume: what two runs declare is an
 //! error. An option that names a volume applies to the run that declares it. Each problem is printed once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::args::{ChangeArgs, FileArgs, SetArgs};
 use super::command_context::CommandContext;
@@ -14,7 +15,7 @@ use nomad_csi_client::files::{FileOfCommand, SetRun, divide_into_runs};
 use nomad_csi_client::reconcile::workflow::Specifications;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{Namespace, NamespacedId, SetName, one_line};
-use nomad_csi_spec::{Outline, VolumeSpec, outline};
+use nomad_csi_spec::{Outline, VolumeSpec, outline, second_registrations, validate};
 
 /// The specifications of one run.
 pub(super) struct SpecRun {
@@ -89,14 +90,18 @@ pub(super) fn read_runs(
     if let (Some(typed), true) = (&set.set, runs.len() > 1) {
         return Err(one_set_for_several(typed, &runs).into());
     }
+    let declared: BTreeSet<String> =
+        outlines.iter().flat_map(|outline| outline.variables.iter().cloned()).collect();
+    let declared = Arc::new(declared);
     let mut found = vec![];
     for run in runs {
-        let of_run = read.for_run(&run, &outlines);
+        let of_run = read.for_run(&run, &declared);
         let (specifications, diagnostics) = evaluate_texts(context, of_run, options, set)?;
         found.push(SpecRun { directory: run.directory, specifications, diagnostics });
     }
     refuse_equal_sets(&mut found);
     refuse_equal_volumes(&mut found);
+    refuse_equal_data(&mut found, options);
     Ok(found)
 }
 
@@ -159,13 +164,17 @@ pub(super) fn changes_of_runs(
         ("--delete-data", &arguments.delete_data, Form::Volume),
         ("--share", &arguments.share, Form::Volume),
         ("--accept-loss", &arguments.accept_loss, Form::WordAndVolume),
-        ("--approve", &arguments.approve, Form::WordAndVolume),
     ];
     for (option, texts, form) in options {
         for text in texts {
             refuse_if_not_of_one(option, text, form, runs)?;
         }
     }
+    // What is approved may be about a volume that no file declares any more.
+    for text in &arguments.approve {
+        refuse_if_of_several("--approve", text, Form::WordAndVolume, runs)?;
+    }
+    let declared = declared_volumes(runs);
     let of_run = |run: &SpecRun| {
         let kept = |texts: &[String], form: Form| -> Vec<String> {
             texts.iter().filter(|text| run.declares(form.volume_of(text))).cloned().collect()
@@ -177,11 +186,21 @@ pub(super) fn changes_of_runs(
             delete_data: kept(&arguments.delete_data, Form::Volume),
             share: kept(&arguments.share, Form::Volume),
             accept_loss: kept(&arguments.accept_loss, Form::WordAndVolume),
-            approve: kept(&arguments.approve, Form::WordAndVolume),
+            declared_in_runs: Some(Arc::clone(&declared)),
             ..arguments.clone()
         }
     };
     Ok(runs.iter().map(of_run).collect())
+}
+
+/// Returns the volumes that the runs declare, each with its directory. A run removes no volume that is in its own files.
+fn declared_volumes(runs: &[SpecRun]) -> Arc<BTreeMap<NamespacedId, String>> {
+    let of_run = |run: &SpecRun| {
+        let directory = run.directory.clone().unwrap_or_default();
+        let keys = run.specifications.volumes.iter().map(VolumeSpec::key);
+        keys.map(|key| (key, directory.clone())).collect::<Vec<_>>()
+    };
+    Arc::new(runs.iter().flat_map(of_run).collect())
 }
 
 /// The form of the value of an option that names a volume.
@@ -208,25 +227,38 @@ fn refuse_if_not_of_one(
     form: Form,
     runs: &[SpecRun],
 ) -> Result<(), CliError> {
+    refuse_if_of_several(option, text, form, runs)?;
     let named = form.volume_of(text);
-    let declaring: Vec<&SpecRun> = runs.iter().filter(|run| run.declares(named)).collect();
-    let (code, why, help) = match declaring.as_slice() {
-        [_] => return Ok(()),
-        [] => (
-            Code::CliInvalidValue,
-            "no file declares such a volume, and the files name several sets",
-            "name the directory of one set".to_owned(),
-        ),
-        [first, ..] => {
-            let namespace = first.declared(named).next().map(|spec| &spec.request.namespace);
-            let namespace = namespace.map(ToString::to_string).unwrap_or_default();
-            let help = format!("add the namespace: `{namespace}/{}`", one_line(named));
-            (Code::CliAmbiguousId, "the files of several sets declare it", help)
-        }
-    };
+    if runs.iter().any(|run| run.declares(named)) {
+        return Ok(());
+    }
+    let why = "no file declares such a volume, and the files name several sets";
     let message = format!("cannot use `{option} {}`: {why}", one_line(text));
-    Err(Diagnostic::error(code, message).help(help).into())
+    Err(Diagnostic::error(Code::CliInvalidValue, message).help(ONE_SET).into())
 }
+
+fn refuse_if_of_several(
+    option: &str,
+    text: &str,
+    form: Form,
+    runs: &[SpecRun],
+) -> Result<(), CliError> {
+    let named = form.volume_of(text);
+    let mut declaring = runs.iter().filter(|run| run.declares(named));
+    let (Some(first), Some(_)) = (declaring.next(), declaring.next()) else {
+        return Ok(());
+    };
+    let namespace = first.declared(named).next().map(|spec| &spec.request.namespace);
+    let namespace = namespace.map(ToString::to_string).unwrap_or_default();
+    let why = "the files of several sets declare it";
+    let message = format!("cannot use `{option} {}`: {why}", one_line(text));
+    let problem = Diagnostic::error(Code::CliAmbiguousId, message);
+    Err(problem.help(format!("add the namespace: `{namespace}/{}`", one_line(named))).into())
+}
+
+/// The advice for what is for one set.
+const ONE_SET: &str =
+    "name the directory of one set, and the directories without a set that it needs";
 
 /// Refuses an option that is for one set.
 ///
@@ -241,7 +273,7 @@ pub(super) fn refuse_for_several(option: &str, runs: &[SpecRun]) -> Result<(), C
     let message = format!("cannot use `{option}`: the files name {} sets", directories.len());
     Err(Diagnostic::error(Code::CliInvalidValue, message)
         .note(format!("directories with a set: {}", some_of(&directories)))
-        .help("name the directory of one set")
+        .help(ONE_SET)
         .into())
 }
 
@@ -255,7 +287,8 @@ fn one_set_for_several(typed: &str, runs: &[SetRun]) -> Diagnostic {
     );
     Diagnostic::error(Code::CliSetConflict, message)
         .note(format!("directories with a set: {}", some_of(&directories)))
-        .help("remove `--set`, or name the directory of one set")
+        .help("remove `--set`")
+        .help(ONE_SET)
 }
 
 /// Lists the first few names.
@@ -287,6 +320,39 @@ fn refuse_equal_sets(runs: &mut [SpecRun]) {
         );
         run.diagnostics
             .push(Diagnostic::error(Code::SpecSetTwice, message).help(Code::SpecSetTwice.advice()));
+    }
+}
+
+/// Refuses what two volumes of different runs may not share, as within a run: their data, and their name at a plugin.
+fn refuse_equal_data(runs: &mut [SpecRun], options: LoadOptions<'_>) {
+    if runs.len() < 2 {
+        return;
+    }
+    let all = runs.iter().flat_map(|run| run.specifications.volumes.iter().cloned());
+    let all: Vec<VolumeSpec> = all.collect();
+    let mut problems = Diagnostics::default();
+    validate(&all, options.purpose, &mut problems);
+    let mut problems = problems.retain(|problem| problem.code == Code::SpecNameTwice);
+    if let Some(share) = options.share {
+        second_registrations(&all, share, &mut problems);
+    }
+    for problem in problems {
+        let is_known = runs.iter().any(|run| {
+            let mut found = run.diagnostics.iter();
+            found.any(|one| one.code == problem.code && one.message == problem.message)
+        });
+        let place = problem.labels.first().map(|label| label.span.source);
+        let is_of = |run: &&mut SpecRun| {
+            let mut volumes = run.specifications.volumes.iter();
+            volumes.any(|spec| Some(spec.span.source) == place)
+        };
+        if let Some(run) = runs.iter_mut().find(is_of).filter(|_| !is_known) {
+            // Of the texts of other runs, nothing is shown.
+            let mut problem = problem;
+            problem.labels.retain(|label| Some(label.span.source) == place);
+            run.diagnostics
+                .push(problem.note("the other volume is in another set of this command"));
+        }
     }
 }
 
@@ -377,16 +443,20 @@ mod tests {
         assert_eq!((&first.share, &second.share), (&vec![], &texts(&["default/z"])));
         assert_eq!(first.accept_loss, texts(&["mount_flags:prod/y"]));
         assert_eq!(second.accept_loss, texts(&["secrets:z"]));
-        assert_eq!(first.approve, texts(&["destroys-data:x"]));
-        assert_eq!(second.approve, texts(&["loses-access:z"]));
         assert!(first.prune && second.prune);
+        for run in [first, second] {
+            assert_eq!(run.approve, changes.approve, "a volume may be in no file any more");
+            let z = NamespacedId::new("default".into(), "z".into());
+            let declared = run.declared_in_runs.as_ref().unwrap();
+            assert_eq!(declared.get(&z).map(String::as_str), Some("b"));
+        }
     }
 
     #[test]
     fn an_option_that_is_for_no_run_or_for_several_is_refused() {
         let runs = [run("a", &[("default", "x")]), run("b", &[("prod", "x"), ("prod", "y")])];
         let none = "no file declares such a volume, and the files name several sets";
-        let help = "name the directory of one set";
+        let help = ONE_SET;
         let approve = |text: &str| ChangeArgs { approve: texts(&[text]), ..ChangeArgs::default() };
         for (changes, option) in [
             (
@@ -397,8 +467,6 @@ mod tests {
                 ChangeArgs { replace: texts(&["default/y"]), ..ChangeArgs::default() },
                 "--replace default/y",
             ),
-            (approve("cuts-off:5b0c"), "--approve cuts-off:5b0c"),
-            (approve("destroys-data"), "--approve destroys-data"),
         ] {
             assert_eq!(
                 refused(&changes, &runs),
@@ -412,7 +480,9 @@ mod tests {
                 "add the namespace: `default/x`",
             ]
         );
-        assert_eq!(refused(&approve("destroys-data:prod/x"), &runs), Vec::<String>::new());
+        for text in ["destroys-data:prod/x", "needs-downtime:gone", "cuts-off:5b0c"] {
+            assert_eq!(refused(&approve(text), &runs), Vec::<String>::new());
+        }
     }
 
     #[test]

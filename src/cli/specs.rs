@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::args::{FileArgs, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
@@ -16,7 +17,7 @@ use nomad_csi_model::diagnostic::{
 use nomad_csi_model::{Namespace, SetName};
 use nomad_csi_plan::DenyRule;
 use nomad_csi_spec::{
-    Defaults, EmptyBlock, GivenVariables, Outline, Parsed, Purpose, Syntax, VolumeSpec,
+    Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec,
     declares_host_volumes, read, second_registrations, single_set, validate,
 };
 
@@ -128,25 +129,18 @@ pub(super) struct ReadTexts {
     /// The problems of files that could not be read, or are left alone.
     diagnostics: Diagnostics,
     is_of_saved_plan: bool,
+    is_one_of_several: bool,
 }
 
 impl ReadTexts {
-    /// Returns what one run has of the texts. `outlines` are those of all texts. Nothing is shown of the others.
-    pub(super) fn for_run(&self, run: &SetRun, outlines: &[Outline]) -> Self {
-        let mut sources = self.sources.clone();
-        let mut declared_elsewhere = BTreeSet::new();
-        let mut texts = vec![];
-        for (index, (text, outline)) in self.texts.iter().zip(outlines).enumerate() {
-            if run.files.binary_search(&index).is_ok() {
-                texts.push(*text);
-            } else {
-                sources.withhold(text.0);
-                declared_elsewhere.extend(outline.variables.iter().cloned());
-            }
-        }
+    /// Returns what one run has of the texts. `declared` are the variables of all texts.
+    pub(super) fn for_run(&self, run: &SetRun, declared: &Arc<BTreeSet<String>>) -> Self {
+        let texts = run.files.iter().filter_map(|index| self.texts.get(*index)).copied().collect();
+        let declared_elsewhere = Arc::clone(declared);
         Self {
             texts,
-            sources,
+            sources: self.sources.clone(),
+            is_one_of_several: run.directory.is_some(),
             host_volumes: self.host_volumes.clone(),
             given: GivenVariables { declared_elsewhere, ..self.given.clone() },
             defaults: self.defaults.clone(),
@@ -192,7 +186,16 @@ pub(super) fn read_texts(
         diagnostics.push(host_volumes_left_alone(sources.name(*source)));
     }
     let is_of_saved_plan = arguments.are_of_saved_plan;
-    Ok(ReadTexts { texts, sources, host_volumes, given, defaults, diagnostics, is_of_saved_plan })
+    Ok(ReadTexts {
+        texts,
+        sources,
+        host_volumes,
+        given,
+        defaults,
+        diagnostics,
+        is_of_saved_plan,
+        is_one_of_several: false,
+    })
 }
 
 /// Evaluates and validates texts as one run, and returns their problems.
@@ -214,6 +217,7 @@ pub(super) fn evaluate_texts(
         defaults,
         mut diagnostics,
         is_of_saved_plan,
+        is_one_of_several,
     } = read_texts;
     // What is said of the values of CSI volumes is not true of host volumes.
     let mut of_host = Diagnostics::default();
@@ -239,7 +243,8 @@ pub(super) fn evaluate_texts(
         diagnostics = diagnostics.map(explain_missing_value);
     }
     if volumes.is_empty() && !diagnostics.has_errors() {
-        diagnostics.extend(no_volume(options.empty_files, sets.first(), &empty));
+        let named = (sets.first(), is_one_of_several);
+        diagnostics.extend(no_volume(options.empty_files, named, &empty));
     }
     if let Some(first) = volumes.first() {
         let place = Place::of(first.span, &sources);
@@ -320,7 +325,7 @@ fn given_variables(
     let given = arguments.variables.iter();
     let arguments = given.map(|given| (given.name.clone(), given.value.clone())).collect();
     let environment = context.environment.specification_variables();
-    GivenVariables { environment, files, arguments, declared_elsewhere: BTreeSet::new() }
+    GivenVariables { environment, files, arguments, declared_elsewhere: Arc::default() }
 }
 
 /// Parses the value of `--set`.
@@ -350,7 +355,7 @@ fn explain_emptying(problem: Diagnostic) -> Diagnostic {
 /// Reports files that declare no volume. `named` is the set that they name, and where.
 fn no_volume(
     empty_files: EmptyFiles,
-    named: Option<&(SetName, Span)>,
+    (named, is_one_of_several): (Option<&(SetName, Span)>, bool),
     empty: &[EmptyBlock],
 ) -> Diagnostics {
     if !empty.is_empty() && empty_files != EmptyFiles::Pruned {
@@ -360,7 +365,14 @@ fn no_volume(
         return Diagnostic::error(Code::SpecNoVolume, "no volume is declared").into();
     };
     let message = format!("set `{set}` has no volumes: the files name it but declare none");
-    let help = "run `apply --prune` with these files to deregister all volumes of the set; their data stays";
+    let help = match is_one_of_several {
+        true => {
+            "to deregister all volumes of the set, run `apply --prune` with the files of this set alone; their data stays"
+        }
+        false => {
+            "run `apply --prune` with these files to deregister all volumes of the set; their data stays"
+        }
+    };
     let label = "no volume is declared with it";
     match empty_files {
         EmptyFiles::Accepted | EmptyFiles::Pruned => Diagnostics::default(),

@@ -1,6 +1,7 @@
 //! The inputs of a plan.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::deny::DenyRule;
 use super::ledger::{
@@ -252,4 +253,6 @@ pub struct PlanOptions {
     pub no_provider: bool,
     /// Volumes that may register data that another volume has.
     pub share: BTreeSet<NamespacedId>,
+    /// Volumes that another run of the same command declares, each with its directory. They are not removed.
+    pub declared_elsewhere: Arc<BTreeMap<NamespacedId, String>>,
 }

@@ -113,7 +113,7 @@ fn unlisted_data(planned: &PlannedVolume, observed: &ObservedState) -> Option<Di
         warning
             .note("the plugin may refuse the registration, or a task that mounts the volume")
             .help(
-                "correct the `external_id`: `nomad-csi orphans` lists the data that no volume has",
+                "correct the `external_id`: `nomad-csi orphans --plugin ID` lists the data that no volume has",
             )
             .help("if the provider's list is not complete, add `--no-provider`"),
     )

@@ -14,9 +14,10 @@ use super::preconditions::{
     PluginOperation, missing_maximum, plugin_problem, present_plugin_problem,
 };
 use super::removal_checks::{Removal, claimed_error, shared_data_error};
+use super::selector::selector;
 use super::volume_version::VolumeVersion;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
-use nomad_csi_model::{NamespacedId, UnresolvedRequest, Volume, shell_quoted};
+use nomad_csi_model::{NamespacedId, UnresolvedRequest, Volume, one_line, shell_quoted};
 use nomad_csi_spec::VolumeSpec;
 
 /// Returns entries for the volumes to remove that no file names, by name.
@@ -38,7 +39,13 @@ fn planned_removal(key: &NamespacedId, inputs: &PlanInputs<'_>) -> PlannedVolume
     } else {
         Removal::Deregister { force: false }
     };
-    let action = existing.map_or(Action::Unchanged, |volume| remove(volume, removal, inputs));
+    let action = match (existing, inputs.options.declared_elsewhere.get(key)) {
+        (Some(_), Some(directory)) => {
+            Action::Blocked(vec![declared_in_another_set(key, directory, inputs)])
+        }
+        (Some(volume), None) => remove(volume, removal, inputs),
+        (None, _) => Action::Unchanged,
+    };
     let is_missing = existing.is_none() && removal == Removal::Delete;
     PlannedVolume {
         key: key.clone(),
@@ -50,6 +57,24 @@ fn planned_removal(key: &NamespacedId, inputs: &PlanInputs<'_>) -> PlannedVolume
         depends_on: vec![],
         warnings: is_missing.then(|| missing_volume_warning(key, inputs)).into_iter().collect(),
     }
+}
+
+/// Returns why a volume that moved to another set is not removed.
+fn declared_in_another_set(
+    key: &NamespacedId,
+    directory: &str,
+    inputs: &PlanInputs<'_>,
+) -> Diagnostic {
+    let set = inputs.owned.map_or("", |owned| &owned.set);
+    let directory = one_line(directory);
+    let message = format!("cannot remove volume {}: `{directory}` declares it", key.quoted());
+    Diagnostic::error(Code::PlanDeclaredElsewhere, message)
+        .note(format!("set `{set}` owns the volume, and it would be removed and created again, empty"))
+        .help(format!(
+            "to move it to the other set with its data, run `nomad-csi forget {} --set {set}` first",
+            shell_quoted(selector(key))
+        ))
+        .help("to keep it in this set, declare it in the directory of this set")
 }
 
 /// Warns that a volume to delete does not exist, and suggests similar names.

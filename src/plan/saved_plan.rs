@@ -9,6 +9,7 @@
 //! refuses to apply a plan twice; without a ledger that check is not possible.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -342,6 +343,8 @@ impl SavedPlan {
             deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
             no_provider: saved.no_provider,
             share: keys(&saved.share),
+            // A saved plan is of one run.
+            declared_elsewhere: Arc::default(),
         })
     }
 

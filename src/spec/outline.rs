@@ -35,7 +35,10 @@ pub enum NamedSet {
 /// learned of it.
 pub fn outline(sources: &SourceMap, source: SourceId, syntax: Syntax) -> Outline {
     let text = Arc::clone(sources.text(source));
-    let may_have_one = text.contains(schema::SET) || text.contains(schema::VARIABLE);
+    let has = |word: &str| {
+        text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let may_have_one = has(schema::SET) || has(schema::VARIABLE) || text.contains('\\');
     if sources.is_withheld(source) || !may_have_one {
         return Outline::default();
     }
@@ -85,6 +88,8 @@ mod tests {
         let literal = |text: &str| Some(NamedSet::Literal(text.to_owned()));
         for (text, syntax, expected) in [
             ("set = \"a\"\n", Syntax::Hcl, literal("a")),
+            ("SET = \"a\"\n", Syntax::Hcl, literal("a")),
+            ("{\"s\\u0065t\": \"a\"}", Syntax::Json, literal("a")),
             ("{\"set\": \"a\"}", Syntax::Hcl, literal("a")),
             ("{\"set\": \"a\"}", Syntax::Json, literal("a")),
             ("set: a\nid: b\n", Syntax::Yaml, literal("a")),

@@ -181,10 +181,10 @@ pub enum EarlierControllers {
     /// None.
     #[default]
     None,
-    /// Others, which are gone or got nothing, or the same one with other parameters: these calls have ended, and may have
-    /// taken effect.
+    /// Others, which are gone or got nothing: these calls have ended, and may have taken effect.
     Ended,
-    /// Any: an earlier version recorded the intent without its controller.
+    /// Any: an earlier version recorded the intent without its controller. Or the same one, with the parameters of a change
+    /// that this one replaced and that it may still carry out.
     Unknown,
 }
 
@@ -359,7 +359,10 @@ impl VolumeRecord {
         let controller = self.controller_for(VolumeIntent::Modify, instance, index)?;
         let replaces = self.modifying.as_ref().is_some_and(|before| before != parameters);
         let earlier = match controller.earlier {
-            EarlierControllers::None if replaces => EarlierControllers::Ended,
+            // The replaced call is another one: what refuses this one may still carry that one out.
+            EarlierControllers::None | EarlierControllers::Ended if replaces => {
+                EarlierControllers::Unknown
+            }
             earlier => earlier,
         };
         Some(IntentController { earlier, ..controller })

@@ -1,9 +1,12 @@
 //! Arguments that limit or extend what a command may change.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use clap::Args;
 
 use super::value_parsers::one_of;
-use nomad_csi_model::ServerVersion;
+use nomad_csi_model::{NamespacedId, ServerVersion};
 use nomad_csi_plan::{DenyRule, Risk};
 
 /// Help of `--server-version`.
@@ -69,6 +72,9 @@ pub(crate) struct ChangeArgs {
     pub server_version: Option<ServerVersion>,
     #[arg(long, help_heading = HEADING, help = NO_PROVIDER_HELP)]
     pub no_provider: bool,
+    /// The volumes that all runs of the command declare, each with its directory; `None` for a single run.
+    #[arg(skip)]
+    pub declared_in_runs: Option<Arc<BTreeMap<NamespacedId, String>>>,
 }
 
 /// The changes that `reconcile --apply` may make in every round: no change that is meant for one run.

@@ -18,10 +18,12 @@ use crate::cli::spec_runs::{SpecRun, changes_of_runs, load_runs};
 use crate::cli::specs::{EmptyFiles, LoadOptions, load_specifications_in};
 use crate::cli::ui::one_line;
 use nomad_csi_client::files::StreamTexts;
-use nomad_csi_client::reconcile::workflow::{ApplyMode, ApplyRequest, SetSelection};
+use nomad_csi_client::reconcile::workflow::{
+    ApplyMode, ApplyRequest, SetSelection, Specifications,
+};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, shell_quoted};
-use nomad_csi_plan::SavedPlan;
+use nomad_csi_plan::{SavedPlan, SavedVariable};
 
 /// The IDs of the options that the command line names. It takes no values, so it must be the first
 /// field of its command: later fields take theirs out of the matches.
@@ -172,6 +174,9 @@ pub(crate) async fn apply_specifications(
         }
         None => load_runs(context, files, load_options, set, namespace.as_ref())?,
     };
+    if let Some(plan) = plan {
+        runs.iter().try_for_each(|run| refuse_lost_values(plan, &run.specifications))?;
+    }
     let mut changes = vec![];
     for (run, arguments) in runs.iter().zip(changes_of_runs(&arguments.changes, &runs)?) {
         let options = change_options(context, &arguments, &run.specifications.volumes)?;
@@ -219,10 +224,11 @@ pub(crate) async fn apply_specifications(
                     break;
                 }
             }
-            let declared = runs.iter().map(|run| run.specifications.volumes.len()).sum();
+            // Of several runs, the volumes are a list, however many there are.
+            let is_one = matches!(runs.as_slice(), [run] if run.specifications.volumes.len() == 1);
             let prints = !arguments.reports.replace_output();
             let output = prints.then_some(&arguments.output.output);
-            print_submitted(context, declared, all, output)
+            print_submitted(context, is_one, all, output)
         })
         .await
 }
@@ -293,6 +299,25 @@ fn saved_plan(
     saved.files.variables.clone_from(&arguments.files.variables);
     saved.files.variable_files.clone_from(&arguments.files.variable_files);
     Ok(Some(saved))
+}
+
+/// Refuses a plan for which a variable without a stored value had one from outside, and now has its default.
+fn refuse_lost_values(plan: &SavedPlan, found: &Specifications) -> Result<(), CliError> {
+    let is_lost = |saved: &&SavedVariable| {
+        let now = found.variables.iter().find(|now| now.name == saved.name);
+        saved.value.is_none() && now.is_some_and(|now| now.is_default() && now.from != saved.from)
+    };
+    let Some(lost) = plan.origin().variables.iter().find(is_lost) else {
+        return Ok(());
+    };
+    let (name, from) = (one_line(&lost.name), one_line(&lost.from));
+    let message = format!(
+        "cannot apply the saved plan: variable `{name}` had its value from {from}, and has its default now"
+    );
+    Err(Diagnostic::error(Code::SpecUnsetVariable, message)
+        .note("a saved plan holds no value that may be secret: give it as for the plan")
+        .help(format!("use `--var-file FILE` or NOMAD_CSI_VAR_{name}"))
+        .into())
 }
 
 /// Refuses `--var` for a variable whose value the plan holds: with another one, it would be another plan.

@@ -129,6 +129,9 @@ pub(crate) async fn show_plan(
                 if run.directory.is_none() {
                     return planned;
                 }
+                if let (Err(_), Some(heading)) = (&planned, run.heading()) {
+                    context.printer.print_status(&heading);
+                }
                 let of_run = context.exit_of_run(planned, run.heading());
                 documents.push(document_of_run(document.unwrap_or_default(), run, of_run));
                 exit = exit.max(of_run);

@@ -51,7 +51,8 @@ pub(crate) async fn submit_volumes(
             let workflow = context.waiting_workflow(cluster, "apply", wait, parallelism);
             let output = Some(&arguments.output.output);
             let submitted = submit(context, &workflow, &request).await;
-            print_submitted(context, request.specifications.volumes.len(), submitted, output)
+            let is_one = request.specifications.volumes.len() == 1;
+            print_submitted(context, is_one, submitted, output)
         })
         .await
 }
@@ -83,18 +84,18 @@ pub(crate) async fn submit(
     Submitted { volumes, result: explain_denied(workflow.api, done, &needs).await }
 }
 
-/// Prints volumes in the form of `output`; none without it. `declared` is the number of volumes that the files declare.
+/// Prints volumes in the form of `output`; none without it. `is_one` if the files declare one, so that a script gets it as an object.
 ///
 /// # Errors
 /// If they cannot be printed in that form, or that of the run.
 pub(crate) fn print_submitted(
     context: &CommandContext,
-    declared: usize,
+    is_one: bool,
     submitted: Submitted,
     output: Option<&OutputFormat>,
 ) -> Result<Exit, CliError> {
     if let (Some(output), Some(volumes)) = (output, &submitted.volumes) {
-        print_volumes(context, declared == 1, volumes, output)?;
+        print_volumes(context, is_one, volumes, output)?;
     }
     submitted.result
 }

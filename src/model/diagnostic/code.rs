@@ -59,6 +59,8 @@ codes! {
         "Check the provider. Restore the data there, recreate the volume with `--replace`, or remove it. If the provider's list is not complete, use `--no-provider`.";
     PlanSourceMissing = "plan/source-missing": "The volume is a copy, and its provider does not list the volume or the snapshot that it is copied from.",
         "Check `clone_id` or `snapshot_id`: both are the provider's IDs.";
+    PlanDeclaredElsewhere = "plan/declared-elsewhere": "The set owns a volume that its files do not declare any more, and another directory of the command declares it. Removing and creating it again would leave it empty.",
+        "Run `nomad-csi forget ID --set SET` with the set that owns it, and apply again: the data stays, and the other set owns the volume.";
     PlanSourceTooLarge = "plan/source-too-large": "The snapshot or the volume that a new volume is filled from is larger than the new volume may be. The plugin refuses the request.",
         "Raise or remove `capacity_max`.";
     PlanProviderUnread = "plan/provider-unread": "The list of a provider could not be read, so it is unknown whether it still has the data of the volumes.",

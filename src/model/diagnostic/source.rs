@@ -81,7 +81,7 @@ impl std::fmt::Debug for Source {
 /// All source texts of one run.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
-    sources: Vec<Source>,
+    sources: Vec<Arc<Source>>,
 }
 
 impl SourceMap {
@@ -92,20 +92,21 @@ impl SourceMap {
         let text = text.into();
         let lines = Arc::new(LineIndex::new(&text));
         let id = SourceId(offset(self.sources.len()));
-        self.sources.push(Source {
-            name: name.into(),
+        let name = name.into();
+        self.sources.push(Arc::new(Source {
+            name,
             text,
             lines,
             hidden: vec![],
             is_withheld: false,
-        });
+        }));
         id
     }
 
     /// Marks a text of which nothing may be shown, not even in messages: it may be another file than
     /// the person who gave it knows.
     pub fn withhold(&mut self, id: SourceId) {
-        self.sources[id.0 as usize].is_withheld = true;
+        Arc::make_mut(&mut self.sources[id.0 as usize]).is_withheld = true;
         self.hide(Self::span(id, 0..self.source(id).text.len()));
     }
 
@@ -116,7 +117,7 @@ impl SourceMap {
 
     /// Marks a range as secret: [`SourceMap::redacted_text`] does not contain it.
     pub fn hide(&mut self, span: Span) {
-        let hidden = &mut self.sources[span.source.0 as usize].hidden;
+        let hidden = &mut Arc::make_mut(&mut self.sources[span.source.0 as usize]).hidden;
         let range = span.range();
         if range.is_empty() {
             return;

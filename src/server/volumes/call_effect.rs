@@ -13,7 +13,7 @@ pub(super) enum PriorCalls {
     None,
     /// Some were sent, to the instance that gets the next one, or to others that are gone.
     Ended,
-    /// It is not known who got one, and whether it has ended: an earlier version recorded the intent.
+    /// It is not known who got one, or whether it has ended.
     Unknown,
 }
 

@@ -190,7 +190,8 @@ async fn record_failure(
     let prior = intent.prior();
     let is_certain = certainly_had_no_effect(&error, prior);
     if is_certain || is_permanently_refused(&without_effect) && prior.have_ended() {
-        let may_have_changed = !is_certain && !intent.went_to_one_program();
+        // An earlier call may have had other secrets or another capability, and then was not this one.
+        let may_have_changed = !is_certain;
         let event = EventKind::VolumeExpandAbandoned { key: key.clone(), may_have_changed };
         match deps.store.commit(unchanged(record), event).await {
             Ok(_) => return without_effect,

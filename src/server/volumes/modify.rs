@@ -165,7 +165,10 @@ async fn record_failure(
     let replaced = earlier.filter(|earlier| Some(earlier) != intended.modifying.as_ref());
     let without_effect = call.failed(error.clone(), ResidualState::None).into();
     let is_certain = certainly_had_no_effect(&error, prior);
-    if is_certain || is_permanently_refused(&without_effect) && prior.have_ended() {
+    // A change that may have an effect stays on record, and so does not give way to the one that it replaced.
+    let is_ended =
+        replaced.is_none() && is_permanently_refused(&without_effect) && prior.have_ended();
+    if is_certain || is_ended {
         let (event, outcome) = match replaced {
             None => {
                 let may_have_changed = !is_certain && !intent.went_to_one_program();

@@ -54,7 +54,10 @@ fn is_single_block(key: &str) -> bool {
 /// block is none.
 pub(crate) fn is_of_language(document: &Object<'_>) -> bool {
     let is_set = |entry: &Entry<'_>| entry.key.text.eq_ignore_ascii_case(schema::SET);
-    let names_only_set = !document.entries.is_empty() && document.entries.iter().all(is_set);
+    let is_note =
+        |entry: &Entry<'_>| entry.key.text == "//" || entry.key.text.starts_with(schema::EXTENSION);
+    let names_only_set = document.entries.iter().any(is_set)
+        && document.entries.iter().all(|entry| is_set(entry) || is_note(entry));
     names_only_set
         || document.entries.iter().any(|entry| {
             let key = &*entry.key.text;

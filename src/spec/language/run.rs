@@ -11,7 +11,7 @@ use super::locals::evaluate_locals;
 use super::names_check::{check_names, report_unset};
 use super::number_texts::warn_of_numbers;
 use super::value_sources::ValueSources;
-use super::variable_values::variable_values;
+use super::variable_values::{variable_values, variables_of_secrets};
 use super::variables::{Assigned, GivenVariables, VariableFile, assign, validate_variables};
 use crate::decode::Document;
 use crate::expression::budget::Budget;
@@ -82,8 +82,9 @@ impl Run<'_> {
         for (slot, place) in &expansion.used {
             used.entry(*slot).or_insert(*place);
         }
-        expansion.variables =
-            variable_values(&declarations.variables, &assigned, names, &mut Budget::run());
+        let secret = variables_of_secrets(objects, &declarations.locals, names);
+        let (variables, values) = (&declarations.variables, (&assigned[..], &secret));
+        expansion.variables = variable_values(variables, values, names, &mut Budget::run());
         if self.has_all_values {
             report_unset(&declarations, &used, (&assigned, &refused), names, diagnostics);
         }

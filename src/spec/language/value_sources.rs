@@ -143,10 +143,13 @@ fn source_of(name: &str, origin: ValueOrigin) -> ValueSource {
     ValueSource { text: format!("`var.{name}` has its value from {from}").into(), place }
 }
 
+/// The source of a value that nothing gives.
+pub(super) const DEFAULT: &str = "its default";
+
 /// Returns the source of the value of a variable in words.
 pub(super) fn source_text(name: &str, origin: ValueOrigin) -> String {
     match origin {
-        ValueOrigin::Default(_) => "its default".to_owned(),
+        ValueOrigin::Default(_) => DEFAULT.to_owned(),
         ValueOrigin::Environment => format!("NOMAD_CSI_VAR_{name}"),
         ValueOrigin::File(_) => "`--var-file`".to_owned(),
         ValueOrigin::CommandLine => "`--var`".to_owned(),

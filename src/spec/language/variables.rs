@@ -5,6 +5,7 @@
 //! is an error only where something uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::declarations::Variable;
 use super::type_constraint::{Type, conform, literal, parse_type};
@@ -30,7 +31,7 @@ pub struct GivenVariables {
     /// Values of the command line, in their order.
     pub arguments: Vec<(String, Secret)>,
     /// The variables that files of other runs of the same command declare: a value of one is not reported here.
-    pub declared_elsewhere: BTreeSet<String>,
+    pub declared_elsewhere: Arc<BTreeSet<String>>,
 }
 
 /// A file of variables.

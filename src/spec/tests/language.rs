@@ -1,6 +1,7 @@
 //! The language: variables, local values, classes, defaults and generated volumes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::harness::code;
 use crate::defaults::Defaults;
@@ -47,7 +48,9 @@ pub(super) fn run(given: &Given<'_>) -> Ran {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), secret(value)))
             .collect(),
-        declared_elsewhere: given.declared_elsewhere.iter().map(ToString::to_string).collect(),
+        declared_elsewhere: Arc::new(
+            given.declared_elsewhere.iter().map(ToString::to_string).collect(),
+        ),
     };
     let defaults = Defaults::default();
     let parsed = read(&mut sources, &texts, &variables, &defaults, &mut diagnostics);
@@ -883,8 +886,41 @@ variable "map" {
 variable "plain" {
   default = "shown"
 }
+variable "direct" {
+  default = "canary"
+}
+variable "through" {
+  default = { pw = "canary" }
+}
+variable "flag" {
+  default = "canary"
+}
+variable "merged" {
+  default = "canary"
+}
+variable "each" {
+  default = { a = { key = "canary" } }
+}
+locals {
+  first  = var.through.pw
+  second = "x-${local.first}"
+}
 volume "v" {
   enabled = var.plain == "x"
+  secrets {
+    direct = var.direct
+    local  = local.second
+  }
+  mount_options = { mount_flags = [var.flag] }
+}
+volume "x" {
+  enabled       = false
+  mount_options = merge({ fs_type = "ext4" }, { mount_flags = [var.merged] })
+}
+volume "w" {
+  for_each = var.each
+  enabled  = false
+  secrets  = { key = each.value.key }
 }
 "#;
     let ran = run(&Given { files: &[(text, Syntax::Hcl)], ..Given::default() });
@@ -892,7 +928,17 @@ volume "v" {
         ran.parsed.variables.iter().map(|one| (one.name.as_str(), one.value.as_deref())).collect();
     assert_eq!(
         values,
-        [("db_password", None), ("map", None), ("marked", None), ("plain", Some("\"shown\"")),]
+        [
+            ("db_password", None),
+            ("direct", None),
+            ("each", None),
+            ("flag", None),
+            ("map", None),
+            ("marked", None),
+            ("merged", None),
+            ("plain", Some("\"shown\"")),
+            ("through", None),
+        ]
     );
 }
 

@@ -6,7 +6,7 @@
 use clap::Args;
 
 use crate::cli::args::RedactedText;
-use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 
 /// Variables of a job file.
 #[derive(Args, Clone, Debug, Default)]
@@ -24,7 +24,7 @@ impl RefusedVariables {
     ///
     /// # Errors
     /// If the command line has a variable or a file of variables.
-    pub(crate) fn require_none(&self) -> Result<(), Diagnostic> {
+    pub(crate) fn require_none(&self) -> Result<(), Diagnostics> {
         let option = match (&self.variables[..], &self.variable_files[..]) {
             ([], []) => return Ok(()),
             ([_, ..], _) => "--var",
@@ -36,7 +36,8 @@ impl RefusedVariables {
             .help(format!(
                 "render the file first: `nomad job run -output -{}=… FILE` prints JSON that is read here",
                 option.trim_start_matches('-')
-            )))
+            ))
+            .into())
     }
 }
 
@@ -59,7 +60,8 @@ mod tests {
             (vec!["--var-file", "prod.hcl"], "-var-file=…"),
         ] {
             let command = Command::parse_from(std::iter::once("x").chain(arguments.clone()));
-            let problem = command.refused.require_none().expect_err("a variable");
+            let problems = command.refused.require_none().expect_err("a variable");
+            let problem = problems.iter().next().expect("a problem");
             assert!(problem.help[0].contains(option), "{problem:?}");
             assert!(problem.help[0].contains("nomad job run -output"), "{problem:?}");
             assert!(!format!("{problem:?}").contains("hunter2"), "{problem:?}");

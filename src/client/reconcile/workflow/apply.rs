@@ -257,6 +257,9 @@ pub fn refuse_unused_approvals(
     options: &ChangeOptions,
     set: Option<&LedgerSet>,
 ) -> Result<(), WorkflowError> {
+    if options.is_one_of_several {
+        return Ok(());
+    }
     let observed = &prepared.observation.observed;
     let may_be_removed = |key: &NamespacedId| {
         options.plan.delete_data.contains(key) || set.is_some_and(|set| set.has_released(key))

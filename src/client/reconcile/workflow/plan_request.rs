@@ -19,6 +19,8 @@ pub struct ChangeOptions {
     pub plan: PlanOptions,
     /// Risks that are approved.
     pub approvals: Approvals,
+    /// True for one run of several: an approval may be meant for another one.
+    pub is_one_of_several: bool,
 }
 
 /// The input of a plan.

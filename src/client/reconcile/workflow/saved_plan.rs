@@ -61,6 +61,6 @@ impl ChangeOptions {
             let problem = "its server version is not a version".to_owned();
             unusable(SavedPlanProblem::Damaged(problem))
         })?;
-        Ok(Self { server_version, plan: requests, approvals })
+        Ok(Self { server_version, plan: requests, approvals, is_one_of_several: false })
     }
 }
