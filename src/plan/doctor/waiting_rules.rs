@@ -13,8 +13,8 @@ use super::remedies::{
     wait_schedulable, wait_unclaimed,
 };
 use nomad_csi_model::{
-    AllocId, BlockedEvaluation, ClientStatus, NodeId, UnstartedAlloc, VolumeClaim, ago, one_line,
-    shell_quoted,
+    AllocId, BlockedEvaluation, ClientStatus, DesiredStatus, NodeId, UnstartedAlloc, VolumeClaim,
+    ago, one_line, shell_quoted,
 };
 
 /// How many reasons and holders a finding names.
@@ -123,7 +123,7 @@ fn remedies_against(
 
 fn claim_remedies(facts: &VolumeFacts<'_>, holders: &[Holder<'_>], waiting: &str) -> Vec<Remedy> {
     let mut remedies = vec![wait_unclaimed(facts)];
-    let held = holders.iter().filter(|holder| !holder.is_in_release);
+    let held = holders.iter().filter(|holder| !holder.is_ending);
     let jobs: BTreeSet<&str> = held.filter_map(|holder| holder.job).collect();
     for job in jobs.into_iter().take(MAX_NAMED) {
         remedies.push(match job == waiting {
@@ -157,13 +157,20 @@ struct Holder<'a> {
     alloc: &'a AllocId,
     job: Option<&'a str>,
     node: Option<&'a NodeId>,
-    is_in_release: bool,
+    /// True if its allocation has ended or must stop, or its claim is being released.
+    is_ending: bool,
     source: FactSource,
 }
 
 /// Returns who has the volume.
 fn holders<'a>(facts: &VolumeFacts<'a>) -> Vec<Holder<'a>> {
     let find = |id: &AllocId| facts.volume.allocs.iter().find(|alloc| alloc.id == *id);
+    let must_stop = |id: &AllocId| {
+        find(id).is_some_and(|alloc| match alloc.desired {
+            DesiredStatus::Stop | DesiredStatus::Evict => true,
+            DesiredStatus::Run | DesiredStatus::Other(_) => false,
+        })
+    };
     let job_of = |id: &AllocId| {
         let alloc = find(id)?;
         (!alloc.job_id.is_empty()).then_some(alloc.job_id.as_str())
@@ -175,7 +182,7 @@ fn holders<'a>(facts: &VolumeFacts<'a>) -> Vec<Holder<'a>> {
                 alloc: &claim.alloc,
                 job: job_of(&claim.alloc),
                 node: Some(&claim.node),
-                is_in_release: claim.is_in_release(),
+                is_ending: claim.is_in_release() || must_stop(&claim.alloc),
                 source: FactSource::Claims,
             });
             holders.collect()
@@ -188,7 +195,7 @@ fn holders<'a>(facts: &VolumeFacts<'a>) -> Vec<Holder<'a>> {
                     alloc: id,
                     job: job_of(id),
                     node: alloc.map(|alloc| &alloc.node_id),
-                    is_in_release: alloc.is_some_and(|alloc| alloc.client.has_ended()),
+                    is_ending: must_stop(id) || alloc.is_some_and(|alloc| alloc.client.has_ended()),
                     source: FactSource::Volume,
                 }
             });
@@ -201,8 +208,8 @@ fn holders_evidence(facts: &VolumeFacts<'_>, holders: &[Holder<'_>]) -> Vec<Evid
     let named = holders.iter().take(MAX_NAMED).map(|holder| {
         let name = facts.alloc_name(holder.alloc);
         let node = holder.node.map(|node| format!(" on node `{}`", facts.node_name(node)));
-        let does = match holder.is_in_release {
-            true => "still has the volume, and gives it back",
+        let does = match holder.is_ending {
+            true => "still has the volume, and is to give it back",
             false => "holds the volume",
         };
         Evidence::new(holder.source, format!("{name} {does}{}", node.unwrap_or_default()))

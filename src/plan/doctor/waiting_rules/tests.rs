@@ -2,7 +2,6 @@
 
 use super::super::samples::{Facts, NOW, claim, findings, problem, rules};
 use super::*;
-use nomad_csi_model::DesiredStatus;
 
 #[test]
 fn a_job_waits_for_the_volume_only_if_the_scheduler_names_it() {
@@ -92,10 +91,16 @@ fn a_job_that_waits_for_a_held_claim_is_found_with_its_holder() {
     assert!(remedies[1].contains("per_alloc"), "{remedies:?}");
     assert!(!remedies.iter().any(|one| one.contains("job stop")), "{remedies:?}");
     let released = facts.with(|facts| facts.claims.as_mut().unwrap()[0].state = "detaching".into());
+    let stopping = agent().with(|facts| {
+        facts.evaluations = vec![blocked("report", &[reason])];
+        facts.volume.allocs[0].desired = DesiredStatus::Stop;
+    });
+    let found = findings(&stopping);
+    assert!(!texts(&found[0]).1.iter().any(|one| one.contains("job stop")), "{found:?}");
     let found = findings(&released);
     let waiting = found.iter().find(|one| one.rule == Rule::JobWaiting).unwrap();
     let (evidence, remedies) = texts(waiting);
-    assert!(evidence[1].ends_with("gives it back on node `worker-1`"), "{evidence:?}");
+    assert!(evidence[1].ends_with("is to give it back on node `worker-1`"), "{evidence:?}");
     assert!(!remedies.iter().any(|one| one.contains("job stop")), "{remedies:?}");
 }
 
