@@ -126,6 +126,8 @@ pub(super) struct ReadTexts {
     host_volumes: Vec<(SourceId, Syntax)>,
     given: GivenVariables,
     defaults: Defaults,
+    /// True if the command line names all namespaces, so that each volume has to declare its own.
+    all_namespaces: bool,
     /// The problems of files that could not be read, or are left alone.
     diagnostics: Diagnostics,
     is_of_saved_plan: bool,
@@ -144,6 +146,7 @@ impl ReadTexts {
             host_volumes: self.host_volumes.clone(),
             given: GivenVariables { declared_elsewhere, ..self.given.clone() },
             defaults: self.defaults.clone(),
+            all_namespaces: self.all_namespaces,
             diagnostics: self.diagnostics.clone(),
             is_of_saved_plan: self.is_of_saved_plan,
         }
@@ -159,7 +162,9 @@ pub(super) fn read_texts(
     arguments: &FileArgs,
     namespace: Option<&Namespace>,
 ) -> Result<ReadTexts, CliError> {
-    let defaults = Defaults { namespace: single_namespace(namespace)? };
+    let all_namespaces = namespace.is_some_and(|given| given.as_str() == Namespace::ALL);
+    let given_namespace = namespace.filter(|_| !all_namespaces).cloned();
+    let defaults = Defaults { namespace: given_namespace.unwrap_or_default() };
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let paths = arguments.all();
@@ -192,6 +197,7 @@ pub(super) fn read_texts(
         host_volumes,
         given,
         defaults,
+        all_namespaces,
         diagnostics,
         is_of_saved_plan,
         is_one_of_several: false,
@@ -215,6 +221,7 @@ pub(super) fn evaluate_texts(
         host_volumes,
         given,
         defaults,
+        all_namespaces,
         mut diagnostics,
         is_of_saved_plan,
         is_one_of_several,
@@ -233,7 +240,9 @@ pub(super) fn evaluate_texts(
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
     }
-    if context.global.namespace.is_some() {
+    if all_namespaces {
+        check_declared_namespaces(&volumes, &mut diagnostics);
+    } else if context.global.namespace.is_some() {
         check_namespaces(&volumes, &defaults.namespace, &mut diagnostics);
     }
     if options.empty_files == EmptyFiles::Pruned {
@@ -418,18 +427,19 @@ fn selected_set(
     }
 }
 
-/// Returns the namespace of volumes that declare none.
-fn single_namespace(given: Option<&Namespace>) -> Result<Namespace, CliError> {
-    match given {
-        None => Ok(Namespace::default()),
-        Some(namespace) if namespace.as_str() == Namespace::ALL => {
-            let message = "cannot use all namespaces (`*`) for a volume";
-            Err(Diagnostic::error(Code::CliInvalidValue, message)
+/// Checks that every volume declares its namespace: all namespaces (`*`) are none for a volume.
+fn check_declared_namespaces(volumes: &[VolumeSpec], diagnostics: &mut Diagnostics) {
+    for spec in volumes.iter().filter(|spec| !spec.namespace_given) {
+        let message = format!(
+            "cannot use all namespaces (`*`) for volume `{}`, which declares none",
+            spec.request.id
+        );
+        diagnostics.push(
+            Diagnostic::error(Code::CliInvalidValue, message)
+                .label(spec.span, "")
                 .note("the namespace comes from `--namespace`, NOMAD_NAMESPACE or the context")
-                .help("name one namespace, or declare it in the specifications")
-                .into())
-        }
-        Some(namespace) => Ok(namespace.clone()),
+                .help("name one namespace, or declare `namespace` in the specification"),
+        );
     }
 }
 

@@ -45,14 +45,7 @@ impl ExternalVolume {
     /// Returns the adverse conditions that the provider reports in either way; `None` if it reports
     /// neither.
     pub fn statuses(&self) -> Option<Vec<VolumeStatus>> {
-        let abnormal = |condition: &Condition| {
-            let status = condition.abnormal.then(|| VolumeStatus {
-                kind: VolumeStatusKind::Abnormal,
-                reason: String::new(),
-                message: condition.message.clone(),
-            });
-            status.into_iter().collect()
-        };
+        let abnormal = |condition: &Condition| condition.status().into_iter().collect();
         let condition = self.condition.as_ref().map(abnormal);
         self.health.clone().or(condition)
     }
@@ -65,4 +58,15 @@ pub struct Condition {
     pub abnormal: bool,
     /// A description for users.
     pub message: String,
+}
+
+impl Condition {
+    /// Returns the adverse condition; `None` if the volume has no problem.
+    pub fn status(&self) -> Option<VolumeStatus> {
+        self.abnormal.then(|| VolumeStatus {
+            kind: VolumeStatusKind::Abnormal,
+            reason: String::new(),
+            message: self.message.clone(),
+        })
+    }
 }

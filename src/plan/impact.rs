@@ -38,6 +38,9 @@ pub(super) fn impact_of(planned: &PlannedVolume, observed: &ObservedState) -> Op
         Action::Deregister => impact(Risk::NeedsDowntime, loss(false), register_again(existing)),
         Action::DeleteData => impact(Risk::DestroysData, loss(true), restore(&snapshot())),
         Action::Replace(replace) => match replace.steps {
+            ReplaceSteps::DeleteThenCreate if replace.snapshot_first => {
+                impact(Risk::DestroysData, loss(true), Recovery::RestoreOwnSnapshot)
+            }
             ReplaceSteps::DeleteThenCreate => {
                 impact(Risk::DestroysData, loss(true), restore(&snapshot()))
             }

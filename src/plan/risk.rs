@@ -113,6 +113,8 @@ pub enum Recovery {
     RegisterAgain(ExternalId),
     /// Create a volume from this snapshot.
     RestoreSnapshot(String),
+    /// Create a volume from the snapshot that the change takes first.
+    RestoreOwnSnapshot,
     /// Not possible.
     Impossible,
 }
@@ -133,6 +135,9 @@ impl std::fmt::Display for Recovery {
                 id.as_str()
             ),
             Self::RestoreSnapshot(id) => write!(f, "create a volume from snapshot {id:?}"),
+            Self::RestoreOwnSnapshot => {
+                f.write_str("create a volume from the snapshot that is taken first")
+            }
             Self::Impossible => f.write_str("not possible"),
         }
     }

@@ -91,6 +91,15 @@ pub struct MountRefused {
     pub is_final: bool,
 }
 
+/// What holds up a mount that is not refused: a step that fails and is repeated, or one that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountDelay {
+    /// A text for the operator: which step of which volume, the error, and what to do.
+    pub message: String,
+    /// When the step is tried again, in nanoseconds since the epoch; `None` if that is not known.
+    pub next_attempt: Option<i64>,
+}
+
 /// A mount of a volume that vanished from its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostMount {
@@ -125,6 +134,14 @@ pub trait ControlPlane: Send + Sync {
     /// Claims a volume of the group for the allocation, and waits until it is published. Returns the target path
     /// on the node. Repeating it is safe. Dropping the future keeps the claim; the end of the allocation releases it.
     async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused>;
+
+    /// Waits until something other than `known` holds up a mount that is under way, and returns it.
+    async fn wait_for_mount_delay(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+        known: Option<&MountDelay>,
+    ) -> Result<MountDelay, ControlPlaneError>;
 
     /// Waits until something has changed since the last refusal that may let the mount succeed: a claim, the volume,
     /// its plugin, or the node.

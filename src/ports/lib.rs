@@ -41,8 +41,8 @@ pub use capacity::GetCapacity;
 pub use clock::{Clock, SystemClock};
 pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
 pub use control_plane::{
-    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
-    UnreadableAlloc,
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountDelay,
+    MountRefused, UnreadableAlloc,
 };
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};

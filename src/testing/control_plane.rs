@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use nomad_csi_model::{AllocId, AllocReport, PluginId, VolumeAlias};
 use nomad_csi_ports::{
-    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
-    UnreadableAlloc,
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountDelay,
+    MountRefused, UnreadableAlloc,
 };
 
 /// The server in memory.
@@ -34,6 +34,8 @@ struct State {
     left_plugins: Vec<(AllocId, PluginId)>,
     targets: BTreeMap<VolumeAlias, PathBuf>,
     refusals: BTreeMap<VolumeAlias, (String, bool)>,
+    /// What holds up the mounts of a volume.
+    delays: BTreeMap<VolumeAlias, MountDelay>,
     mounts: Vec<(AllocId, VolumeAlias)>,
     reports: Vec<(AllocId, AllocReport)>,
     refused_reports: u32,
@@ -114,6 +116,7 @@ impl FakeControlPlane {
     pub fn provide(&self, alias: &str, target: PathBuf) {
         self.change(|state| {
             state.refusals.remove(&VolumeAlias::from(alias));
+            state.delays.remove(&VolumeAlias::from(alias));
             state.targets.insert(alias.into(), target);
         });
     }
@@ -123,6 +126,13 @@ impl FakeControlPlane {
         self.change(|state| {
             let refusal = (message.to_owned(), is_final);
             state.refusals.insert(alias.into(), refusal);
+        });
+    }
+
+    /// Holds up the mounts of a volume until it is provided.
+    pub fn delay(&self, alias: &str, delay: MountDelay) {
+        self.change(|state| {
+            state.delays.insert(alias.into(), delay);
         });
     }
 
@@ -207,6 +217,9 @@ impl ControlPlane for FakeControlPlane {
     }
 
     async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused> {
+        let mut changes = self.0.subscribe();
+        let free = changes.wait_for(|state| !state.delays.contains_key(alias)).await;
+        drop(free);
         let mut answer = Err((format!("unknown volume `{alias}`"), true));
         self.0.send_modify(|state| {
             let key = (alloc.clone(), alias.clone());
@@ -221,6 +234,21 @@ impl ControlPlane for FakeControlPlane {
             }
         });
         answer.map_err(|(message, is_final)| MountRefused { message, is_final })
+    }
+
+    async fn wait_for_mount_delay(
+        &self,
+        _: &AllocId,
+        alias: &VolumeAlias,
+        known: Option<&MountDelay>,
+    ) -> Result<MountDelay, ControlPlaneError> {
+        let mut changes = self.0.subscribe();
+        let is_new = |state: &State| {
+            let delay = state.delays.get(alias);
+            delay.is_some() && delay != known
+        };
+        let state = changes.wait_for(is_new).await.map_err(|_| ControlPlaneError::Stopping)?;
+        state.delays.get(alias).cloned().ok_or(ControlPlaneError::Stopping)
     }
 
     async fn wait_for_claim_change(

@@ -23,9 +23,12 @@ pub struct PlacementDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct PlacementSlotDocument {
-    /// The allocation that runs; empty if none does.
+    /// The allocation of `runs`, which may be pending; empty otherwise.
     #[serde(rename = "AllocID")]
     pub alloc_id: String,
+    /// The status of that allocation, such as `pending`; empty from a server that does not say.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub client_status: String,
     /// The index in the group.
     pub index: u32,
     /// The node that it runs on, or is placed on; empty if there is none.
@@ -35,7 +38,7 @@ pub struct PlacementSlotDocument {
     pub node_name: String,
     /// When a failed allocation is replaced, in nanoseconds since the epoch; 0 without a pause.
     pub not_before: i64,
-    /// `runs`, `place`, `wait`, `pause` or `ended`.
+    /// `runs` for an allocation that exists, `place`, `wait`, `pause` or `ended`.
     pub outcome: String,
     /// The nodes that cannot take it.
     pub refusals: Vec<NodeRefusalDocument>,

@@ -1,17 +1,17 @@
 //! Why a node cannot take an allocation.
 //!
-//! Every reason is returned, not the first. Where Nomad's scheduler has the reason too, its text is kept, because
-//! programs match on it. Own checks that Nomad's scheduler lacks: the driver of each task that mounts a volume
+//! Every reason is returned, not the first. `refusal_text` spells those about volumes. Own checks that Nomad's scheduler lacks: the driver of each task that mounts a volume
 //! (W52), the modes of the request against the volume's capabilities and its claims (W46), and the volumes that the
 //! same evaluation has already promised (W45).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::constraint;
+use super::refusal_text::{claim_refusal, plugin_refusal, topology_refusal};
 use super::returned::is_needed_for_sweep;
 use crate::claim::{
-    AdmissionFacts, ClaimDenied, ClaimDeniedReason, ClaimKey, ClaimRequest, ClaimUsage, Claims,
-    NodeVolumes, SealedFlags, admit_placement,
+    AdmissionFacts, ClaimKey, ClaimRequest, ClaimUsage, Claims, NodeVolumes, SealedFlags,
+    admit_placement,
 };
 use crate::state::{State, VolumeRecord, plugin_status};
 use nomad_csi_model::{
@@ -248,13 +248,13 @@ fn refusal_of_volume(
     let plugin = &remote.plugin_id;
     let node = &request.node;
     let Some(instance) = state.node_instance(plugin, node) else {
-        return Some(plugin_refusal(state, remote, node));
+        return Some(plugin_refusal(state, request, remote));
     };
     let topologies = &record.provided.topologies;
     let accessible = instance.node.as_ref().and_then(|info| info.accessible_topology.as_ref());
     let is_there = |one| accessible.is_some_and(|accessible| accessible.is_within(one));
     if !topologies.is_empty() && !topologies.iter().any(is_there) {
-        return Some("did not meet topology requirement".to_owned());
+        return Some(topology_refusal(state, request, topologies, accessible));
     }
     let NodeVolumes { others, limit } = state.node_volumes(remote, node);
     let facts = AdmissionFacts {
@@ -267,47 +267,7 @@ fn refusal_of_volume(
         },
     };
     let denied = admit_placement(&promises.claims_of(state, remote), request, facts).err()?;
-    Some(denial_text(&denied, request, remote))
-}
-
-fn plugin_refusal(state: &State, remote: &RemoteVolume, node: &NodeId) -> String {
-    let plugin = &remote.plugin_id;
-    let record = state.plugin_record(plugin);
-    let mut allocs = record.into_iter().flat_map(|record| record.allocs.values());
-    match allocs.any(|alloc| alloc.node == *node && alloc.instance.node.is_some()) {
-        true => format!("CSI plugin {plugin} is unhealthy on client {node}"),
-        false => format!("CSI plugin {plugin} is missing from client {node}"),
-    }
-}
-
-/// Nomad's text where it has one.
-fn denial_text(denied: &ClaimDenied, request: &ClaimRequest, remote: &RemoteVolume) -> String {
-    let (volume, plugin, node) = (&request.volume.id, &remote.plugin_id, &request.node);
-    match (&denied.reason, request.read_only) {
-        (ClaimDeniedReason::Unschedulable, false) => {
-            format!("CSI volume {volume} is unschedulable or is read-only")
-        }
-        (ClaimDeniedReason::Unschedulable | ClaimDeniedReason::MaxClaims { .. }, true) => format!(
-            "CSI volume {volume} is unschedulable or has exhausted its available reader claims"
-        ),
-        (ClaimDeniedReason::MaxClaims { .. }, false) => {
-            format!("CSI volume {volume} has exhausted its available writer claims")
-        }
-        (ClaimDeniedReason::NodeFull { .. }, _) => {
-            format!("CSI plugin {plugin} has the maximum number of volumes on client {node}")
-        }
-        (
-            reason @ (ClaimDeniedReason::BeingReleased
-            | ClaimDeniedReason::OtherClaim
-            | ClaimDeniedReason::Detaching
-            | ClaimDeniedReason::NodeLost(_)
-            | ClaimDeniedReason::Exhausted(_)
-            | ClaimDeniedReason::AttachmentMode
-            | ClaimDeniedReason::Capability(_)
-            | ClaimDeniedReason::OtherUsage(_)),
-            _,
-        ) => format!("CSI volume {volume}: {reason}"),
-    }
+    Some(claim_refusal(state, &denied, request, remote))
 }
 
 #[cfg(test)]

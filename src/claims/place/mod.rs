@@ -11,6 +11,7 @@ mod drain;
 mod evaluate;
 mod feasible;
 mod node_attributes;
+mod refusal_text;
 mod returned;
 #[cfg(test)]
 mod samples;

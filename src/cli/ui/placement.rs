@@ -2,6 +2,7 @@
 
 use super::allocs::short_id;
 use super::printer::one_line;
+use nomad_csi_model::shell_quoted;
 use nomad_csi_wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
 
 /// Returns one line for each allocation, with the reasons of each node below it.
@@ -22,7 +23,7 @@ pub(crate) fn placement_text(placement: &PlacementDocument) -> String {
 fn slot_text(slot: &PlacementSlotDocument) -> String {
     let node = node_text(&slot.node_id, &slot.node_name);
     let outcome = match slot.outcome.as_str() {
-        "runs" => format!("allocation {} runs on node {node}", short_id(&slot.alloc_id)),
+        "runs" => existing(slot, &node),
         "place" => format!("would be placed on node {node}"),
         "wait" if slot.refusals.is_empty() => "waits: there is no node".to_owned(),
         "wait" => "waits: no node can take it".to_owned(),
@@ -34,6 +35,19 @@ fn slot_text(slot: &PlacementSlotDocument) -> String {
     let refusals = slot.refusals.iter().map(refusal_text);
     let refusals: String = refusals.collect();
     format!("\n{name}[{}]: {outcome}\n{refusals}", slot.index)
+}
+
+/// A server that does not say the status shows only allocations that it wants to run.
+fn existing(slot: &PlacementSlotDocument, node: &str) -> String {
+    let alloc = short_id(&slot.alloc_id);
+    match slot.client_status.as_str() {
+        "" | "running" => format!("allocation {alloc} runs on node {node}"),
+        "pending" => format!(
+            "allocation {alloc} is pending on node {node}; `nomad-csi alloc status {}` shows what it waits for",
+            shell_quoted(&alloc)
+        ),
+        status => format!("allocation {alloc} is {} on node {node}", one_line(status)),
+    }
 }
 
 fn refusal_text(refusal: &NodeRefusalDocument) -> String {
@@ -53,6 +67,31 @@ fn node_text(id: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pending_allocation_is_not_called_running() {
+        let text = |status: &str| {
+            let slot = PlacementSlotDocument {
+                alloc_id: "3761b601-2222".to_owned(),
+                client_status: status.to_owned(),
+                node_name: "worker-1".to_owned(),
+                node_id: "11111111-2222".to_owned(),
+                outcome: "runs".to_owned(),
+                task_group: "g".to_owned(),
+                ..PlacementSlotDocument::default()
+            };
+            slot_text(&slot)
+        };
+        let runs = "\ng[0]: allocation 3761b601 runs on node worker-1 (11111111)\n";
+        assert_eq!(text("running"), runs);
+        assert_eq!(text(""), runs);
+        let pending = text("pending");
+        assert!(
+            pending.contains("is pending on node worker-1 (11111111); `nomad-csi alloc"),
+            "{pending}"
+        );
+        assert!(!text("unknown").contains("runs"), "{}", text("unknown"));
+    }
 
     #[test]
     fn each_allocation_has_its_outcome_and_each_node_its_reasons() {

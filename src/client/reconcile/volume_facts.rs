@@ -31,7 +31,8 @@ const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 pub(super) struct FactOptions {
     /// True if the providers are asked which volumes they have.
     pub(super) asks_providers: bool,
-    /// True if Nomad's blocked evaluations are read, and the allocations that use a volume without a claim.
+    /// True if blocked evaluations are read, the allocations whose tasks did not start, and on Nomad those that use a
+    /// volume without a claim.
     pub(super) reads_evaluations: bool,
     /// True if the agent's plugins are asked for the health of the volumes that are in use.
     pub(super) reads_health: bool,
@@ -115,13 +116,16 @@ impl FactReading {
         if options.reads_health && is_agent {
             reading.read_health(api, volumes, options.parallelism).await;
         }
-        if options.reads_evaluations && !is_agent {
+        if options.reads_evaluations {
             reading.read_evaluations(api, volumes).await;
             let found = unclaimed_users(api, volumes, &reading.nodes, options.parallelism).await;
             reading.unread_users = found.reasons().collect();
             reading.unread.extend(reading.unread_users.iter().cloned());
-            reading.unclaimed = found.allocs;
             reading.unstarted = found.unstarted;
+            // The agent drops no claim of an allocation that may write.
+            if !is_agent {
+                reading.unclaimed = found.allocs;
+            }
         }
         Ok(reading)
     }
@@ -201,22 +205,32 @@ impl FactReading {
 
     /// Reads what the plugins report of the volumes that are in use, for which nodes can answer.
     async fn read_health(&mut self, api: &dyn ClusterApi, volumes: &[Volume], parallelism: usize) {
-        let used = volumes.iter().map(Volume::key);
-        let used = used.filter(|key| self.claims.as_ref().is_some_and(|it| it.contains_key(key)));
-        let reads: Vec<_> = used.map(async |key| (api.volume_health(&key).await, key)).collect();
+        let is_used = |key: &NamespacedId| {
+            let claims = self.claims.as_ref();
+            claims.is_some_and(|claims| claims.contains_key(key))
+        };
+        let used = volumes.iter().map(|volume| (volume.key(), self.reports_condition(volume)));
+        let used: Vec<_> = used.filter(|(key, _)| is_used(key)).collect();
+        let reads: Vec<_> = used
+            .into_iter()
+            .map(async |(key, has_condition)| (read_health(api, &key, has_condition).await, key))
+            .collect();
         let mut answers = stream::iter(reads).buffered(parallelism.max(1));
-        while let Some((answer, key)) = answers.next().await {
-            let health = match answer {
-                Ok(health) => health,
-                Err(error) => {
-                    VolumeHealth { unknown: vec![error.message], ..VolumeHealth::default() }
-                }
-            };
+        while let Some((health, key)) = answers.next().await {
             let unknown = health.unknown.iter();
             let unknown = unknown.map(|why| format!("health of volume `{key}`: {why}"));
             self.unread.extend(unknown);
             self.health.insert(key, health);
         }
+    }
+
+    /// Returns whether a node of the volume's plugin reports the condition of volumes as CSI 1.3 to 1.12 have it.
+    fn reports_condition(&self, volume: &Volume) -> bool {
+        let Some(PluginState::Known(plugin)) = self.plugins.get(&volume.plugin_id) else {
+            return false;
+        };
+        let mut nodes = plugin.nodes.values().filter_map(|instance| instance.node.as_ref());
+        nodes.any(|node| node.capabilities.volume_condition)
     }
 
     async fn read_evaluations(&mut self, api: &dyn ClusterApi, volumes: &[Volume]) {
@@ -268,6 +282,31 @@ impl FactReading {
             now: self.now,
         }
     }
+}
+
+/// Reads what the plugin reports of a volume, and with `has_condition` also what its nodes report with the statistics.
+async fn read_health(
+    api: &dyn ClusterApi,
+    key: &NamespacedId,
+    has_condition: bool,
+) -> VolumeHealth {
+    let unread = |error: ApiError| VolumeHealth { unknown: vec![error.message], statuses: vec![] };
+    let mut health = api.volume_health(key).await.unwrap_or_else(unread);
+    if !has_condition {
+        return health;
+    }
+    match api.volume_stats(key).await {
+        Ok(stats) => {
+            let statuses = stats
+                .nodes
+                .into_iter()
+                .filter_map(|(node, stats)| Some((Some(node), stats.condition?.status()?)));
+            health.statuses.extend(statuses);
+            health.unknown.extend(stats.unknown);
+        }
+        Err(error) => health.unknown.push(error.message),
+    }
+    health
 }
 
 async fn claims(

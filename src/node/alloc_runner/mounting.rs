@@ -1,12 +1,13 @@
 //! Mounts the volumes of an allocation, all at the same time, and waits for those that are refused.
 //!
 //! A refusal that is not final is shown, and tried again after a pause that grows. A change on the server that may
-//! help ends the pause. No refusal ends a task that runs, as one that an earlier agent started: it was given its volume. What the server says is compared with what is mounted. A mount that vanished is reported to the
+//! help ends the pause. A mount that takes long shows what holds it up. No refusal ends a task that runs, as one that an earlier agent started: it was given its volume. What the server says is compared with what is mounted. A mount that vanished is reported to the
 //! server as soon as no task runs on it, and the volume is mounted again. Dropping the future ends the wait at once
 //! (W38); what was claimed is released with the allocation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -16,14 +17,19 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::super::published_source::check_source;
 use super::progress::AllocProgress;
 use nomad_csi_model::retry::RetryPolicy;
-use nomad_csi_model::{AllocId, VolumeAlias};
-use nomad_csi_ports::{Clock, ControlPlane, LostMount, MountRefused, Mounter};
+use nomad_csi_model::{AllocId, VolumeAlias, until};
+use nomad_csi_ports::{Clock, ControlPlane, LostMount, MountDelay, MountRefused, Mounter};
 
 /// The pauses between attempts: 2, 4, 8 … 60 s.
 const RETRY: RetryPolicy =
     RetryPolicy { initial: Duration::from_secs(2), max: Duration::from_secs(60) };
 /// The shortest pause after the second attempt. An attempt may itself change what the server waits for.
 const SHORTEST: Duration = Duration::from_millis(100);
+
+/// What comes before the time of the next attempt in a text.
+const NEXT_ATTEMPT: &str = "; next attempt ";
+/// How long a mount may take before what holds it up is shown.
+const SHOWN_AFTER: Duration = Duration::from_secs(3);
 
 /// The ports and the allocation of a mounting.
 pub(super) struct Mounting<'a> {
@@ -62,7 +68,7 @@ impl Mounting<'_> {
             if self.report_loss(alias).await {
                 losses += 1;
             }
-            match self.control.mount(self.alloc, alias).await {
+            match self.mount_once(alias).await {
                 Ok(path) => match check_source(self.mounter, &path).await {
                     Ok(_) => {
                         self.progress.send_if_modified(|progress| progress.accept_mount(alias));
@@ -85,6 +91,40 @@ impl Mounting<'_> {
                 }
             }
         }
+    }
+
+    /// Makes one attempt, and shows what holds it up.
+    async fn mount_once(&self, alias: &VolumeAlias) -> Result<PathBuf, MountRefused> {
+        let mut mount = pin!(self.control.mount(self.alloc, alias));
+        if let Ok(mounted) = timeout(SHOWN_AFTER, &mut mount).await {
+            return mounted;
+        }
+        let mut shown = None;
+        loop {
+            let delay = self.control.wait_for_mount_delay(self.alloc, alias, shown.as_ref());
+            let delay = tokio::select! {
+                biased;
+                mounted = &mut mount => return mounted,
+                delay = delay => delay,
+            };
+            match delay {
+                Ok(delay) => {
+                    self.show_delay(alias, &delay);
+                    shown = Some(delay);
+                }
+                Err(_) => return mount.await,
+            }
+        }
+    }
+
+    fn show_delay(&self, alias: &VolumeAlias, delay: &MountDelay) {
+        let now = self.clock.now();
+        let next = delay.next_attempt.filter(|at| *at > now);
+        let next = next.map(|at| format!("{NEXT_ATTEMPT}{}", until(at, now)));
+        let next = next.unwrap_or_default();
+        let reason = &delay.message;
+        tracing::info!(alloc.id = %self.alloc, volume.alias = %alias, reason, "a mount of a volume is held up");
+        self.progress.send_if_modified(|progress| progress.hold_up(alias, reason, &next, now));
     }
 
     fn lose(&self, alias: &VolumeAlias, reason: &str) {

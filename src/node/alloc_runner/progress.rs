@@ -77,6 +77,15 @@ impl TaskProgress {
     }
 }
 
+/// What holds up a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HeldUp {
+    /// The reason, which has an event.
+    pub(super) reason: String,
+    /// The reason with the next attempt.
+    pub(super) text: String,
+}
+
 /// An allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AllocProgress {
@@ -88,6 +97,8 @@ pub(super) struct AllocProgress {
     pub(super) is_over: bool,
     /// Volumes whose mount vanished, with the reason, until the server knows it.
     pub(super) lost: BTreeMap<VolumeAlias, String>,
+    /// What holds up mounts that were not refused.
+    pub(super) held_up: BTreeMap<VolumeAlias, HeldUp>,
     /// Volumes from which an operator cut the allocation off.
     pub(super) cut_off: BTreeSet<VolumeAlias>,
     /// Its tasks, in the order of the group.
@@ -118,6 +129,7 @@ impl AllocProgress {
             wants_stop: false,
             is_over: false,
             lost: BTreeMap::new(),
+            held_up: BTreeMap::new(),
             cut_off: BTreeSet::new(),
             tasks: tasks.collect(),
         }
@@ -139,6 +151,7 @@ impl AllocProgress {
         let Setup::Mounting(refused) = &mut self.setup else {
             return false;
         };
+        self.held_up.remove(alias);
         let known = refused.insert(alias.clone(), reason.to_owned());
         let is_new = known.as_deref() != Some(reason);
         if is_new {
@@ -150,11 +163,43 @@ impl AllocProgress {
         is_new
     }
 
-    /// Records that a volume that was refused is mounted.
+    /// Records what holds up the mount of a volume, with a text about the next attempt. Another attempt with the same
+    /// reason replaces the newest event, so that attempts do not push out the others.
+    pub(super) fn hold_up(
+        &mut self,
+        alias: &VolumeAlias,
+        reason: &str,
+        next: &str,
+        now: i64,
+    ) -> bool {
+        let Setup::Mounting(refused) = &mut self.setup else {
+            return false;
+        };
+        refused.remove(alias);
+        let text = format!("{reason}{next}");
+        let held = HeldUp { reason: reason.to_owned(), text: text.clone() };
+        let known = self.held_up.insert(alias.clone(), held);
+        if known.as_ref().is_some_and(|known| known.text == text) {
+            return false;
+        }
+        let before = known.filter(|known| known.reason == reason);
+        let before = before.map(|known| Occurrence::WaitsForVolume(&known.text).at(now).message);
+        for task in self.tasks.iter_mut().filter(|task| task.stage == Stage::Waiting) {
+            let newest = task.state.events.last().map(|event| event.message.as_str());
+            if before.is_some() && newest == before.as_deref() {
+                task.state.events.pop();
+            }
+            task.push(&Occurrence::WaitsForVolume(&text), now);
+        }
+        true
+    }
+
+    /// Records that a volume that was refused or held up is mounted.
     pub(super) fn accept_mount(&mut self, alias: &VolumeAlias) -> bool {
+        let was_held_up = self.held_up.remove(alias).is_some();
         match &mut self.setup {
-            Setup::Mounting(refused) => refused.remove(alias).is_some(),
-            Setup::Ready(_) | Setup::Failed(_) => false,
+            Setup::Mounting(refused) => refused.remove(alias).is_some() || was_held_up,
+            Setup::Ready(_) | Setup::Failed(_) => was_held_up,
         }
     }
 
@@ -289,7 +334,10 @@ impl AllocProgress {
             return (ClientStatus::Running, text.to_owned());
         }
         let refused = match &self.setup {
-            Setup::Mounting(refused) => refused.values().cloned().collect::<Vec<_>>(),
+            Setup::Mounting(refused) => {
+                let held_up = self.held_up.values().map(|held| &held.text);
+                refused.values().chain(held_up).cloned().collect::<Vec<_>>()
+            }
             Setup::Ready(_) | Setup::Failed(_) => vec![],
         };
         let text = match refused.as_slice() {
@@ -393,6 +441,33 @@ mod tests {
         assert_eq!(events, ["Task received by client", waiting]);
         assert!(alloc.accept_mount(&"data".into()));
         assert_eq!(status(&alloc), pair("pending", "No tasks have started"));
+    }
+
+    #[test]
+    fn what_holds_a_mount_up_is_in_the_description_and_in_one_event_for_all_attempts() {
+        let messages = |alloc: &AllocProgress| -> Vec<String> {
+            let events = alloc.tasks[0].state.events.iter();
+            events.map(|event| event.message.clone()).collect()
+        };
+        let mut alloc = progress(&["a"]);
+        let (alias, reason) = ("data".into(), "volume `db`: NodeStageVolume fails: busy");
+        for attempt in 1..30 {
+            let next = format!("; next attempt in {attempt}s");
+            assert!(alloc.hold_up(&alias, reason, &next, attempt));
+            assert!(!alloc.hold_up(&alias, reason, &next, attempt));
+            let waiting = format!("Waiting: {reason}{next}");
+            assert_eq!(status(&alloc), pair("pending", &waiting));
+            assert_eq!(messages(&alloc), ["Task received by client".to_owned(), waiting]);
+        }
+        assert!(alloc.hold_up(&alias, "volume `db`: NodePublishVolume fails", "", 40));
+        assert_eq!(messages(&alloc).len(), 3);
+        assert!(alloc.refuse_mount(&alias, "volume `db` does not exist", 41));
+        assert_eq!(status(&alloc), pair("pending", "Waiting: volume `db` does not exist"));
+        assert!(alloc.hold_up(&alias, reason, "", 42));
+        assert_eq!(status(&alloc), pair("pending", &format!("Waiting: {reason}")));
+        assert!(alloc.accept_mount(&alias));
+        assert_eq!(status(&alloc), pair("pending", "No tasks have started"));
+        assert!(!alloc.accept_mount(&alias));
     }
 
     #[test]

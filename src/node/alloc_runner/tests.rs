@@ -16,7 +16,7 @@ use self::fixture::{ID, Node, alloc, events, exiting, lasting, policy, task};
 use crate::driver::MockDriver as MockRuns;
 use crate::task_run::{MockScript, RunDriver as _, RunStatus};
 use nomad_csi_model::{ClientStatus, Job, JobType, JobVolumeKind, Task, TaskConfig, TaskPhase};
-use nomad_csi_ports::AssignedAlloc;
+use nomad_csi_ports::{AssignedAlloc, MountDelay};
 
 fn service(tasks: &[(&str, &str)], volumes: &[&str]) -> AssignedAlloc {
     let tasks = tasks.iter().map(|(name, hook)| task(name, hook)).collect();
@@ -180,6 +180,27 @@ async fn a_refused_mount_is_tried_again_after_pauses_that_grow() {
         tokio::time::timeout_at(until, std::future::pending::<()>()).await.unwrap_err();
         assert_eq!(node.control.mounts().len(), expected, "after {seconds} s more");
     }
+}
+
+/// A step of the claim fails, and the agent repeats it. The mount is neither refused nor done.
+#[tokio::test(start_paused = true)]
+async fn a_mount_that_takes_long_shows_what_holds_it_up() {
+    let node = Node::new();
+    let delay = |message: &str| MountDelay { message: message.to_owned(), next_attempt: None };
+    node.control.delay("data", delay("volume `db`: NodeStageVolume fails: the disk is busy"));
+    node.control.assign(service(&[("web", "main")], &["data"]));
+    let begun = Instant::now();
+    let waiting = node.description("Waiting").await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(3));
+    assert_eq!(waiting.status, ClientStatus::Pending);
+    let text = "Waiting: volume `db`: NodeStageVolume fails: the disk is busy";
+    assert_eq!(waiting.description, text);
+    assert_eq!(events(&waiting, "web").pop().unwrap(), format!("Task Setup: {text}"));
+    node.control.delay("data", delay("volume `db`: NodePublishVolume fails: no directory"));
+    node.description("Waiting: volume `db`: NodePublishVolume fails: no directory").await;
+    node.provide("data");
+    node.status("running").await;
+    assert_eq!(node.control.mounts().len(), 1);
 }
 
 /// W38: the wait for a claim ends with the allocation.

@@ -9,14 +9,10 @@ use super::cause::release_cause;
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
 use super::remedies::{
-    act, deregister_by_force, names_volume, plugin_status, release_again, run, stop_job,
-    stop_waiting_jobs, wait_schedulable, wait_unclaimed,
+    act, deregister_by_force, release_again, run, stop_job, stop_waiting_jobs, wait_unclaimed,
 };
 use crate::{ClaimDrops, ClaimingAlloc};
-use nomad_csi_model::{
-    Alloc, BlockedEvaluation, ClientStatus, DesiredStatus, NodeSight, UnstartedAlloc, ago,
-    one_line, shell_quoted,
-};
+use nomad_csi_model::{Alloc, ClientStatus, DesiredStatus, NodeSight, ago, one_line, shell_quoted};
 
 /// How long after its end the release of an allocation is taken to be under way, in nanoseconds.
 const USUAL_RELEASE: i64 = 60_000_000_000;
@@ -313,88 +309,6 @@ fn claims_it(facts: &VolumeFacts<'_>, alloc: &Alloc) -> Evidence {
         FactSource::Volume,
         format!("the volume lists allocation `{id}`, which is {status}{since}"),
     )
-}
-
-/// How long a pending allocation may take before it is a finding, in nanoseconds.
-const PENDING_TIME: i64 = 60_000_000_000;
-
-/// Returns the allocations that name the volume and whose tasks did not start.
-pub(super) fn unstarted_tasks(facts: &VolumeFacts<'_>) -> Vec<Finding> {
-    let unstarted = facts.unstarted.iter();
-    let late = unstarted.filter(|one| {
-        let waited = facts.now.saturating_sub(one.reported_at);
-        one.alloc.client.has_ended() || waited >= PENDING_TIME
-    });
-    late.map(|one| unstarted_task(facts, one)).collect()
-}
-
-fn unstarted_task(facts: &VolumeFacts<'_>, one: &UnstartedAlloc) -> Finding {
-    let id = one_line(one.alloc.id.as_str());
-    let node = facts.node_name(&one.alloc.node_id);
-    let status = one_line(one.alloc.client.as_str());
-    Finding {
-        rule: Rule::TasksNotStarted,
-        verdict: format!(
-            "allocation `{id}` (job `{}`) is {status} on node `{node}`: its tasks did not start",
-            one_line(&one.alloc.job_id)
-        ),
-        confidence: Confidence::Inferred,
-        evidence: vec![Evidence::new(
-            FactSource::Allocations,
-            format!(
-                "allocation `{id}` names the volume, and its node reported {}: {}",
-                ago(one.reported_at, facts.now),
-                one_line(&one.report)
-            ),
-        )],
-        remedies: vec![
-            run(
-                "check what its node reports",
-                format!("nomad alloc status {}", shell_quoted(one.alloc.id.as_str())),
-            ),
-            plugin_status(facts),
-        ],
-    }
-}
-
-/// Returns the jobs whose placement failed because of the volume.
-pub(super) fn waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Finding> {
-    let evaluations = facts.evaluations.iter();
-    let found = evaluations.filter_map(|evaluation| {
-        let mut reasons = evaluation.reasons.iter();
-        let reason = reasons.find(|reason| names_volume(reason, facts.volume.id.as_str()))?;
-        Some(waiting_job(facts, evaluation, reason))
-    });
-    found.collect()
-}
-
-/// Returns what the job waits for: a plugin, or the end of who has the volume.
-fn wait_for_job(facts: &VolumeFacts<'_>, reason: &str) -> Remedy {
-    match reason.contains("unschedulable") {
-        true => wait_schedulable(facts),
-        false => wait_unclaimed(facts),
-    }
-}
-
-fn waiting_job(facts: &VolumeFacts<'_>, evaluation: &BlockedEvaluation, reason: &str) -> Finding {
-    let job = one_line(&evaluation.job_id);
-    Finding {
-        rule: Rule::JobWaiting,
-        verdict: format!("job `{job}` waits for the volume: {}", one_line(reason)),
-        confidence: Confidence::Inferred,
-        evidence: vec![Evidence::new(
-            FactSource::Evaluations,
-            format!(
-                "evaluation `{}` of job `{job}` is blocked; its placement failed: {}",
-                one_line(&evaluation.id),
-                one_line(reason)
-            ),
-        )],
-        remedies: vec![
-            wait_for_job(facts, reason),
-            run("check the job", format!("nomad job status {}", shell_quoted(&evaluation.job_id))),
-        ],
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::cause::{Cause, release_cause};
 use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
-use super::remedies::{act, release, release_again, run, show_claims, wait_unclaimed};
+use super::remedies::{act, release, release_again, run, show_claims, stop_job, wait_unclaimed};
 use nomad_csi_model::{
     ClaimProblem, ClientStatus, NodeId, VolumeClaim, ago, one_line, shell_quoted,
 };
@@ -126,7 +126,7 @@ fn unpublished(
         }
     }
     remedies.push(show_claims(facts));
-    remedies.push(release(facts, &claim.alloc));
+    remedies.push(give_up(facts, claim));
     Finding {
         rule: Rule::PublishStuck,
         verdict: format!(
@@ -138,6 +138,17 @@ fn unpublished(
         confidence: Confidence::Known,
         evidence,
         remedies,
+    }
+}
+
+/// Ends the use of a volume that cannot be published. An allocation of a job gives its volumes back when it ends; a release
+/// would be refused.
+fn give_up(facts: &VolumeFacts<'_>, claim: &VolumeClaim) -> Remedy {
+    let mut allocs = facts.volume.allocs.iter();
+    let job = allocs.find(|alloc| alloc.id == claim.alloc && !alloc.job_id.is_empty());
+    match job {
+        Some(alloc) => stop_job(facts, &alloc.job_id, "if it does not need the volume any more"),
+        None => release(facts, &claim.alloc),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs all rules.
 
-use super::alloc_rules::{alloc_findings, unclaimed_writers, unstarted_tasks, waiting_jobs};
+use super::alloc_rules::{alloc_findings, unclaimed_writers};
 use super::claim_rules::claim_findings;
 use super::facts::VolumeFacts;
 use super::fenced_nodes::fenced_nodes;
@@ -9,6 +9,7 @@ use super::health_rules::health_findings;
 use super::kept_files::kept_files;
 use super::plugin_rules::plugin_findings;
 use super::provider_rules::{provider_findings, registered_twice, written_twice};
+use super::waiting_rules::{unstarted_tasks, waiting_jobs};
 
 /// Returns all findings, the most severe first. A volume without findings is healthy as far as the facts
 /// show.

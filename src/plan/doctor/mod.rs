@@ -22,6 +22,7 @@ mod provider_rules;
 mod remedies;
 #[cfg(test)]
 mod samples;
+mod waiting_rules;
 
 pub use cause::{Cause, release_cause};
 pub use creation_rules::creation_finding;

@@ -84,27 +84,38 @@ pub(super) fn stop_waiting_jobs(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
 /// Stops a job, for this reason.
 pub(super) fn stop_job(facts: &VolumeFacts<'_>, job: &str, why: &str) -> Remedy {
     let namespace = shell_quoted(facts.volume.namespace.as_str());
-    run(
-        format!("stop job `{}`, {why}", one_line(job)),
-        format!("nomad job stop -namespace {namespace} {}", shell_quoted(job)),
-    )
+    let id = shell_quoted(job);
+    let command = match on_agent(facts) {
+        true => format!("nomad-csi job stop {id} --namespace {namespace}"),
+        false => format!("nomad job stop -namespace {namespace} {id}"),
+    };
+    run(format!("stop job `{}`, {why}", one_line(job)), command)
 }
 
-/// Returns whether the scheduler's reason is about the volume: `CSI volume ID …`.
+/// Returns whether the server is the agent, which shows its claims.
+pub(super) fn on_agent(facts: &VolumeFacts<'_>) -> bool {
+    facts.claims.is_some()
+}
+
+/// Returns whether the scheduler's reason is about the volume: `CSI volume ID …`, or another reason of the agent with
+/// that after its first colon.
 pub(super) fn names_volume(reason: &str, id: &str) -> bool {
-    let rest = reason.strip_prefix("CSI volume ").and_then(|rest| rest.strip_prefix(id));
-    rest.is_some_and(|rest| rest.starts_with(' '))
+    const NAMED: &str = "CSI volume ";
+    let after_colon = || reason.split_once(": ")?.1.strip_prefix(NAMED);
+    let rest = reason.strip_prefix(NAMED).or_else(after_colon);
+    let rest = rest.and_then(|rest| rest.strip_prefix(id));
+    rest.is_some_and(|rest| rest.starts_with([' ', ':']))
 }
 
 /// Drops the claims from the server's record, and keeps the data. `None` if that would be refused, because an
-/// allocation may still write.
-pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
+/// allocation may still write. The registration has what only a specification can give back, so that is written first.
+pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
     let mut drops = ClaimDrops { nodes: facts.nodes.clone(), ..ClaimDrops::default() };
     let unapproved = drops.unapproved(facts.volume);
     let approved = unapproved.iter().map(|claim| claim.id.clone());
     drops.cut_off = approved.collect();
     if !drops.problems(facts.volume).is_empty() {
-        return None;
+        return vec![];
     }
     let approvals: String = drops
         .cut_off
@@ -112,12 +123,23 @@ pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Option<Remedy> {
         .map(|id| format!(" --approve {}", shell_quoted(format!("{CUTS_OFF}:{id}"))))
         .collect();
     let action = if approvals.is_empty() {
-        "if no node has the volume mounted, drop its claims with its registration, then register it again; the data stays"
+        "if no node has the volume mounted, drop its claims with its registration, then register it again from that file with `nomad-csi volume register volume.hcl`; the data stays"
     } else {
-        "if the machines of the allocations are off or cut off from the storage, drop the claims with the registration, then register the volume again; the data stays"
+        "if the machines of the allocations are off or cut off from the storage, drop the claims with the registration, then register the volume again from that file with `nomad-csi volume register volume.hcl`; the data stays"
     };
     let words = format!("deregister --force{approvals}");
-    Some(run(action, volume_command(facts.volume, &words)))
+    vec![write_specification(facts.volume), run(action, volume_command(facts.volume, &words))]
+}
+
+/// Writes the specification of a volume before its registration is removed. A server hides secrets, and a registration
+/// needs them.
+fn write_specification(volume: &Volume) -> Remedy {
+    let id = shell_quoted(volume.id.as_str());
+    let namespace = shell_quoted(volume.namespace.as_str());
+    run(
+        "before the next remedy, write the specification of the volume, and replace each `unknown` in it by the value, or remove the line if there is none",
+        format!("nomad-csi import {id} --out volume.hcl --namespace {namespace}"),
+    )
 }
 
 /// Waits until nothing claims the volume.
@@ -183,6 +205,13 @@ pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Rem
             format!("start job `{}` again, which runs {what}", one_line(job)),
             format!("nomad job status {}", shell_quoted(job)),
         ),
+        // The agent also uses plugins that something else runs.
+        None if on_agent(facts) => Remedy {
+            action: format!(
+                "start the job that runs {what}, or the service behind its `--plugin-endpoint`, then check the plugin"
+            ),
+            ..plugin_status(facts)
+        },
         None => Remedy {
             action: format!("start the job that runs {what}, then check the plugin"),
             ..plugin_status(facts)

@@ -279,6 +279,15 @@ fn a_replacement_has_two_steps_and_reports_the_loss() {
     assert!(loss.destroys_data);
     assert_eq!(loss.capacity, existing().capacity);
     assert_eq!(loss.last_snapshot, snapshot);
+    assert_eq!(impact.recovery, Recovery::RestoreOwnSnapshot);
+
+    let without = Case {
+        observed: there.clone(),
+        options: PlanOptions { replace: [key()].into(), ..PlanOptions::default() },
+        desired: vec![desired()],
+        ..case()
+    };
+    let impact = without.only().impact.expect("the volume changes");
     assert_eq!(impact.recovery, Recovery::RestoreSnapshot("snap-1".into()));
 
     let registered = Case {

@@ -152,6 +152,14 @@ impl ClaimService {
         })
     }
 
+    /// Returns the claim with this key; `None` if there is none.
+    pub(crate) fn status_of(&self, key: &ClaimKey) -> Option<ClaimStatus> {
+        self.ports.cell.read(|state| {
+            let record = state.claims(state.claimed_as(key)?)?;
+            claim_status(state, record, &self.backoff, key)
+        })
+    }
+
     /// Returns whether the plugin reports the statistics of published volumes.
     pub fn reports_stats(&self, plugin: &PluginId) -> bool {
         self.ports.cell.read(|state| reports_stats(state, plugin))

@@ -2,7 +2,7 @@
 
 use nomad_csi_claims::place::{Decision, SlotOutcome};
 use nomad_csi_claims::state::State;
-use nomad_csi_model::{JobKey, NodeId};
+use nomad_csi_model::{AllocId, ClientStatus, JobKey, NodeId};
 use nomad_csi_wire::{NodeRefusalDocument, PlacementDocument, PlacementSlotDocument};
 
 /// Returns what the scheduler decides about each slot of a job.
@@ -12,6 +12,12 @@ pub(super) fn placement_document(
     decision: &Decision,
 ) -> PlacementDocument {
     let name = |id: &NodeId| state.node(id).map_or_else(String::new, |node| node.name.clone());
+    let status = |id: &AllocId| {
+        let placement = state.alloc(id).and_then(|alloc| alloc.placement.as_deref());
+        let report = placement.and_then(|placement| placement.report.as_ref());
+        let status = report.map_or(&ClientStatus::Pending, |report| &report.status);
+        status.as_str().to_owned()
+    };
     let slots = decision.slots.iter().map(|slot| {
         let (outcome, alloc, node, at) = match &slot.outcome {
             SlotOutcome::Runs { alloc, node } => ("runs", Some(alloc), Some(node), 0),
@@ -27,6 +33,7 @@ pub(super) fn placement_document(
         });
         PlacementSlotDocument {
             alloc_id: alloc.map(ToString::to_string).unwrap_or_default(),
+            client_status: alloc.map(status).unwrap_or_default(),
             index: slot.index,
             node_id: node.map(ToString::to_string).unwrap_or_default(),
             node_name: node.map(name).unwrap_or_default(),

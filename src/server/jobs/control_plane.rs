@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
+use super::mount_delay::delay_of;
 use super::settings::JobSealer;
 use crate::cell::{CommitError, Expected, Watch};
 use crate::claims::{ClaimService, MountRequest};
@@ -22,12 +23,15 @@ use nomad_csi_model::{
     AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, PluginId, VolumeAlias,
 };
 use nomad_csi_ports::{
-    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountRefused,
-    UnreadableAlloc,
+    AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountDelay,
+    MountRefused, UnreadableAlloc,
 };
 
 /// How long one attempt waits until a volume is published; the next one continues it.
 const MOUNT_WAIT: Duration = Duration::from_secs(60);
+
+/// How long a claim may look as it did before it is read again: the time of the next attempt is not in the state.
+const DELAY_CHECK: Duration = Duration::from_secs(5);
 
 /// The server, for one node.
 pub struct LocalControlPlane {
@@ -282,6 +286,30 @@ impl ControlPlane for LocalControlPlane {
             refused.insert((alloc.clone(), alias.clone()), watch);
         }
         mounted
+    }
+
+    async fn wait_for_mount_delay(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+        known: Option<&MountDelay>,
+    ) -> Result<MountDelay, ControlPlaneError> {
+        let key = ClaimKey { alloc: alloc.clone(), alias: alias.clone() };
+        loop {
+            let remote = self.ports.cell.read(|state| state.claimed_as(&key).cloned());
+            let topic = match remote {
+                Some(remote) => Topic::Object(Subject::Claims(remote)),
+                None => Topic::all(Table::Claims),
+            };
+            let mut watch = self.ports.cell.watch(vec![topic]);
+            let delay = self.claims.status_of(&key).as_ref().and_then(delay_of);
+            if let Some(delay) = delay.filter(|delay| Some(delay) != known) {
+                return Ok(delay);
+            }
+            if let Ok(Err(_)) = tokio::time::timeout(DELAY_CHECK, watch.changed()).await {
+                return Err(ControlPlaneError::Stopping);
+            }
+        }
     }
 
     async fn wait_for_claim_change(

@@ -13,6 +13,7 @@ mod dispatching;
 mod evaluation;
 mod forgetting;
 mod launching;
+mod mount_delay;
 mod scheduler;
 mod service;
 mod settings;

@@ -23,8 +23,8 @@ use nomad_csi_model::{
     EvaluationId, Job, JobKey, JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy,
     SecretOwner, TaskEnvironment, VolumeAlias,
 };
-use nomad_csi_ports::{AssignedAlloc, Clock as _, ControlPlane as _};
-use nomad_csi_testing::PluginSettings;
+use nomad_csi_ports::{AssignedAlloc, Clock as _, ControlPlane as _, Rpc, StatusCode};
+use nomad_csi_testing::{Fault, PluginSettings};
 
 async fn agent() -> FakeAgent {
     FakeAgent::start(PluginSettings::default()).await.unwrap()
@@ -488,6 +488,44 @@ async fn an_ended_allocation_stays_while_it_is_an_instance_of_a_plugin() {
     until(&agent, is_forgotten).await;
 }
 
+/// A step that fails is repeated, and the mount is neither refused nor done.
+#[tokio::test(start_paused = true)]
+async fn a_mount_whose_step_fails_tells_the_step_its_error_and_the_next_attempt() {
+    let agent = agent().await;
+    agent.volumes.create(vec![FakeAgent::request("data").into()]).await.unwrap();
+    agent.backend.inject_faults(Rpc::NodeStageVolume, [Fault::Fail(StatusCode::Unavailable); 50]);
+    agent.services.jobs.register(writer("first"), None).await.unwrap();
+    let alloc = assigned_of(&agent, "first").await.id;
+    let control = node(&agent);
+    let name = alias();
+    let mut mount = std::pin::pin!(control.mount(&alloc, &name));
+    let delay = async {
+        let mut known = None;
+        loop {
+            let delay = control.wait_for_mount_delay(&alloc, &name, known.as_ref()).await.unwrap();
+            if delay.next_attempt.is_some() {
+                return delay;
+            }
+            known = Some(delay);
+        }
+    };
+    let delay = tokio::select! {
+        delay = delay => delay,
+        mounted = &mut mount => panic!("the mount ended: {mounted:?}"),
+    };
+    assert!(delay.message.starts_with("volume `data`: NodeStageVolume fails: "), "{delay:?}");
+    assert!(delay.message.contains("scripted Unavailable"), "{delay:?}");
+    let next = control.wait_for_mount_delay(&alloc, &name, Some(&delay));
+    let next = tokio::select! {
+        next = next => next.unwrap(),
+        mounted = &mut mount => panic!("the mount ended: {mounted:?}"),
+    };
+    assert_eq!(next.message, delay.message);
+    assert!(next.next_attempt > delay.next_attempt, "{next:?} after {delay:?}");
+    agent.backend.clear_faults();
+    mount.await.unwrap();
+}
+
 /// A second writer waits for the first, and continues by itself.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_volume_and_starts_by_itself() {
@@ -503,7 +541,15 @@ async fn a_job_waits_for_a_volume_and_starts_by_itself() {
     let second = agent.services.jobs.register(writer("second"), None).await.unwrap();
     let done = evaluated(&agent, second.evaluation.as_ref().unwrap()).await;
     let reasons: Vec<_> = done.result.failures["g"].nodes.values().flatten().collect();
-    assert_eq!(reasons, ["CSI volume data has exhausted its available writer claims"]);
+    let node_name = agent.cell.read(|state| {
+        let node = state.node(&NodeId::new(FakeAgent::NODE));
+        node.map(|node| node.name.clone()).unwrap()
+    });
+    let reason = format!(
+        "CSI volume data has exhausted its available writer claims: allocation {alloc} of job `first` holds it on node \
+         `{node_name}`"
+    );
+    assert_eq!(reasons, [reason.as_str()]);
     report(&agent, &alloc, ClientStatus::Complete).await;
     agent.services.jobs.stop(&job_key("first"), false).await.unwrap();
     let alloc = assigned_of(&agent, "second").await.id;

@@ -19,20 +19,25 @@ pub fn client_node_from_wire(stub: &NodeStub) -> ClientNode {
     }
 }
 
-/// Converts a blocked evaluation. The reasons are its own, and those of the evaluation that made it.
+/// Converts a blocked evaluation. The reasons are its own, which the scheduler renews, or those of the evaluation that
+/// made it if it has none.
 pub fn blocked_evaluation_from_wire(
     blocked: &EvaluationDocument,
     previous: Option<&EvaluationDocument>,
 ) -> BlockedEvaluation {
-    let documents = [Some(blocked), previous].into_iter().flatten();
-    let placements = documents.flat_map(|document| document.failed_placements.iter().flatten());
-    let reasons: BTreeSet<&String> = placements
-        .flat_map(|(_, placement)| placement.constraint_filtered.iter().flatten())
-        .map(|(reason, _)| reason)
-        .collect();
+    let reasons_of = |document: &EvaluationDocument| -> BTreeSet<String> {
+        let placements = document.failed_placements.iter().flatten();
+        let reasons = placements.flat_map(|(_, one)| one.constraint_filtered.iter().flatten());
+        reasons.map(|(reason, _)| reason.clone()).collect()
+    };
+    let own = reasons_of(blocked);
+    let reasons = match (own.is_empty(), previous) {
+        (true, Some(previous)) => reasons_of(previous),
+        (true, None) | (false, _) => own,
+    };
     BlockedEvaluation {
         id: blocked.id.clone(),
         job_id: blocked.job_id.clone(),
-        reasons: reasons.into_iter().cloned().collect(),
+        reasons: reasons.into_iter().collect(),
     }
 }

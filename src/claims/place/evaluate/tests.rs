@@ -140,7 +140,9 @@ fn one_evaluation_does_not_promise_a_volume_twice() {
     assert_eq!(placed(&decision), [(0, "n1")]);
     let failure = &decision.failures["g"];
     assert_eq!(failure.queued, 1);
-    let reason = "CSI volume data has exhausted its available writer claims".to_owned();
+    let reason = "CSI volume data has exhausted its available writer claims: allocation web.g[0] gets it on node \
+                  `machine n1`"
+        .to_owned();
     for node in ["n1", "n2"] {
         assert_eq!(failure.nodes[&NodeId::new(node)], [reason.as_str()]);
     }

@@ -62,12 +62,18 @@ fn missing_volumes_are_named_together_and_per_allocation() {
 fn a_plugin_must_be_there_and_healthy() {
     let mut world = World::new(&["n1", "n2"]);
     world.observe("n1", false, None);
-    assert_eq!(reasons(&world, &writer(), 0), ["CSI plugin hostpath is unhealthy on client n1"]);
+    assert_eq!(
+        reasons(&world, &writer(), 0),
+        ["CSI plugin hostpath is unhealthy on client n1: CSI volume data needs it"]
+    );
     world.apply(EventKind::PluginAllocGone {
         plugin: PluginId::new("hostpath"),
         alloc: AllocId::new("plugin-n1"),
     });
-    assert_eq!(reasons(&world, &writer(), 0), ["CSI plugin hostpath is missing from client n1"]);
+    assert_eq!(
+        reasons(&world, &writer(), 0),
+        ["CSI plugin hostpath is missing from client n1: CSI volume data needs it"]
+    );
 }
 
 /// The volumes of one group count together, and each once (W45).
@@ -78,7 +84,12 @@ fn the_limit_of_volumes_counts_what_the_group_will_use() {
     let job = with_volume(writer(), "other", false);
     for (limit, expected) in [
         (2, vec![]),
-        (1, vec!["CSI plugin hostpath has the maximum number of volumes on client n1"]),
+        (
+            1,
+            vec![
+                "CSI plugin hostpath has the maximum number of volumes on client n1: CSI volume other has no room",
+            ],
+        ),
     ] {
         world.observe("n1", true, Some(limit));
         assert_eq!(reasons(&world, &job, 0), expected, "{limit}");

@@ -71,7 +71,7 @@ pub async fn diagnose_volumes(
     let options = FactOptions {
         asks_providers: request.asks_providers,
         reads_evaluations: true,
-        reads_health: request.asks_providers,
+        reads_health: true,
         parallelism: context.parallelism,
         now: context.clock.now(),
     };

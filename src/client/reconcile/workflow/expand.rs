@@ -27,6 +27,9 @@ use nomad_csi_model::{
 use nomad_csi_plan::{Action, OmittedMap, PlanOptions, PlannedVolume};
 use nomad_csi_spec::Purpose;
 
+/// The field that has the mount flags.
+const MOUNT_OPTIONS: &str = "mount_options";
+
 /// A volume to expand.
 pub struct ExpandRequest<'a> {
     /// The volume as it is.
@@ -180,6 +183,7 @@ fn expand_problems(
             _ => reason,
         })
         .collect();
+    let accepts_flags = request.accepted_losses.contains(&HiddenField::MountFlags);
     if let Action::WaitingForClaims(wait) = &planned.action
         && let Some(problem) = problems.pop()
     {
@@ -189,7 +193,14 @@ fn expand_problems(
     match &planned.action {
         Action::Update(update) | Action::Expand(update) => {
             let fields = update.changes.iter().map(|change| change.field);
-            let others: Vec<_> = fields.filter(|field| !field.starts_with("capacity")).collect();
+            let others = fields.filter(|field| !field.starts_with("capacity"));
+            // Without a file, the request is what the server shows, and only flags that it hides differ.
+            let (flags, others): (Vec<_>, Vec<_>) =
+                others.partition(|field| !request.is_from_file && field.starts_with(MOUNT_OPTIONS));
+            if !flags.is_empty() && !accepts_flags {
+                let reason = Diagnostic::error(Code::PlanHiddenValue, String::new());
+                problems.push(hidden_flags(key, reason, false));
+            }
             if !others.is_empty() {
                 let message = format!(
                     "cannot expand volume {key}: the file changes other fields too: {}",

@@ -138,6 +138,18 @@ fn why_waiting(stub: &AllocationStub, job: &JobDocument) -> String {
     }
 }
 
+/// Returns what a pending allocation waits for, as the agent reports it, without the time of the next attempt; `None` if
+/// the newest event of its tasks is another one.
+pub(super) fn waiting_reason(stub: &AllocationStub) -> Option<&str> {
+    if stub.client_status != "pending" {
+        return None;
+    }
+    let tasks = stub.task_states.iter().flatten();
+    let newest = tasks.filter_map(|(_, task)| task.events.last()).max_by_key(|event| event.time)?;
+    let reason = newest.display_message.strip_prefix("Waiting: ")?;
+    Some(reason.split_once("; next attempt ").map_or(reason, |(reason, _)| reason))
+}
+
 /// Returns the problem of placements that failed, with the reasons of each group.
 pub(super) fn not_placed(
     job: &str,
@@ -275,6 +287,28 @@ mod tests {
             progress(&[stub(events)]),
             waiting("allocation 3761b601 (web.g[0]): task t: Building Task Directory")
         );
+    }
+
+    #[test]
+    fn attempts_of_one_step_are_one_reason_to_wait() {
+        let with_events = |status: &str, messages: &[&str]| {
+            let events = messages.iter().enumerate().map(|(time, message)| {
+                json!({"Type": "Task Setup", "Time": time, "DisplayMessage": message})
+            });
+            let events: Vec<_> = events.collect();
+            stub(json!({"ClientStatus": status, "TaskStates": {"t": {"Events": events}}}))
+        };
+        let failing = "Waiting: volume `db`: NodeStageVolume fails: busy";
+        let reason = Some("volume `db`: NodeStageVolume fails: busy");
+        let attempt = format!("{failing}; next attempt in 8s");
+        for text in [failing, &attempt] {
+            let pending = with_events("pending", &["Task received by client", text]);
+            assert_eq!(waiting_reason(&pending), reason);
+            assert_eq!(waiting_reason(&with_events("running", &[text])), None);
+        }
+        assert_eq!(waiting_reason(&with_events("pending", &["Task received by client"])), None);
+        let over = with_events("pending", &[failing, "Building Task Directory"]);
+        assert_eq!(waiting_reason(&over), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::job_progress::{
-    JobProgress, job_progress, named, next_launch_text, not_placed, result_text,
+    JobProgress, job_progress, named, next_launch_text, not_placed, result_text, waiting_reason,
 };
 use crate::ports::{JobDispatch, JobRegistration, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
@@ -375,7 +375,7 @@ impl Following<'_> {
         }
     }
 
-    /// Reports each allocation of this evaluation whose status changed.
+    /// Reports each allocation of this evaluation whose status changed, or what it waits for.
     fn report_changes(
         &self,
         allocations: &[AllocationStub],
@@ -384,12 +384,15 @@ impl Following<'_> {
     ) {
         for stub in allocations {
             let is_new = stub.create_index >= evaluation.create_index;
-            let is_known = reported.get(&stub.id) == Some(&stub.client_status);
-            if is_new && !is_known {
-                let line =
-                    format!("{}: {} on node {}", named(stub), stub.client_status, stub.node_name);
+            let line = match waiting_reason(stub) {
+                Some(reason) => format!("{}: waits: {}", named(stub), one_line(reason)),
+                None => {
+                    format!("{}: {} on node {}", named(stub), stub.client_status, stub.node_name)
+                }
+            };
+            if is_new && reported.get(&stub.id) != Some(&line) {
                 self.context.reporter.status(&line);
-                reported.insert(stub.id.clone(), stub.client_status.clone());
+                reported.insert(stub.id.clone(), line);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::super::finding::SafeFix;
 use super::super::samples::{Facts, NOW, findings, rules};
 use super::*;
 use crate::{DetachRule, PluginState};
-use nomad_csi_model::{AllocId, Health, HealthCount, NodeId};
+use nomad_csi_model::{AllocId, BlockedEvaluation, Health, HealthCount, NodeId};
 
 fn claimed(desired: DesiredStatus, client: ClientStatus) -> Facts {
     Facts::healthy().claimed(desired, client)
@@ -152,25 +152,6 @@ fn a_running_allocation_without_its_node_plugin_is_at_risk() {
     assert_eq!(rules(&gone), [Rule::NodePluginGone]);
 }
 
-#[test]
-fn a_job_waits_for_the_volume_only_if_the_scheduler_names_it() {
-    let waiting = |reason: &str| {
-        let evaluation = BlockedEvaluation {
-            id: "e1".into(),
-            job_id: "web".into(),
-            reasons: vec![reason.into()],
-        };
-        rules(&Facts::healthy().with(|facts| facts.evaluations = vec![evaluation]))
-    };
-    assert_eq!(
-        waiting("CSI volume db has exhausted its available writer claims"),
-        [Rule::JobWaiting]
-    );
-    for other in ["CSI volume db2 is unschedulable", "missing drivers", ""] {
-        assert_eq!(waiting(other), [], "{other}");
-    }
-}
-
 /// All commands of the remedies, in one text.
 fn commands(finding: &Finding) -> String {
     let commands = finding.remedies.iter().filter_map(|one| one.command.clone());
@@ -293,34 +274,6 @@ fn a_writer_without_a_claim_is_found_and_ended_before_anything_is_detached() {
     let unread = facts(Some("ready")).with(|facts| facts.unclaimed = None);
     let found = findings(&unread);
     assert!(found[0].remedies[0].action.starts_with("look for allocations"));
-}
-
-/// A claim is gone, and only the allocation shows that the volume cannot be used.
-#[test]
-fn an_allocation_whose_tasks_did_not_start_is_shown_with_its_reason() {
-    for (client, age, expected) in [
-        (ClientStatus::Failed, 1_000_000_000, true),
-        (ClientStatus::Pending, 59_000_000_000, false),
-        (ClientStatus::Pending, 60_000_000_000, true),
-    ] {
-        let facts = Facts::healthy().claimed(DesiredStatus::Run, client);
-        let facts = facts.with(|facts| {
-            let alloc = facts.volume.allocs.remove(0);
-            facts.volume.write_allocs.clear();
-            facts.unstarted = vec![UnstartedAlloc {
-                alloc,
-                report: "csi_hook failed: already published at `/x`".to_owned(),
-                reported_at: NOW - age,
-            }];
-        });
-        let found = findings(&facts);
-        assert_eq!(!found.is_empty(), expected, "{found:?}");
-        if let [one] = &found[..] {
-            assert_eq!(one.rule, Rule::TasksNotStarted);
-            assert!(one.evidence[0].fact.contains("already published"), "{one:?}");
-            assert!(!one.remedies.is_empty());
-        }
-    }
 }
 
 /// A person who follows the remedies in their order never makes the second writer.

@@ -119,3 +119,23 @@ fn a_published_claim_without_a_plugin_on_its_node_is_at_risk() {
     let finding = only(&with_claim(|_| {}).with(without_node_plugin));
     assert_eq!(finding.rule, Rule::NodePluginGone);
 }
+
+/// The agent refuses to release a volume under the tasks of a job.
+#[test]
+fn what_a_job_cannot_use_is_given_up_with_the_job() {
+    let failing = |facts: Facts| {
+        let facts = facts.with(|facts| {
+            let mut one = claim();
+            (one.is_published, one.state) = (false, "publishing".into());
+            one.problem = Some(problem(None));
+            facts.claims = Some(vec![one]);
+        });
+        let last = only(&facts).remedies.pop();
+        last.and_then(|remedy| remedy.command).unwrap_or_default()
+    };
+    let by_a_client = failing(Facts::healthy());
+    assert_eq!(by_a_client, "nomad-csi volume release db --alloc a1 --namespace default");
+    let of_a_job = Facts::healthy()
+        .claimed(nomad_csi_model::DesiredStatus::Run, nomad_csi_model::ClientStatus::Pending);
+    assert_eq!(failing(of_a_job), "nomad-csi job stop web --namespace default");
+}
