@@ -210,17 +210,20 @@ pub(super) fn conflict(plans: &[TaskPlan]) -> Option<String> {
     ))
 }
 
-/// Checks that every reference of the task has a value.
+/// Checks the references of a task. In `env` and `meta`, Nomad keeps one without a value as it is, and so does the agent,
+/// but for a plugin, to which they say which node it is on: with the text, all nodes would be one.
 fn check_references(task: &Task, values: &Interpolation) -> Result<(), MissingReference> {
     let texts = task.environment.expose().chain(task.meta.expose());
-    for (_, text) in texts {
-        values.check(text)?;
+    if task.csi_plugin.is_some() {
+        for (_, text) in texts {
+            values.check(text)?;
+        }
     }
     for value in task.config.expose().values() {
         values.check_json(value)?;
     }
     let mut mounts = task.volume_mounts.iter();
-    mounts.try_for_each(|mount| values.check(&mount.destination))
+    mounts.try_for_each(|mount| values.check_path(&mount.destination))
 }
 
 /// The user of a task of `exec` that names none, as in Nomad.
