@@ -53,8 +53,9 @@ pub(super) fn read_scale(request: &IncomingRequest, id: &str) -> Result<Reply, S
 
 fn scale_document(state: &State, record: &JobRecord) -> Value {
     let job = &record.current.job;
+    let key = record.key();
     let groups = job.groups.iter().map(|group| {
-        let allocs = allocs_of(state, &record.key());
+        let allocs = allocs_of(state, &key);
         let allocs = allocs.filter(|alloc| alloc.placement.group == group.name);
         let living: Vec<_> = allocs.filter(|alloc| !alloc.record.has_ended).collect();
         let is_running = |status: &ClientStatus| *status == ClientStatus::Running;

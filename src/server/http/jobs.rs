@@ -365,7 +365,7 @@ pub(super) async fn validation_permit(request: &IncomingRequest) -> Result<Owned
         false => permits.everyone.clone(),
     };
     let permit = timeout(VALIDATION_WAIT, permits.acquire_owned()).await;
-    Ok(permit.map_err(|_| RequestError::ValidationsBusy)?)
+    permit.map_err(|_| RequestError::ValidationsBusy)?.map_err(|_| ServerError::Stopping)
 }
 
 /// Validates a job. An invalid one is no error of the request. Anyone may ask, and compiling patterns takes time, so one is

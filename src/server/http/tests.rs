@@ -6,6 +6,7 @@ mod conditions;
 mod counts;
 mod cut_off;
 mod events;
+mod job_files;
 mod log_lines;
 mod logs;
 mod namespaces;
