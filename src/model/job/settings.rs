@@ -387,6 +387,23 @@ mod tests {
         assert_eq!(launched.with_settings(&settings), Err(InvalidSettings));
     }
 
+    /// What a node says about a reference is no secret, and what is beside the reference may be one.
+    #[test]
+    fn a_reference_is_not_hidden_and_the_rest_of_its_text_is() {
+        let mut job = job();
+        let task = &mut job.groups[0].tasks[0];
+        let text = "user:hunter2hunter2@${attr.unique.hostname}:${HOME:-hunter3}";
+        task.environment = TaskEnvironment::from_iter([("A", "${node.class}"), ("B", text)]);
+        let args = serde_json::json!(["--node-id=${attr.unique.hostname}"]);
+        task.config = TaskConfig::new([("args".to_owned(), args)].into_iter().collect());
+        let values = job.secret_values();
+        let said = "`${node.class}` and `${attr.unique.hostname}` have no value";
+        assert_eq!(values.hidden_in(said), None);
+        let hidden = values.hidden_in("cannot use user:hunter2hunter2@ or :${HOME:-hunter3}");
+        let hidden = hidden.unwrap();
+        assert!(!hidden.contains("hunter"), "{hidden}");
+    }
+
     #[test]
     fn settings_of_another_job_are_refused() {
         let mut stored = job();
