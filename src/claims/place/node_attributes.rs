@@ -5,10 +5,11 @@ use nomad_csi_model::{Node, TextPart, text_parts};
 /// Returns what an expression such as `${attr.kernel.name}` means on the node; a text without an expression is
 /// itself. `None` if the node does not have the attribute.
 pub(super) fn resolve(node: &Node, text: &str) -> Option<String> {
-    match text_parts(text).as_slice() {
-        [TextPart::Reference(reference)] => node.reference(&reference.name),
-        _ => Some(text.to_owned()),
-    }
+    let parts = text_parts(text);
+    let [TextPart::Reference(reference)] = parts.as_slice() else {
+        return Some(text.to_owned());
+    };
+    node.reference(&reference.name)
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ fn a_nested_config_is_refused() {
     assert_eq!(messages(&diagnostics), [expected]);
     let group = "volume \"data\" {\ntype = \"host\"\nsource = \"db-${node.unique.name}\"\n}";
     let (_, shown, diagnostics) = read(&job(group, ""), Syntax::Hcl);
-    assert!(shown[0].starts_with("job/volume-source 6:"), "{shown:?}");
+    assert!(shown[0].starts_with("job/volume-source "), "{shown:?}");
     assert!(messages(&diagnostics)[0].contains("the reference `${node.unique.name}`"));
 }
 
