@@ -47,7 +47,7 @@ const NO_SCALING: &str =
 const NO_HOST_VOLUMES: &str =
     "this agent has no dynamic host volumes: `agent --host-volume NAME=PATH` offers a directory";
 const NO_UI: &str = "this agent has no web interface: use `nomad-csi`, or Nomad's command line";
-const NO_ENDED_LATER: &str = "this agent does not have this request: use `nomad-csi node drain`, `node fence` or \
+const NO_NODE_CHANGE: &str = "this agent does not have this request: use `nomad-csi node drain`, `node fence` or \
                               `node eligibility`";
 const NO_LOG_STREAM: &str =
     "this agent does not stream its own log: read it where the agent was started";
@@ -58,7 +58,7 @@ const KNOWN: &[KnownPath] = &[
     row("ui/**", LATER, NO_UI),
     row("v1/acl/**", LATER, NO_ACL),
     row("v1/agent/force-leave", LATER, NO_CLUSTER),
-    row("v1/agent/host", LATER, NO_LOG_STREAM),
+    row("v1/agent/host", LATER, "`GET /v1/node/ID` describes the machine of this agent"),
     row("v1/agent/join", LATER, NO_CLUSTER),
     row("v1/agent/keyring/**", LATER, NO_CLUSTER),
     row("v1/agent/monitor/**", LATER, NO_LOG_STREAM),
@@ -93,8 +93,8 @@ const KNOWN: &[KnownPath] = &[
         LATER,
         "this agent does not have this list: `GET /v1/jobs` has the status of each job",
     ),
-    row("v1/node/*/evaluate", LATER, NO_ENDED_LATER),
-    row("v1/node/*/purge", LATER, NO_ENDED_LATER),
+    row("v1/node/*/evaluate", LATER, NO_NODE_CHANGE),
+    row("v1/node/*/purge", LATER, NO_NODE_CHANGE),
     row("v1/node/pool/**", LATER, NO_POOLS),
     row("v1/operator/autopilot/**", LATER, NO_CLUSTER),
     row(
