@@ -14,6 +14,7 @@ mod embedded;
 mod listen;
 mod measured_journal;
 mod metrics;
+mod node_attributes;
 mod node_registration;
 mod offline;
 mod operator_token;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::blocking;
+use super::node_attributes::node_attributes;
 use super::problems::{journal_problem, with_cause};
-use super::tasks::{TaskDrivers, node_attributes};
+use super::tasks::TaskDrivers;
 use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{HostVolume, Node, NodeId};
@@ -68,7 +69,7 @@ pub(super) async fn register_node(
             .map(|(name, driver)| (name.clone(), driver.mount_config()))
             .collect(),
         host_volumes: offered.host_volumes.clone(),
-        attributes: node_attributes(),
+        attributes: blocking::run_blocking(node_attributes).await?,
         ..Node::new(id, name, AgentInfo::DATACENTER)
     };
     let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];

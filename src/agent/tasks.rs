@@ -1,4 +1,4 @@
-//! The drivers with which this node runs tasks, and what constraints can ask about it.
+//! The drivers with which this node runs tasks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,30 +41,4 @@ pub(super) fn task_drivers(limits: Arc<TaskLimits>) -> TaskDrivers {
     ];
     let named = drivers.map(|(name, driver)| (name.to_owned(), driver));
     named.into()
-}
-
-/// Returns what constraints can ask about this machine, under Nomad's names.
-pub(super) fn node_attributes() -> BTreeMap<String, String> {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy().into_owned();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let attributes = [
-        ("cpu.arch", go_architecture(&uname.machine().to_string_lossy())),
-        ("cpu.numcores", cores.to_string()),
-        ("kernel.name", uname.sysname().to_string_lossy().to_lowercase()),
-        ("kernel.version", release),
-    ];
-    let named = attributes.map(|(name, value)| (name.to_owned(), value));
-    named.into()
-}
-
-/// The name of the processor's architecture that Nomad uses.
-fn go_architecture(machine: &str) -> String {
-    let name = match machine {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "i386" | "i686" => "386",
-        other => other,
-    };
-    name.to_owned()
 }

@@ -80,8 +80,8 @@ pub use job::{
     Constraint, ConstraintOperator, CsiPluginConfig, CsiPluginType, DelayFunction, Dispatch,
     HostAccessMode, InvalidSettings, Job, JobOrigin, JobType, JobVolume, JobVolumeKind, Lifecycle,
     LifecycleHook, Parameterized, PartEffect, Payload, PayloadRule, Periodic, PropagationMode,
-    ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task, TaskConfig,
-    TaskEnvironment, TaskGroup, VolumeMount,
+    Reference, ReschedulePolicy, Resources, RestartMode, RestartPolicy, SelinuxLabel, Task,
+    TaskConfig, TaskEnvironment, TaskGroup, TextPart, VolumeMount, text_parts,
 };
 pub use limit::{LimitField, set_limit};
 pub use mount_config::MountConfig;

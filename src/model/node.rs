@@ -6,7 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::host_volume::HostVolume;
 use super::id::NodeId;
+use super::job::Job;
 use super::mount_config::MountConfig;
+
+/// The name of the attribute that is the node's name.
+const HOST_NAME: &str = "unique.hostname";
+
+/// The references to fields of a node.
+const FIELDS: [&str; 6] = [
+    "node.class",
+    "node.datacenter",
+    "node.pool",
+    "node.region",
+    "node.unique.id",
+    "node.unique.name",
+];
 
 /// The status of a node on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -76,31 +90,77 @@ impl Node {
     }
 
     /// Returns what a reference such as `attr.kernel.name` means on this node; `None` if the node does not
-    /// have it.
+    /// have it. Constraints and tasks read the same values.
     pub fn reference(&self, name: &str) -> Option<String> {
-        match name {
-            "node.unique.id" => Some(self.id.to_string()),
-            "node.unique.name" | "attr.unique.hostname" => Some(self.name.clone()),
-            "node.datacenter" => Some(self.datacenter.clone()),
-            "node.pool" => Some("default".to_owned()),
-            "node.class" => None,
-            name => self.attribute(name.strip_prefix("attr.")?),
+        match self.field(name) {
+            Some(value) => Some(value.to_owned()),
+            None => self.attribute(name.strip_prefix("attr.")?).map(str::to_owned),
         }
     }
 
-    fn attribute(&self, name: &str) -> Option<String> {
-        if let Some(driver) = name.strip_prefix("driver.") {
-            let (driver, is_mount_config) = match driver.strip_suffix(".mount_config") {
-                Some(driver) => (driver, true),
-                None => (driver, false),
-            };
-            let config = self.drivers.get(driver)?;
-            let value = match is_mount_config {
-                true => config.as_str(),
-                false => "1",
-            };
-            return Some(value.to_owned());
+    /// Returns the names of all references that have a value on this node.
+    pub fn reference_names(&self) -> Vec<String> {
+        let fields = FIELDS.map(str::to_owned).into_iter();
+        fields.chain(self.all_attributes().into_keys().map(|name| format!("attr.{name}"))).collect()
+    }
+
+    /// Returns all attributes, under the names that follow `attr.`.
+    pub fn all_attributes(&self) -> BTreeMap<String, String> {
+        let mut all = self.attributes.clone();
+        all.insert(HOST_NAME.to_owned(), self.name.clone());
+        for (driver, config) in &self.drivers {
+            all.insert(format!("driver.{driver}"), "1".to_owned());
+            all.insert(format!("driver.{driver}.mount_config"), config.as_str().to_owned());
         }
-        self.attributes.get(name).cloned()
+        all
+    }
+
+    /// A node has every one of [`FIELDS`]. It has no class, so its class is empty, as in Nomad.
+    fn field(&self, name: &str) -> Option<&str> {
+        match name {
+            "node.unique.id" => Some(self.id.as_str()),
+            "node.unique.name" => Some(&self.name),
+            "node.datacenter" => Some(&self.datacenter),
+            "node.region" => Some(Job::DEFAULT_REGION),
+            "node.pool" => Some("default"),
+            "node.class" => Some(""),
+            _ => None,
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Option<&str> {
+        if name == HOST_NAME {
+            return Some(&self.name);
+        }
+        if let Some(driver) = name.strip_prefix("driver.") {
+            return match driver.strip_suffix(".mount_config") {
+                Some(driver) => self.drivers.get(driver).map(|config| config.as_str()),
+                None => self.drivers.get(driver).map(|_| "1"),
+            };
+        }
+        self.attributes.get(name).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_named_reference_has_a_value() {
+        let mut node = Node::new("n1".into(), "alpha", "dc1");
+        node.drivers.insert("exec".into(), MountConfig::All);
+        node.attributes.insert("kernel.name".into(), "linux".into());
+        let names = node.reference_names();
+        assert_eq!(names.len(), FIELDS.len() + 4);
+        for name in &names {
+            assert!(node.reference(name).is_some(), "{name}");
+        }
+        for (name, value) in node.all_attributes() {
+            assert_eq!(node.reference(&format!("attr.{name}")), Some(value), "{name}");
+        }
+        for name in ["attr.", "attr.node.class", "kernel.name", "meta.rack", "node.Class", ""] {
+            assert_eq!(node.reference(name), None, "{name}");
+        }
     }
 }

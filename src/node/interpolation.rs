@@ -2,17 +2,19 @@
 //!
 //! A reference is replaced once: a value that contains `${…}` stays as it is. A reference that is neither to a variable
 //! of the task nor in the words of Nomad stays as written, so that a shell of the task can read it. One in the words of
-//! Nomad that has no value is an error: without it, a path would become shorter, or two nodes would have one name.
+//! Nomad that has no value stays as written, too, but the caller can check for it first: in the configuration of a driver
+//! it is an error, as in Nomad, and in a path, which must not become shorter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use nomad_csi_model::Node;
+use nomad_csi_model::diagnostic::closest_match;
+use nomad_csi_model::{Node, Reference, TextPart, text_parts};
 
-/// How references in the words of Nomad begin.
-const NOMADS: [&str; 5] = ["NOMAD_", "attr.", "meta.", "node.", "env["];
+/// The number of attributes that a message names.
+const LISTED_NAMES: usize = 20;
 
 /// The values of references by name.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -24,8 +26,12 @@ pub(super) struct Interpolation {
 
 /// A reference in the words of Nomad without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`${{{0}}}` has no value on this node")]
-pub(super) struct MissingReference(String);
+#[error("`{reference}` has no value on this node; {hint}")]
+pub(super) struct MissingReference {
+    reference: String,
+    /// What was meant, or what there is.
+    hint: String,
+}
 
 impl Interpolation {
     /// Creates the values from pairs of name and value. The last one of a name counts.
@@ -48,13 +54,46 @@ impl Interpolation {
     /// # Errors
     /// The first that has none.
     pub(super) fn check(&self, text: &str) -> Result<(), MissingReference> {
-        let references = text.split("${").skip(1);
-        let names = references.filter_map(|after| Some(after.split_once('}')?.0.trim()));
-        let is_nomads = |name: &&str| NOMADS.iter().any(|start| name.starts_with(start));
-        match names.filter(is_nomads).find(|name| self.value(name).is_none()) {
-            Some(name) => Err(MissingReference(name.to_owned())),
-            None => Ok(()),
+        self.check_values(text, |_| true)
+    }
+
+    /// Checks that no reference in the words of Nomad would make a path shorter.
+    ///
+    /// # Errors
+    /// The first that has no value, or an empty one.
+    pub(super) fn check_path(&self, text: &str) -> Result<(), MissingReference> {
+        self.check_values(text, |value| !value.is_empty())
+    }
+
+    fn check_values(
+        &self,
+        text: &str,
+        is_enough: impl Fn(&str) -> bool,
+    ) -> Result<(), MissingReference> {
+        for part in text_parts(text) {
+            let TextPart::Reference(reference) = part else {
+                continue;
+            };
+            let value = self.value(&reference.name);
+            if reference.is_nomads && !value.as_deref().is_some_and(&is_enough) {
+                return Err(self.missing(&reference, value.is_some()));
+            }
         }
+        Ok(())
+    }
+
+    /// Describes a missing value. Variables of the job are not named: they may be secrets.
+    fn missing(&self, reference: &Reference<'_>, is_empty: bool) -> MissingReference {
+        let variables = self.values.keys().filter(|name| is_variable_of_every_task(name)).cloned();
+        let of_node = self.node.as_ref().map(|node| node.reference_names()).unwrap_or_default();
+        let known: Vec<_> = variables.chain(of_node).collect();
+        let similar = closest_match(&reference.name, known.iter().map(String::as_str));
+        let hint = match similar {
+            _ if is_empty => "it is empty here, and the path would become shorter".to_owned(),
+            Some(similar) if similar != reference.name => format!("did you mean `${{{similar}}}`?"),
+            Some(_) | None => known_names(&reference.name, &known),
+        };
+        MissingReference { reference: reference.written.to_owned(), hint }
     }
 
     /// Checks the texts in a value of a driver's configuration.
@@ -72,28 +111,13 @@ impl Interpolation {
 
     /// Returns the text with its references replaced.
     pub(super) fn text(&self, text: &str) -> String {
-        let mut replaced = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some((before, reference)) = rest.split_once("${") {
-            replaced.push_str(before);
-            let Some((name, after)) = reference.split_once('}') else {
-                replaced.push_str("${");
-                rest = reference;
-                continue;
-            };
-            match self.value(name.trim()) {
-                Some(value) => {
-                    replaced.push_str(&value);
-                    rest = after;
-                }
-                None => {
-                    replaced.push_str("${");
-                    rest = reference;
-                }
+        let replaced = text_parts(text).into_iter().map(|part| match part {
+            TextPart::Literal(literal) => literal.to_owned(),
+            TextPart::Reference(Reference { written, name, .. }) => {
+                self.value(&name).unwrap_or_else(|| written.to_owned())
             }
-        }
-        replaced.push_str(rest);
-        replaced
+        });
+        replaced.collect()
     }
 
     /// Returns a value of a driver's configuration with the references in its texts replaced.
@@ -106,6 +130,35 @@ impl Interpolation {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
+    }
+}
+
+/// The variables of `meta` and of the job differ from task to task.
+fn is_variable_of_every_task(name: &str) -> bool {
+    name.starts_with("NOMAD_") && !name.starts_with("NOMAD_META_")
+}
+
+/// Returns what there is of the kind of a reference.
+fn known_names(name: &str, known: &[String]) -> String {
+    let kind = ["attr.", "node."].into_iter().find(|kind| name.starts_with(kind));
+    let Some(kind) = kind else {
+        return match name {
+            name if name.starts_with("meta.") => {
+                "the nodes of this agent have no `meta`".to_owned()
+            }
+            name if name.starts_with("NOMAD_META_") => {
+                "set it in `meta` of the job, its group or its task".to_owned()
+            }
+            name if name.starts_with("NOMAD_") => "the agent does not set this variable".to_owned(),
+            _ => "the task has no such variable".to_owned(),
+        };
+    };
+    let is_driver = |name: &str| name.starts_with("attr.driver.");
+    let of_kind = known.iter().filter(|known| known.starts_with(kind) && !is_driver(known));
+    let names: Vec<_> = of_kind.take(LISTED_NAMES).map(|known| format!("`{known}`")).collect();
+    match names.is_empty() {
+        true => "it has no attributes".to_owned(),
+        false => format!("it has {}", names.join(", ")),
     }
 }
 
@@ -139,27 +192,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn references_in_nomads_words_need_a_value() {
+    fn on_alpha() -> Interpolation {
         let mut node = Node::new("n1".into(), "alpha", "dc1");
         node.attributes.insert("kernel.name".into(), "linux".into());
-        let values = values().on_node(Arc::new(node));
+        values().on_node(Arc::new(node))
+    }
+
+    #[test]
+    fn references_in_nomads_words_need_a_value() {
+        let values = on_alpha();
         for (text, missing) in [
             ("${NOMAD_ALLOC_INDEX} ${attr.kernel.name} ${node.unique.name}", None),
             ("${HOME} ${1:-x} $NOMAD_X ${", None),
-            ("a/${NOMAD_META_set}/*", Some("NOMAD_META_set")),
-            ("${NOMAD_PORT_http}", Some("NOMAD_PORT_http")),
-            ("${ attr.unique.network.ip-address }", Some("attr.unique.network.ip-address")),
-            ("${attr.kernel.name}${meta.rack}", Some("meta.rack")),
-            ("${node.class}", Some("node.class")),
-            ("${env[\"HOME\"]}", Some("env[\"HOME\"]")),
+            ("${node.class}${env[\"NOMAD_ALLOC_INDEX\"]}${attr[\"kernel.name\"]}", None),
+            ("a/${NOMAD_META_set}/*", Some(("NOMAD_META_set", "set it in `meta` of the job"))),
+            ("${NOMAD_PORT_http}", Some(("NOMAD_PORT_http", "does not set this variable"))),
+            ("${NOMAD_ALLOC_INDX}", Some(("NOMAD_ALLOC_INDX", "mean `${NOMAD_ALLOC_INDEX}`?"))),
+            (
+                "${attr.kernel.nme}",
+                Some(("attr.kernel.nme", "did you mean `${attr.kernel.name}`?")),
+            ),
+            (
+                "${ attr.cpu.arch }",
+                Some((" attr.cpu.arch ", "it has `attr.kernel.name`, `attr.unique.hostname`")),
+            ),
+            ("${attr.kernel.name}${meta.rack}", Some(("meta.rack", "have no `meta`"))),
+            ("${env[\"HOME\"]}", Some(("env[\"HOME\"]", "no such variable"))),
         ] {
-            let expected = missing.map(|name| MissingReference(name.to_owned()));
-            assert_eq!(values.check(text).err(), expected, "{text}");
+            let found = values.check(text);
             let nested = json!({"args": [1, {"k": text}]});
-            assert_eq!(values.check_json(&nested).err(), expected, "{text}");
+            assert_eq!(values.check_json(&nested), found, "{text}");
+            let Some((name, hint)) = missing else {
+                assert_eq!(found, Ok(()), "{text}");
+                continue;
+            };
+            let message = found.unwrap_err().to_string();
+            let start = format!("`${{{name}}}` has no value on this node; ");
+            assert!(message.starts_with(&start) && message.contains(hint), "{text}: {message}");
         }
         assert_eq!(values.text("${attr.kernel.name}-${node.unique.name}"), "linux-alpha");
+        assert_eq!(values.text("${env[\"NOMAD_ALLOC_INDEX\"]}${node.class}."), "3.");
+    }
+
+    #[test]
+    fn a_path_does_not_become_shorter() {
+        let values = on_alpha();
+        assert_eq!(values.check_path("/data/${NOMAD_ALLOC_INDEX}${EMPTY}"), Ok(()));
+        let missing = values.check_path("/data/${node.class}").unwrap_err().to_string();
+        let expected = "`${node.class}` has no value on this node; it is empty here, and the path would become shorter";
+        assert_eq!(missing, expected);
+        assert!(values.check_path("/data/${meta.rack}").is_err());
     }
 
     #[test]

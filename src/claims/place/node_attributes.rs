@@ -1,14 +1,15 @@
 //! The attributes of a node that constraints compare.
 
-use nomad_csi_model::Node;
+use nomad_csi_model::{Node, TextPart, text_parts};
 
 /// Returns what an expression such as `${attr.kernel.name}` means on the node; a text without an expression is
 /// itself. `None` if the node does not have the attribute.
 pub(super) fn resolve(node: &Node, text: &str) -> Option<String> {
-    let Some(name) = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) else {
+    let parts = text_parts(text);
+    let [TextPart::Reference(reference)] = parts.as_slice() else {
         return Some(text.to_owned());
     };
-    node.reference(name)
+    node.reference(&reference.name)
 }
 
 #[cfg(test)]
@@ -29,7 +30,9 @@ mod tests {
             ("${attr.unique.hostname}", Some("alpha")),
             ("${node.datacenter}", Some("dc1")),
             ("${node.pool}", Some("default")),
-            ("${node.class}", None),
+            ("${node.class}", Some("")),
+            ("${node.region}", Some("global")),
+            ("${attr[\"kernel.name\"]}", Some("linux")),
             ("${attr.kernel.name}", Some("linux")),
             ("${attr.cpu.arch}", None),
             ("${attr.driver.exec}", Some("1")),

@@ -12,6 +12,7 @@ mod group;
 mod keywords;
 mod launching;
 mod part_effect;
+mod reference;
 mod reschedule;
 mod restart;
 mod settings;
@@ -28,6 +29,7 @@ pub use keywords::{
 };
 pub use launching::{Dispatch, JobOrigin, Parameterized, Payload, Periodic};
 pub use part_effect::PartEffect;
+pub use reference::{Reference, TextPart, text_parts};
 pub use reschedule::ReschedulePolicy;
 pub use restart::RestartPolicy;
 pub use settings::InvalidSettings;

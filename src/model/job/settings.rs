@@ -15,6 +15,7 @@ use super::definition::Job;
 use super::environment::{TaskConfig, TaskEnvironment};
 use super::group::TaskGroup;
 use super::launching::{Dispatch, JobOrigin, Payload};
+use super::reference::{TextPart, text_parts};
 use super::task::Task;
 use super::volume::{JobVolume, JobVolumeKind};
 use crate::id::VolumeAlias;
@@ -168,9 +169,7 @@ impl Job {
             for task in &group.tasks {
                 add_long(&task.environment, &mut values);
                 add_long(&task.meta, &mut values);
-                let texts = task.config.texts().into_iter();
-                let long = texts.filter(|value| is_long(value));
-                long.for_each(|value| values.add(value));
+                task.config.texts().into_iter().for_each(|text| add_long_text(text, &mut values));
             }
         }
         values
@@ -198,8 +197,29 @@ fn payload_of(job: &mut Job) -> Option<&mut Payload> {
 }
 
 fn add_long(environment: &TaskEnvironment, values: &mut SecretValues) {
-    let long = environment.expose().filter(|(_, value)| is_long(value));
-    long.for_each(|(_, value)| values.add(value));
+    environment.expose().for_each(|(_, value)| add_long_text(value, values));
+}
+
+/// Adds what a text says besides its references in the words of Nomad: a message names those.
+fn add_long_text(text: &str, values: &mut SecretValues) {
+    let mut literal = String::new();
+    for part in text_parts(text) {
+        match part {
+            TextPart::Reference(reference) if reference.is_nomads => {
+                add_long_literal(&literal, values);
+                literal.clear();
+            }
+            TextPart::Reference(reference) => literal.push_str(reference.written),
+            TextPart::Literal(part) => literal.push_str(part),
+        }
+    }
+    add_long_literal(&literal, values);
+}
+
+fn add_long_literal(literal: &str, values: &mut SecretValues) {
+    if is_long(literal) {
+        values.add(literal);
+    }
 }
 
 /// Shorter values are words of every sentence, such as `prod` or `plugin`.
@@ -365,6 +385,23 @@ mod tests {
         let mut launched = job();
         launched.take_settings();
         assert_eq!(launched.with_settings(&settings), Err(InvalidSettings));
+    }
+
+    /// What a node says about a reference is no secret, and what is beside the reference may be one.
+    #[test]
+    fn a_reference_is_not_hidden_and_the_rest_of_its_text_is() {
+        let mut job = job();
+        let task = &mut job.groups[0].tasks[0];
+        let text = "user:hunter2hunter2@${attr.unique.hostname}:${HOME:-hunter3}";
+        task.environment = TaskEnvironment::from_iter([("A", "${node.class}"), ("B", text)]);
+        let args = serde_json::json!(["--node-id=${attr.unique.hostname}"]);
+        task.config = TaskConfig::new([("args".to_owned(), args)].into_iter().collect());
+        let values = job.secret_values();
+        let said = "`${node.class}` and `${attr.unique.hostname}` have no value";
+        assert_eq!(values.hidden_in(said), None);
+        let hidden = values.hidden_in("cannot use user:hunter2hunter2@ or :${HOME:-hunter3}");
+        let hidden = hidden.unwrap();
+        assert!(!hidden.contains("hunter"), "{hidden}");
     }
 
     #[test]

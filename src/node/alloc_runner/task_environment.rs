@@ -37,10 +37,8 @@ pub(super) fn task_environment(
     if let Some(endpoint) = &directories.csi_endpoint {
         environment.insert("CSI_ENDPOINT".to_owned(), endpoint.clone());
     }
-    let region = ("node.region".to_owned(), alloc.job.region.clone());
     let known = |environment: &BTreeMap<String, String>| {
-        let pairs = environment.clone().into_iter().chain([region.clone()]);
-        Interpolation::new(pairs).on_node(Arc::clone(node))
+        Interpolation::new(environment.clone()).on_node(Arc::clone(node))
     };
     let meta = meta_variables(task, &known(&environment));
     environment.extend(meta);
@@ -79,7 +77,10 @@ fn nomad_variables(
         ("TASK_DIR", path(&directories.local)),
         ("TASK_NAME", task.name.clone()),
     ];
-    variables.into_iter().map(|(name, value)| (format!("NOMAD_{name}"), value)).collect()
+    let parent = alloc.job.origin.as_ref().map(|origin| origin.parent.to_string());
+    let parent = parent.map(|parent| ("JOB_PARENT_ID", parent));
+    let variables = variables.into_iter().chain(parent);
+    variables.map(|(name, value)| (format!("NOMAD_{name}"), value)).collect()
 }
 
 /// The values of `meta`, under their names as written and in capitals. A character that no variable can

@@ -210,17 +210,20 @@ pub(super) fn conflict(plans: &[TaskPlan]) -> Option<String> {
     ))
 }
 
-/// Checks that every reference of the task has a value.
+/// Checks the references of a task. In `env` and `meta`, Nomad keeps one without a value as it is, and so does the agent,
+/// but for a plugin, to which they say which node it is on: with the text, all nodes would be one.
 fn check_references(task: &Task, values: &Interpolation) -> Result<(), MissingReference> {
     let texts = task.environment.expose().chain(task.meta.expose());
-    for (_, text) in texts {
-        values.check(text)?;
+    if task.csi_plugin.is_some() {
+        for (_, text) in texts {
+            values.check(text)?;
+        }
     }
     for value in task.config.expose().values() {
         values.check_json(value)?;
     }
     let mut mounts = task.volume_mounts.iter();
-    mounts.try_for_each(|mount| values.check(&mount.destination))
+    mounts.try_for_each(|mount| values.check_path(&mount.destination))
 }
 
 /// The user of a task of `exec` that names none, as in Nomad.
@@ -262,8 +265,49 @@ fn visible_directories(task: &Task, directory: &TaskDirectory) -> VisibleDirecto
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use nomad_csi_model::{CsiPluginConfig, CsiPluginType, JobType, RestartPolicy};
+    use nomad_csi_model::{
+        CsiPluginConfig, CsiPluginType, JobType, RestartPolicy, TaskConfig, TaskEnvironment,
+        VolumeMount,
+    };
+
+    /// A plugin gets its node ID from these texts, and a path must not become shorter.
+    #[test]
+    fn a_reference_without_a_value_stays_only_where_it_harms_nothing() {
+        let node = Arc::new(Node::new("n1".into(), "alpha", "dc1"));
+        let values = Interpolation::new([]).on_node(node);
+        let task = || Task::new("t", "exec", RestartPolicy::of_type(JobType::Batch));
+        let (missing, empty) = ("x-${meta.rack}", "x-${node.class}");
+        for text in [missing, empty] {
+            let environment = TaskEnvironment::from_iter([("A", text)]);
+            let plugin = CsiPluginConfig::new("p".into(), CsiPluginType::Node);
+            let config =
+                TaskConfig::new([("args".to_owned(), json!([text]))].into_iter().collect());
+            let mount = VolumeMount {
+                volume: "data".into(),
+                destination: format!("/{text}"),
+                read_only: false,
+                propagation_mode: PropagationMode::Private,
+                selinux_label: None,
+            };
+            for (place, task, is_refused) in [
+                ("env", Task { environment: environment.clone(), ..task() }, false),
+                ("meta", Task { meta: environment.clone(), ..task() }, false),
+                (
+                    "env of a plugin",
+                    Task { environment, csi_plugin: Some(plugin), ..task() },
+                    text == missing,
+                ),
+                ("config", Task { config, ..task() }, text == missing),
+                ("destination", Task { volume_mounts: vec![mount], ..task() }, true),
+            ] {
+                let found = check_references(&task, &values);
+                assert_eq!(found.is_err(), is_refused, "{text} in {place}");
+            }
+        }
+    }
 
     #[test]
     fn a_task_of_exec_is_nobody_unless_it_says_otherwise() {

@@ -66,6 +66,8 @@ pub enum JobError {
     },
     /// The node does not exist.
     NoNode(String),
+    /// The node pool does not exist.
+    NoNodePool(String),
     /// The request has an invalid field.
     BadRequest(String),
 }
@@ -90,7 +92,7 @@ impl JobError {
             | Self::UnknownAlloc(_)
             | Self::NoOutput(_) => (Code::AllocNotFound, StatusCode::NOT_FOUND),
             Self::ShortId { .. } => (Code::ApiBadRequest, OTHER),
-            Self::NoNode(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
+            Self::NoNode(_) | Self::NoNodePool(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
         }
     }
 
@@ -119,6 +121,7 @@ impl JobError {
                 format!("{kind} lookup failed: index error: UUID must be 36 characters")
             }
             Self::NoNode(_) => "node not found".to_owned(),
+            Self::NoNodePool(_) => "node pool not found".to_owned(),
             Self::BadRequest(text) => text.clone(),
         }
     }
@@ -166,6 +169,9 @@ impl JobError {
             ),
             Self::ShortId { id, .. } => format!("`{id}` is not a complete ID of 36 characters"),
             Self::NoNode(id) => format!("node `{id}` does not exist"),
+            Self::NoNodePool(name) => {
+                format!("node pool `{name}` does not exist: this agent has `all` and `default`")
+            }
             Self::BadRequest(text) => text.clone(),
         }
     }

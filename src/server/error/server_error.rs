@@ -34,6 +34,13 @@ pub enum ServerError {
     Claim(ClaimError),
     /// The path does not exist.
     UnknownPath,
+    /// The path is one of Nomad's that the agent does not have.
+    NotOffered {
+        /// 501, or 404 where clients go on after it.
+        status: StatusCode,
+        /// What the agent does not have, and what to use.
+        sentence: &'static str,
+    },
     /// The path exists, the resource below it does not.
     UnknownResource,
     /// The path does not support the method.
@@ -338,6 +345,7 @@ impl ServerError {
             Self::Snapshot(error) => error.code_and_status(),
             Self::Claim(error) => error.code_and_status(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
+            Self::NotOffered { status, .. } => (Code::ServerUnknownPath, *status),
             Self::InvalidMethod => (Code::ServerUnknownPath, StatusCode::METHOD_NOT_ALLOWED),
             Self::MissingVolumeId | Self::MissingDefinition => (Code::ApiBadRequest, OTHER),
             Self::NoVolumeToRead => (Code::VolumeNotFound, MISSING),
@@ -393,7 +401,7 @@ impl ServerError {
             Self::Namespace(error) => error.text(),
             Self::Snapshot(error) => error.text(),
             Self::Claim(error) => error.text(),
-            Self::UnknownPath => self.message(),
+            Self::UnknownPath | Self::NotOffered { .. } => self.message(),
             Self::UnknownResource => "resource not found".into(),
             Self::InvalidMethod => "Invalid method".into(),
             Self::MissingVolumeId => "missing volume ID".into(),
@@ -465,6 +473,7 @@ impl ServerError {
             Self::Snapshot(error) => error.message(),
             Self::Claim(error) => error.message(),
             Self::UnknownPath => "the agent of nomad-csi does not have this endpoint".into(),
+            Self::NotOffered { sentence, .. } => (*sentence).to_owned(),
             Self::NoPathToRegion(region) => format!("this agent is not in region `{region}`"),
             Self::NoSuchPlugin(id) => format!("plugin `{id}` does not exist"),
             Self::NotSupported { plugin, operation } => {

@@ -9,8 +9,8 @@ use http::Method;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use super::{
-    allocs, claims, cluster, creations, events, jobs, logs, namespaces, nodes, plugins, provider,
-    variables, volumes,
+    allocs, claims, cluster, creations, events, job_scale, jobs, logs, namespaces, node_pools,
+    nodes, parse_job, plugins, provider, variables, volumes,
 };
 use crate::error::ServerError;
 
@@ -92,10 +92,14 @@ endpoints! { request:
     SetNodeEligibility(id: String) = "SetNodeEligibility", Operator,
         nodes::set_eligibility(request, id).await;
     DrainNode(id: String) = "DrainNode", Operator, nodes::drain(request, id).await;
+    ListNodePools = "ListNodePools", Anyone, node_pools::list(request);
+    ReadNodePool(name: String) = "ReadNodePool", Anyone, node_pools::read(request, name);
     ListJobs = "ListJobs", Anyone, jobs::list(request).await;
     RegisterJob(id: Option<String>) = "RegisterJob", Operator, jobs::register(request, id.as_deref()).await;
     // Has the method of a write and changes nothing.
     ValidateJob = "ValidateJob", Anyone, jobs::validate_job(request).await;
+    // As for `ValidateJob`.
+    ParseJob = "ParseJob", Anyone, parse_job::parse(request).await;
     ReadJob(id: String) = "ReadJob", Anyone, jobs::read(request, id).await;
     DeregisterJob(id: String) = "DeregisterJob", Operator, jobs::deregister(request, id).await;
     // A comparison with a recorded job would confirm guesses of its environment.
@@ -103,6 +107,9 @@ endpoints! { request:
     EvaluateJob(id: String) = "EvaluateJob", Operator, jobs::evaluate(request, id).await;
     DispatchJob(id: String) = "DispatchJob", Operator, jobs::dispatch(request, id).await;
     ForcePeriodicJob(id: String) = "ForcePeriodicJob", Operator, jobs::force_periodic(request, id).await;
+    ReadJobVersions(id: String) = "ReadJobVersions", Anyone, job_scale::read_versions(request, id);
+    ReadJobScale(id: String) = "ReadJobScale", Anyone, job_scale::read_scale(request, id);
+    ScaleJob(id: String) = "ScaleJob", Operator, job_scale::scale(request, id).await;
     ReadJobSummary(id: String) = "ReadJobSummary", Anyone, jobs::read_summary(request, id);
     ExplainPlacement(id: String) = "ExplainPlacement", Anyone, jobs::explain_placement(request, id);
     // As for `PlanJob`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::blocking::wait_for_index;
@@ -28,7 +29,7 @@ use nomad_csi_wire::{
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
-fn key(request: &IncomingRequest, id: &str) -> JobKey {
+pub(super) fn key(request: &IncomingRequest, id: &str) -> JobKey {
     let namespace = request.parameters.namespace_or_default();
     JobKey::new(namespace, JobId::new(id))
 }
@@ -209,7 +210,7 @@ fn stopped_as_shown(request: &IncomingRequest, document: &JobDocument) -> Option
     (job_from_wire(&shown, &fallback) == sent).then_some(stopped)
 }
 
-fn registered(request: &IncomingRequest, written: &JobWritten) -> Result {
+pub(super) fn registered(request: &IncomingRequest, written: &JobWritten) -> Result {
     let document = JobRegisterResponse {
         eval_create_index: written.index,
         eval_id: written.evaluation_id(),
@@ -356,6 +357,17 @@ pub(super) async fn collect_garbage(request: &IncomingRequest) -> Result {
 /// How long a validation waits for those of others.
 const VALIDATION_WAIT: Duration = Duration::from_secs(30);
 
+/// Waits until the text of a client may be worked on: one of the operator's and one of others at a time.
+pub(super) async fn validation_permit(request: &IncomingRequest) -> Result<OwnedSemaphorePermit> {
+    let permits = &request.services.validations;
+    let permits = match request.operator.is_ok() {
+        true => permits.operator.clone(),
+        false => permits.everyone.clone(),
+    };
+    let permit = timeout(VALIDATION_WAIT, permits.acquire_owned()).await;
+    permit.map_err(|_| RequestError::ValidationsBusy)?.map_err(|_| ServerError::Stopping)
+}
+
 /// Validates a job. An invalid one is no error of the request. Anyone may ask, and compiling patterns takes time, so one is
 /// validated at a time, away from the threads that everything else needs.
 pub(super) async fn validate_job(request: &IncomingRequest) -> Result {
@@ -363,13 +375,7 @@ pub(super) async fn validate_job(request: &IncomingRequest) -> Result {
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
     let jobs = request.services.jobs.clone();
-    let permits = &request.services.validations;
-    let permits = match request.operator.is_ok() {
-        true => permits.operator.clone(),
-        false => permits.everyone.clone(),
-    };
-    let permit = timeout(VALIDATION_WAIT, permits.acquire_owned()).await;
-    let permit = permit.map_err(|_| RequestError::ValidationsBusy)?;
+    let permit = validation_permit(request).await?;
     let validated = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let (job, words) = job_from_wire(&document, &fallback);

@@ -115,14 +115,8 @@ fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> St
 /// which they reached the agent.
 pub(super) fn document(state: &State, node: &Node) -> NodeDocument {
     let stub = node_to_wire(node);
-    let mut attributes = node.attributes.clone();
+    let mut attributes = node.all_attributes();
     attributes.insert("nomad.version".to_owned(), AgentInfo::NOMAD_VERSION.to_owned());
-    attributes.insert("unique.hostname".to_owned(), node.name.clone());
-    for (driver, config) in &node.drivers {
-        attributes.insert(format!("driver.{driver}"), "1".to_owned());
-        let name = format!("driver.{driver}.mount_config");
-        attributes.insert(name, config.as_str().to_owned());
-    }
     let host_volumes = node.host_volumes.iter().map(|(name, volume)| {
         let document = HostVolumeDocument {
             name: name.clone(),

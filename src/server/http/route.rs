@@ -8,6 +8,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use super::endpoints::Route;
+use super::known_paths::known_path;
 use crate::error::{RequestError, ServerError};
 use nomad_csi_model::{JobId, JobPathProblem};
 
@@ -16,6 +17,15 @@ impl Route {
     pub(super) fn parse(method: &Method, path: &str) -> Result<Self, ServerError> {
         let path = percent_decode_str(path).decode_utf8();
         let path = path.map_err(|_| RequestError::Path)?;
+        Self::parse_decoded(method, &path).map_err(|error| match (error, known_path(&path)) {
+            (ServerError::UnknownPath, Some(known)) => {
+                ServerError::NotOffered { status: known.status, sentence: known.sentence }
+            }
+            (error, _) => error,
+        })
+    }
+
+    fn parse_decoded(method: &Method, path: &str) -> Result<Self, ServerError> {
         if let Some(rest) = path.strip_prefix("/v1/volume/csi/") {
             return volume(method, rest);
         }
@@ -43,7 +53,7 @@ impl Route {
         if let Some(name) = path.strip_prefix("/v1/namespace/") {
             return namespace(method, name);
         }
-        exact(method, &path)
+        exact(method, path)
     }
 }
 
@@ -63,6 +73,8 @@ fn exact(method: &Method, path: &str) -> Result<Route, ServerError> {
         "/v1/plugins" => get(Route::ListPlugins),
         "/v1/jobs" if is_put => Ok(Route::RegisterJob(None)),
         "/v1/jobs" => get(Route::ListJobs),
+        "/v1/jobs/parse" if is_put => Ok(Route::ParseJob),
+        "/v1/jobs/parse" => Err(ServerError::InvalidMethod),
         "/v1/validate/job" if is_put => Ok(Route::ValidateJob),
         "/v1/validate/job" => Err(ServerError::InvalidMethod),
         "/v1/evaluations" => get(Route::ListEvaluations),
@@ -141,6 +153,9 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         "plan" => put(Route::PlanJob),
         "evaluate" => put(Route::EvaluateJob(named())),
         "dispatch" => put(Route::DispatchJob(named())),
+        "versions" => get(Route::ReadJobVersions(named())),
+        "scale" if is_put => Ok(Route::ScaleJob(named())),
+        "scale" => get(Route::ReadJobScale(named())),
         "summary" => get(Route::ReadJobSummary(named())),
         "placement" if is_put => Ok(Route::ExplainPlacementOf),
         "placement" => get(Route::ExplainPlacement(named())),
@@ -201,7 +216,9 @@ fn node(method: &Method, rest: &str) -> Result<Route, ServerError> {
         [id, "eligibility"] if is_put => Ok(Route::SetNodeEligibility((*id).to_owned())),
         [id, "drain"] if is_put => Ok(Route::DrainNode((*id).to_owned())),
         [_, "fence" | "unfence" | "eligibility" | "drain"] => Err(ServerError::InvalidMethod),
-        ["pools"] => Err(ServerError::UnknownPath),
+        ["pools"] => only(method, &Method::GET, Route::ListNodePools),
+        ["pool", name] if method == Method::GET => Ok(Route::ReadNodePool((*name).to_owned())),
+        ["pool", ..] => Err(ServerError::UnknownPath),
         [id] => only(method, &Method::GET, Route::ReadNode((*id).to_owned())),
         [id, "allocations"] => only(method, &Method::GET, Route::ListNodeAllocs((*id).to_owned())),
         _ => Err(ServerError::UnknownPath),

@@ -6,6 +6,7 @@ mod conditions;
 mod counts;
 mod cut_off;
 mod events;
+mod job_files;
 mod log_lines;
 mod logs;
 mod namespaces;
@@ -127,13 +128,11 @@ async fn every_path_responds_like_nomad() {
         ("GET /v1/volumes/", 404, NO_ENDPOINT),
         ("GET /v1/volumes/snapshots", 404, NO_ENDPOINT),
         ("GET /v1/nope", 404, NO_ENDPOINT),
-        ("GET /", 404, NO_ENDPOINT),
-        ("GET /v1/node/pools", 404, NO_ENDPOINT),
-        ("GET /v1/job/web/versions", 404, NO_ENDPOINT),
-        ("GET /v1/job/web/scale", 404, NO_ENDPOINT),
-        ("PUT /v1/job/web/revert", 404, NO_ENDPOINT),
-        ("PUT /v1/job/web/versions/x/tag", 404, NO_ENDPOINT),
-        ("DELETE /v1/job/web/versions/x/tag", 404, NO_ENDPOINT),
+        ("GET /v1/job/web/versions", 404, "job not found"),
+        ("GET /v1/job/web/scale", 404, "job not found"),
+        ("GET /v1/jobs/parse", 405, "Invalid method"),
+        ("PUT /v1/node/pools", 405, "Invalid method"),
+        ("GET /v1/node/pool/nope", 404, "node pool not found"),
         ("GET /v1/volumes", 200, "[]"),
         ("GET /v1/volumes?type=host", 200, "[]"),
         ("GET /v1/volumes?type=foo", 404, "resource not found"),

@@ -99,6 +99,10 @@ fn a_nested_config_is_refused() {
     let (_, _, diagnostics) = read(&job(group, ""), Syntax::Hcl);
     let expected = "volume `data` of group `g`: volume has an empty source";
     assert_eq!(messages(&diagnostics), [expected]);
+    let group = "volume \"data\" {\ntype = \"host\"\nsource = \"db-${node.unique.name}\"\n}";
+    let (_, shown, diagnostics) = read(&job(group, ""), Syntax::Hcl);
+    assert!(shown[0].starts_with("job/volume-source "), "{shown:?}");
+    assert!(messages(&diagnostics)[0].contains("the reference `${node.unique.name}`"));
 }
 
 /// B84, W51: unknown types and modes are refused at their places; Nomad drops the volume, or fails
@@ -153,6 +157,12 @@ fn plugin_tasks_decode_with_defaults_and_messages() {
         ("type = \"node\"", vec!["CSIPluginConfig must have a non-empty PluginID"]),
         ("id = \"p\"", vec!["`type` of `csi_plugin` is missing"]),
         ("id = \"p\"\ntype = \"nod\"", vec!["unknown plugin type `nod`"]),
+        (
+            "id = \"nfs-${node.class}\"\ntype = \"node\"",
+            vec![
+                "`id` of `csi_plugin` has the reference `${node.class}`, and no node replaces one there: all nodes would register one plugin under this text",
+            ],
+        ),
         (
             "id = \"p\"\ntype = \"node\"\nmount_dir = \"csi\"",
             vec!["`mount_dir` must be an absolute path without `..`"],

@@ -79,7 +79,12 @@ fn execute(spec: &RunSpec) -> io::Result<Infallible> {
     let error = command.exec();
     let action = format!("execute `{}`", spec.command.display());
     let error = about(&action, &error);
-    Err(match hidden_from(spec) {
+    let is_name = !spec.command.as_os_str().as_encoded_bytes().contains(&b'/');
+    let not_in_path = is_name.then(|| {
+        "the `command` is in no directory of the task's `PATH`, which is not that of the agent; write its whole path"
+            .to_owned()
+    });
+    Err(match not_in_path.or_else(|| hidden_from(spec)) {
         Some(why) if error.kind() == io::ErrorKind::NotFound => {
             io::Error::new(error.kind(), format!("{error}; {why}"))
         }

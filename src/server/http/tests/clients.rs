@@ -69,7 +69,7 @@ async fn an_endpoint_that_the_agent_has_not_is_no_job() {
         run(&agent, &json!(job_to_wire(&job(&job_key(id))))).await;
     }
     let refused = send_line(&agent, "DELETE /v1/job/w/versions/x/tag", "").await;
-    assert_eq!((refused.status, refused.text()), (404, NO_ENDPOINT));
+    assert_eq!(refused.status, 501, "{}", refused.text());
     let force = json!({"JobID": "w", "EvalOptions": {"ForceReschedule": true}}).to_string();
     let refused = send_line(&agent, "PUT /v1/job/w/evaluate", &force).await;
     assert_eq!(refused.status, 400, "{}", refused.text());

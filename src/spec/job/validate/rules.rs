@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::{GoDuration, Job, TaskGroup, is_invisible};
+use nomad_csi_model::{GoDuration, Job, TaskGroup, TextPart, is_invisible, text_parts};
 
 /// The longest name of a job, a group or a task. It is part of names of directories, of URLs and of every table.
 const LONGEST_NAME: usize = 255;
@@ -57,6 +57,14 @@ impl Rules<'_> {
     ) {
         self.problems.push(JobProblem::warning(code, place, text).label(label));
     }
+}
+
+/// Returns the first reference of a text, as written.
+pub(super) fn first_reference(text: &str) -> Option<&str> {
+    text_parts(text).into_iter().find_map(|part| match part {
+        TextPart::Reference(reference) => Some(reference.written),
+        TextPart::Literal(_) => None,
+    })
 }
 
 /// Returns a duration as Nomad writes it.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::rules::{GroupAt, Rules, shown_duration};
+use super::rules::{GroupAt, Rules, first_reference, shown_duration};
 use crate::job::place::JobPlace;
 use crate::job::problem::JobProblem;
 use nomad_csi_model::diagnostic::Code;
@@ -153,6 +153,13 @@ impl<'j> Rules<'j> {
         if plugin.id.as_str().is_empty() {
             let text = "CSIPluginConfig must have a non-empty PluginID";
             self.error(code, place.field("id"), text, "add `id`");
+        }
+        if let Some(reference) = first_reference(plugin.id.as_str()) {
+            let text = format!(
+                "`id` of `csi_plugin` has the reference `{reference}`, and no node replaces one there: all nodes would \
+                 register one plugin under this text"
+            );
+            self.error(code, place.field("id"), text, "write the ID out");
         }
         for (key, directory) in [
             ("mount_dir", &plugin.mount_dir),

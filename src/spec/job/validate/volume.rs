@@ -1,6 +1,6 @@
 //! The rules of a group's volume.
 
-use super::rules::{GroupAt, Rules};
+use super::rules::{GroupAt, Rules, first_reference};
 use crate::job::place::JobPlace;
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{
@@ -18,6 +18,14 @@ impl<'j> Rules<'j> {
         if volume.source.is_empty() {
             let text = "volume has an empty source";
             let label = "add `source`";
+            self.error(Code::JobVolumeSource, place.field("source"), text, label);
+        }
+        if let Some(reference) = first_reference(&volume.source) {
+            let text = format!(
+                "`source` has the reference `{reference}`, and no node replaces one there, as the volume is claimed before \
+                 the task starts"
+            );
+            let label = "write the ID out, or use `per_alloc` for a volume of each allocation";
             self.error(Code::JobVolumeSource, place.field("source"), text, label);
         }
         self.per_alloc(at, volume, &place);

@@ -1,0 +1,113 @@
+//! The versions of a job, and the counts of its groups.
+//!
+//! A new count is a registration of the recorded job with the same checks, and only if the job has not changed since.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::job_documents::{allocs_of, job_document};
+use super::jobs::{key, registered};
+use super::reply::Reply;
+use super::request::IncomingRequest;
+use crate::error::{JobError, ServerError};
+use nomad_csi_claims::state::{JobRecord, State};
+use nomad_csi_model::{ClientStatus, JobType};
+
+/// The body of a request that sets the count of a group. `Message` and `Meta` are for a history, which the agent has not.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct ScaleRequest {
+    count: Option<i64>,
+    target: BTreeMap<String, String>,
+}
+
+/// Returns the versions of a job: the newest one, which is the only one on record.
+pub(super) fn read_versions(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+    let job = request.services.jobs.job(&key(request, id))?;
+    let (document, index) = request.services.cell.read(|state| {
+        let index = state.jobs_index();
+        (job_document(state, &job), index)
+    });
+    let document = json!({
+        "Diffs": null,
+        "Index": index,
+        "KnownLeader": true,
+        "LastContact": 0,
+        "NextToken": "",
+        "Versions": [document],
+    });
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+/// Returns the counts of the groups of a job.
+pub(super) fn read_scale(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+    let job = request.services.jobs.job(&key(request, id))?;
+    let (document, index) = request.services.cell.read(|state| {
+        let index = state.jobs_index().max(state.allocs_index());
+        (scale_document(state, &job), index)
+    });
+    Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+fn scale_document(state: &State, record: &JobRecord) -> Value {
+    let job = &record.current.job;
+    let key = record.key();
+    let groups = job.groups.iter().map(|group| {
+        let allocs = allocs_of(state, &key);
+        let allocs = allocs.filter(|alloc| alloc.placement.group == group.name);
+        let living: Vec<_> = allocs.filter(|alloc| !alloc.record.has_ended).collect();
+        let is_running = |status: &ClientStatus| *status == ClientStatus::Running;
+        let running = living.iter().filter(|alloc| is_running(&alloc.client_status())).count();
+        let counts = json!({
+            "Desired": group.count,
+            "Events": null,
+            "Healthy": running,
+            "Placed": living.len(),
+            "Running": running,
+            "Unhealthy": 0,
+        });
+        (group.name.clone(), counts)
+    });
+    let groups: serde_json::Map<_, _> = groups.collect();
+    json!({
+        "JobCreateIndex": record.create_index,
+        "JobID": job.id.as_str(),
+        "JobModifyIndex": record.job_modify_index,
+        "JobStopped": record.is_stopped,
+        "Namespace": job.namespace.as_str(),
+        "TaskGroups": groups,
+    })
+}
+
+/// Sets the count of a group.
+pub(super) async fn scale(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+    let ScaleRequest { count, target } = request.document()?;
+    let bad = |text: String| ServerError::from(JobError::BadRequest(text));
+    let other_job = target.get("Job").filter(|job| *job != id);
+    if other_job.is_some() {
+        return Err(bad("job in payload does not match URL".to_owned()));
+    }
+    let group = target.get("Group").map(String::as_str).unwrap_or_default();
+    let count = count.ok_or_else(|| {
+        bad("`Count` is missing: this agent keeps no scaling events without a new count".to_owned())
+    })?;
+    let record = request.services.jobs.job(&key(request, id))?;
+    let refused = match record.current.job.job_type {
+        JobType::System | JobType::Sysbatch => Some("runs once on each node, and has no count"),
+        JobType::Service | JobType::Batch if record.is_stopped => {
+            Some("is stopped: a new count would start it; register it again")
+        }
+        JobType::Service | JobType::Batch => None,
+    };
+    if let Some(reason) = refused {
+        return Err(bad(format!("job `{id}` {reason}")));
+    }
+    let mut job = request.services.jobs.complete(&record)?;
+    let found = job.groups.iter_mut().find(|one| one.name == group);
+    let found = found.ok_or_else(|| bad(format!("job `{id}` has no group {group:?}")))?;
+    found.count = count;
+    let written = request.services.jobs.register(job, Some(record.job_modify_index)).await?;
+    registered(request, &written)
+}

@@ -1,0 +1,142 @@
+//! What tools other than `nomad` and `nomad-csi` ask for: job files as text, versions, counts, pools, and what the agent does
+//! not have.
+
+use serde_json::json;
+
+use super::*;
+use nomad_csi_claims::state::samples::jobs::{job, job_key};
+
+const FILE: &str = "job \"web\" {\n  group \"g\" {\n    count = 2\n    task \"t\" {\n      driver = \"exec\"\n      \
+                    env {\n        NODE = \"${node.unique.name}\"\n      }\n      config {\n        command = \
+                    \"true\"\n      }\n    }\n  }\n}\n";
+
+async fn parse(agent: &FakeAgent, body: Value) -> Answer {
+    send_line(agent, "POST /v1/jobs/parse", &body.to_string()).await
+}
+
+/// Ansible's `nomad_job` and Terraform's provider send a file to be parsed, and register what they get.
+#[tokio::test(start_paused = true)]
+async fn a_parsed_file_is_the_job_that_can_be_registered() {
+    let agent = agent().await;
+    let parsed = parse(&agent, json!({"JobHCL": FILE, "Canonicalize": true})).await;
+    assert_eq!(parsed.status, 200, "{}", parsed.text());
+    assert_eq!(parsed.header("Content-Type"), "application/json");
+    let document = parsed.json();
+    assert_eq!(document["ID"], "web");
+    assert_eq!(document["TaskGroups"][0]["Tasks"][0]["Env"]["NODE"], "${node.unique.name}");
+    assert_eq!(get(&agent, "/v1/job/web").await.status, 404, "a parsed job is not registered");
+    let body = json!({ "Job": document }).to_string();
+    let registered = send_line(&agent, "PUT /v1/jobs", &body).await;
+    assert_eq!(registered.status, 200, "{}", registered.text());
+    let shown = get(&agent, "/v1/job/web").await.json();
+    assert_eq!(shown["TaskGroups"][0]["Count"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_file_is_refused_with_its_positions() {
+    let agent = agent().await;
+    let wrong = FILE.replace("count = 2", "cout = 2");
+    for (body, expected) in [
+        (json!({"JobHCL": wrong}), "JobHCL:3:5: "),
+        (json!({"JobHCL": "job \"x\" {"}), "JobHCL:1:"),
+        (json!({"JobHCL": " "}), "Job spec is empty"),
+        (json!({}), "Job spec is empty"),
+        (json!({"JobHCL": FILE, "hclv1": true}), "HCL2"),
+        (json!({"JobHCL": FILE, "Variables": "x = 1"}), "`Variables` is not supported"),
+    ] {
+        let refused = parse(&agent, body.clone()).await;
+        assert_eq!(refused.status, 400, "{body}: {}", refused.text());
+        assert!(refused.text().contains(expected), "{body}: {}", refused.text());
+    }
+    let secret =
+        "job \"x\" {\n  group \"g\" {\n    task \"t\" {\n      env {\n        TOKEN = hunter2(\n";
+    let refused = parse(&agent, json!({"JobHCL": secret})).await;
+    assert!(!refused.text().contains("hunter2"), "{}", refused.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_has_its_newest_version_and_its_counts() {
+    let agent = agent().await;
+    let body = json!({"Job": job_to_wire(&job(&job_key("web")))}).to_string();
+    assert_eq!(send_line(&agent, "PUT /v1/jobs", &body).await.status, 200);
+    let versions = get(&agent, "/v1/job/web/versions").await.json();
+    assert_eq!(versions["Versions"].as_array().unwrap().len(), 1);
+    assert_eq!(versions["Versions"][0]["Version"], 0);
+    assert_eq!(versions["Diffs"], Value::Null);
+    let scale = get(&agent, "/v1/job/web/scale").await.json();
+    assert_eq!((&scale["JobID"], &scale["JobStopped"]), (&json!("web"), &json!(false)));
+    assert_eq!(scale["TaskGroups"]["g"]["Desired"], 1);
+    let index = scale["JobModifyIndex"].as_u64().unwrap();
+    let body = json!({"Count": 3, "Target": {"Namespace": "default", "Job": "web", "Group": "g"}});
+    let scaled = send_line(&agent, "POST /v1/job/web/scale", &body.to_string()).await;
+    assert_eq!(scaled.status, 200, "{}", scaled.text());
+    assert!(scaled.json()["JobModifyIndex"].as_u64().unwrap() > index);
+    let scale = get(&agent, "/v1/job/web/scale").await.json();
+    assert_eq!(scale["TaskGroups"]["g"]["Desired"], 3);
+    assert_eq!(get(&agent, "/v1/job/web/versions").await.json()["Versions"][0]["Version"], 1);
+    for (line, body, status, expected) in [
+        ("POST /v1/job/web/scale", json!({"Count": 1, "Target": {"Group": "h"}}), 400, "no group"),
+        ("POST /v1/job/web/scale", json!({"Target": {"Group": "g"}}), 400, "`Count` is missing"),
+        ("POST /v1/job/web/scale", json!({"Count": -1, "Target": {"Group": "g"}}), 500, "negative"),
+        (
+            "POST /v1/job/web/scale",
+            json!({"Count": 1, "Target": {"Job": "db", "Group": "g"}}),
+            400,
+            "does not match",
+        ),
+        ("POST /v1/job/nope/scale", json!({"Count": 1, "Target": {"Group": "g"}}), 404, "job not"),
+    ] {
+        let refused = send_line(&agent, line, &body.to_string()).await;
+        assert_eq!(refused.status, status, "{body}: {}", refused.text());
+        assert!(refused.text().contains(expected), "{body}: {}", refused.text());
+    }
+    send_line(&agent, "DELETE /v1/job/web", "").await;
+    let body = json!({"Count": 1, "Target": {"Group": "g"}}).to_string();
+    let refused = send_line(&agent, "POST /v1/job/web/scale", &body).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(refused.text().contains("is stopped"), "{}", refused.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_pools_are_those_of_every_agent() {
+    let agent = agent().await;
+    let pools = get(&agent, "/v1/node/pools").await.json();
+    let names: Vec<_> = pools.as_array().unwrap().iter().map(|pool| &pool["Name"]).collect();
+    assert_eq!(names, ["all", "default"]);
+    assert_eq!(get(&agent, "/v1/node/pool/default").await.json()["Name"], "default");
+}
+
+/// Clients of Nomad take 404 for "there is none", and anything else for an error with a text.
+#[tokio::test(start_paused = true)]
+async fn a_path_of_nomad_that_the_agent_has_not_is_answered_in_words() {
+    let agent = agent().await;
+    for (line, status, expected) in [
+        ("GET /v1/job/web/submission?version=0", 404, "text of a job file"),
+        ("POST /v1/job/web/revert", 501, "newest version"),
+        ("POST /v1/job/web/stable", 501, "newest version"),
+        ("PUT /v1/job/web/versions/x/tag", 501, "newest version"),
+        ("GET /v1/client/fs/ls/x?path=/", 501, "alloc logs"),
+        ("GET /v1/client/stats", 501, "does not measure"),
+        ("GET /v1/client/allocation/x/stats", 404, "does not measure"),
+        ("GET /v1/jobs/statuses", 501, "GET /v1/jobs"),
+        ("GET /v1/operator/scheduler/configuration", 501, "no settings"),
+        ("POST /v1/node/pool/new", 501, "node pools"),
+        ("GET /v1/acl/tokens", 501, "operator.token"),
+        ("GET /ui/", 501, "no web interface"),
+        ("GET /", 501, "no web interface"),
+    ] {
+        let answer = send_line(&agent, line, "{}").await;
+        assert_eq!(answer.status, status, "{line}: {}", answer.text());
+        assert!(answer.text().contains(expected), "{line}: {}", answer.text());
+        assert_eq!(answer.header("Content-Type"), "text/plain; charset=utf-8", "{line}");
+        let typed = send_typed(&agent, line, "{}").await;
+        assert_eq!(
+            (typed.status, typed.json()["code"].as_str()),
+            (status, Some("server/unknown-path"))
+        );
+    }
+    for line in ["GET /v1/nope", "POST /v2/jobs", "GET /v1/jobs/"] {
+        let answer = send_line(&agent, line, "{}").await;
+        assert_eq!((answer.status, answer.text()), (404, NO_ENDPOINT), "{line}");
+    }
+}
