@@ -136,6 +136,7 @@ fn a_saved_plan_is_read_back() {
         share: [key.clone()].into(),
         deny: [DenyRule::Expand].into(),
         no_provider: true,
+        declared_elsewhere: Arc::default(),
     };
     let approvals = Approvals {
         max_risk: Some(Risk::NeedsDowntime),
