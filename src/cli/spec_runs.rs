@@ -135,15 +135,15 @@ pub(super) fn problems_once(runs: &[SpecRun]) -> Vec<Diagnostics> {
     let mut before: BTreeMap<&str, Vec<&Diagnostic>> = BTreeMap::new();
     let mut shown = vec![];
     for run in runs {
-        let mut new = Diagnostics::default();
+        // Those that are only counted stay counted.
+        let is_new = |problem: &Diagnostic| {
+            let earlier = before.get(problem.message.as_str());
+            earlier.is_none_or(|earlier| !earlier.contains(&problem))
+        };
+        shown.push(run.diagnostics.clone().retain(is_new));
         for problem in run.diagnostics.iter() {
-            let earlier = before.entry(&problem.message).or_default();
-            if !earlier.contains(&problem) {
-                earlier.push(problem);
-                new.push(problem.clone());
-            }
+            before.entry(&problem.message).or_default().push(problem);
         }
-        shown.push(new);
     }
     shown
 }
@@ -385,7 +385,7 @@ fn refuse_equal_volumes(runs: &mut [SpecRun]) {
 
 #[cfg(test)]
 mod tests {
-    use nomad_csi_model::diagnostic::SourceMap;
+    use nomad_csi_model::diagnostic::{Severity, SourceMap};
     use nomad_csi_spec::{Defaults, Syntax, parse};
 
     use super::*;
@@ -511,5 +511,15 @@ mod tests {
         let shown = problems_once(&runs);
         let shown: Vec<Vec<_>> = shown.iter().map(|one| one.iter().cloned().collect()).collect();
         assert_eq!(shown, [vec![of_all], vec![own]]);
+    }
+
+    #[test]
+    fn problems_that_are_only_counted_stay_counted() {
+        let mut runs = [run("a", &[])];
+        let problem = |number| Diagnostic::error(Code::SpecNoVolume, format!("{number}"));
+        runs[0].diagnostics = (0..3_000).map(problem).collect();
+        let shown = problems_once(&runs);
+        assert_eq!(shown[0].count(Severity::Error), 3_000);
+        assert!(shown[0].iter().count() < 3_000);
     }
 }
