@@ -111,12 +111,16 @@ pub(super) fn unrendered_text(text: &str, source: SourceId) -> Option<Diagnostic
 /// Limit of the markers that are looked at.
 const MOST: usize = 1_000;
 
+/// Limit of the here-documents and comments without an end. The search for each end goes through the rest of the text.
+const MOST_OPEN: usize = 20;
+
 /// Returns where templates start, in order, and whether that is in a quoted text.
 fn markers(text: &str, syntax: Syntax) -> Vec<(Kind, usize, bool)> {
     let bytes = text.as_bytes();
     let mut found = vec![];
     let (mut at, mut quoted_until) = (0, 0);
-    while at < bytes.len() && found.len() < MOST {
+    let mut open = 0;
+    while at < bytes.len() && found.len() < MOST && open < MOST_OPEN {
         let is_quoted = at < quoted_until;
         if !is_quoted && syntax == Syntax::Hcl && matches!(bytes[at], b'"' | b'#' | b'/' | b'<') {
             match (bytes[at], skipped_end(text, at)) {
@@ -129,7 +133,10 @@ fn markers(text: &str, syntax: Syntax) -> Vec<(Kind, usize, bool)> {
                     at = end.max(at + 1);
                     continue;
                 }
-                (_, None) => {}
+                (_, None) => {
+                    let rest = &bytes[at..];
+                    open += usize::from(rest.starts_with(b"<<") || rest.starts_with(b"/*"));
+                }
             }
         }
         let rest = text.get(at..).unwrap_or_default();
@@ -159,9 +166,17 @@ fn is_action(text: &str, open: &str, close: &str) -> bool {
     let inner = inner.strip_prefix(['-', '#']).unwrap_or(inner).trim_start_matches([' ', '\t']);
     let is_word =
         inner.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '.' | '$' | '/' | '('));
-    let line = inner.find('\n').unwrap_or(inner.len());
-    is_word && inner.get(..line).is_some_and(|line| line.contains(close))
+    if !is_word {
+        return false;
+    }
+    // Not the rest of a long line, at each of its brackets.
+    let near = inner.char_indices().nth(LONGEST_ACTION).map_or(inner.len(), |(at, _)| at);
+    let near = inner.get(..near).unwrap_or_default();
+    near.lines().next().is_some_and(|line| line.contains(close))
 }
+
+/// Limit of the characters of an action.
+const LONGEST_ACTION: usize = 500;
 
 /// Returns the end of a template: its closing brackets, or the end of its line.
 fn end_of(text: &str, kind: Kind, at: usize) -> usize {
