@@ -69,10 +69,13 @@ fn declared_in_another_set(
     let directory = one_line(directory);
     let message = format!("cannot remove volume {}: `{directory}` declares it", key.quoted());
     Diagnostic::error(Code::PlanDeclaredElsewhere, message)
-        .note(format!("set `{set}` owns the volume, and it would be removed and created again, empty"))
+        .note(format!(
+            "set `{set}` owns the volume, and it would be removed and created again, empty"
+        ))
         .help(format!(
-            "to move it to the other set with its data, run `nomad-csi forget {} --set {set}` first",
-            shell_quoted(selector(key))
+            "to move it to the other set with its data, run `nomad-csi forget {} --set {}` first",
+            shell_quoted(selector(key)),
+            shell_quoted(set)
         ))
         .help("to keep it in this set, declare it in the directory of this set")
 }

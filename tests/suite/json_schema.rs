@@ -69,10 +69,25 @@ pub(crate) fn violations(root: &Value, schema: &Value, value: &Value, at: &str) 
                     found.extend(below.map(of).unwrap_or_default());
                 }
             }
+            "patternProperties" => {
+                for (pattern, property) in rule.as_object().expect("an object is required") {
+                    for (key, inner) in value.as_object().into_iter().flatten() {
+                        if matches_pattern(pattern, key) {
+                            let at = format!("{at}/{key}");
+                            found.extend(violations(root, property, inner, &at));
+                        }
+                    }
+                }
+            }
             "additionalProperties" | "unevaluatedProperties" => {
                 let known = schema.get("properties").and_then(Value::as_object);
+                let patterns = schema.get("patternProperties").and_then(Value::as_object);
+                let is_matched = |key: &str| {
+                    let mut patterns = patterns.into_iter().flat_map(serde_json::Map::keys);
+                    patterns.any(|pattern| matches_pattern(pattern, key))
+                };
                 for (key, inner) in value.as_object().into_iter().flatten() {
-                    if known.is_some_and(|known| known.contains_key(key)) {
+                    if known.is_some_and(|known| known.contains_key(key)) || is_matched(key) {
                         continue;
                     }
                     match rule {
@@ -89,6 +104,10 @@ pub(crate) fn violations(root: &Value, schema: &Value, value: &Value, at: &str) 
         }
     }
     found
+}
+
+fn matches_pattern(pattern: &str, key: &str) -> bool {
+    regex::Regex::new(pattern).expect("the pattern is valid").is_match(key)
 }
 
 fn of_type(rule: &Value, value: &Value, at: &str) -> Option<String> {

@@ -19,24 +19,26 @@ pub(crate) struct RefusedVariables {
     variable_files: Vec<String>,
 }
 
+const RENDER_WITH_VARIABLE: &str =
+    "render the file first: `nomad job run -output -var=… FILE` prints JSON that is read here";
+const RENDER_WITH_FILE: &str =
+    "render the file first: `nomad job run -output -var-file=… FILE` prints JSON that is read here";
+
 impl RefusedVariables {
     /// Checks that there are none.
     ///
     /// # Errors
     /// If the command line has a variable or a file of variables.
     pub(crate) fn require_none(&self) -> Result<(), Diagnostics> {
-        let option = match (&self.variables[..], &self.variable_files[..]) {
+        let (option, help) = match (&self.variables[..], &self.variable_files[..]) {
             ([], []) => return Ok(()),
-            ([_, ..], _) => "--var",
-            ([], [_, ..]) => "--var-file",
+            ([_, ..], _) => ("--var", RENDER_WITH_VARIABLE),
+            ([], [_, ..]) => ("--var-file", RENDER_WITH_FILE),
         };
         let message = format!("cannot use `{option}`: job files take no variables here");
         Err(Diagnostic::error(Code::CliInvalidValue, message)
             .note("this program evaluates no expressions of job files")
-            .help(format!(
-                "render the file first: `nomad job run -output -{}=… FILE` prints JSON that is read here",
-                option.trim_start_matches('-')
-            ))
+            .help(help)
             .into())
     }
 }
