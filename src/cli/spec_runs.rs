@@ -11,11 +11,11 @@ use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
 use super::specs::{LoadOptions, evaluate_texts, read_texts};
-use nomad_csi_client::files::{FileOfCommand, SetRun, divide_into_runs};
+use nomad_csi_client::files::{FileOfCommand, are_in_one_place, divide_into_runs};
 use nomad_csi_client::reconcile::workflow::Specifications;
-use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId};
 use nomad_csi_model::{Namespace, NamespacedId, SetName, one_line};
-use nomad_csi_spec::{Outline, VolumeSpec, outline, second_registrations, validate};
+use nomad_csi_spec::{Outline, Syntax, VolumeSpec, outline, second_registrations, unique_names};
 
 /// The specifications of one run.
 pub(super) struct SpecRun {
@@ -70,25 +70,22 @@ pub(super) fn read_runs(
     namespace: Option<&Namespace>,
 ) -> Result<Vec<SpecRun>, CliError> {
     let read = read_texts(context, arguments, namespace)?;
-    // One file is one run, and is not read twice to learn that.
-    let outlines: Vec<Outline> = match read.texts.as_slice() {
-        [_] => vec![Outline::default()],
-        texts => {
-            texts.iter().map(|(source, syntax)| outline(&read.sources, *source, *syntax)).collect()
-        }
+    let names = || read.texts.iter().map(|(source, _)| read.sources.name(*source));
+    // Files of one place are one run, and are not read twice to learn that.
+    let is_one = are_in_one_place(&context.directory, names());
+    let outline_of = |(source, syntax): &(SourceId, Syntax)| match is_one {
+        true => Outline::default(),
+        false => outline(&read.sources, *source, *syntax),
     };
-    let files: Vec<FileOfCommand<'_>> = read
-        .texts
-        .iter()
+    let outlines: Vec<Outline> = read.texts.iter().map(outline_of).collect();
+    let files: Vec<FileOfCommand<'_>> = names()
         .zip(&outlines)
-        .map(|((source, _), outline)| FileOfCommand {
-            name: read.sources.name(*source),
-            set: outline.set.clone(),
-        })
+        .map(|(name, outline)| FileOfCommand { name, set: outline.set.clone() })
         .collect();
     let runs = divide_into_runs(&context.directory, &files);
-    if let (Some(typed), true) = (&set.set, runs.len() > 1) {
-        return Err(one_set_for_several(typed, &runs).into());
+    if let Some(typed) = &set.set {
+        let directories = runs.iter().map(|run| run.directory.clone());
+        refuse_for_several(&format!("--set {typed}"), directories)?;
     }
     let declared: BTreeSet<String> =
         outlines.iter().flat_map(|outline| outline.variables.iter().cloned()).collect();
@@ -260,35 +257,24 @@ fn refuse_if_of_several(
 const ONE_SET: &str =
     "name the directory of one set, and the directories without a set that it needs";
 
-/// Refuses an option that is for one set.
+/// Refuses an option that is for one set, as the command line has it.
 ///
 /// # Errors
 /// If there are several runs.
-pub(super) fn refuse_for_several(option: &str, runs: &[SpecRun]) -> Result<(), CliError> {
-    let directories: Vec<String> =
-        runs.iter().filter_map(|run| run.directory.as_deref()).map(one_line).collect();
+pub(super) fn refuse_for_several(
+    option: &str,
+    runs: impl Iterator<Item = Option<String>>,
+) -> Result<(), CliError> {
+    let directories: Vec<String> = runs.flatten().map(|one| one_line(&one)).collect();
     if directories.is_empty() {
         return Ok(());
     }
-    let message = format!("cannot use `{option}`: the files name {} sets", directories.len());
+    let message =
+        format!("cannot use `{}`: the files name {} sets", one_line(option), directories.len());
     Err(Diagnostic::error(Code::CliInvalidValue, message)
         .note(format!("directories with a set: {}", some_of(&directories)))
-        .help(ONE_SET)
+        .help(format!("without the option, every set has its run; else {ONE_SET}"))
         .into())
-}
-
-fn one_set_for_several(typed: &str, runs: &[SetRun]) -> Diagnostic {
-    let directories: Vec<String> =
-        runs.iter().filter_map(|run| run.directory.as_deref()).map(one_line).collect();
-    let message = format!(
-        "cannot use `--set {}`: the files name {} sets",
-        one_line(typed),
-        directories.len()
-    );
-    Diagnostic::error(Code::CliSetConflict, message)
-        .note(format!("directories with a set: {}", some_of(&directories)))
-        .help("remove `--set`")
-        .help(ONE_SET)
 }
 
 /// Lists the first few names.
@@ -331,28 +317,34 @@ fn refuse_equal_data(runs: &mut [SpecRun], options: LoadOptions<'_>) {
     let all = runs.iter().flat_map(|run| run.specifications.volumes.iter().cloned());
     let all: Vec<VolumeSpec> = all.collect();
     let mut problems = Diagnostics::default();
-    validate(&all, options.purpose, &mut problems);
-    let mut problems = problems.retain(|problem| problem.code == Code::SpecNameTwice);
+    unique_names(&all, options.purpose, &mut problems);
     if let Some(share) = options.share {
         second_registrations(&all, share, &mut problems);
     }
-    for problem in problems {
+    let declares_at = |run: &SpecRun, source: SourceId| {
+        run.specifications.volumes.iter().any(|spec| spec.span.source == source)
+    };
+    for mut problem in problems {
         let is_known = runs.iter().any(|run| {
             let mut found = run.diagnostics.iter();
             found.any(|one| one.code == problem.code && one.message == problem.message)
         });
-        let place = problem.labels.first().map(|label| label.span.source);
-        let is_of = |run: &&mut SpecRun| {
-            let mut volumes = run.specifications.volumes.iter();
-            volumes.any(|spec| Some(spec.span.source) == place)
-        };
-        if let Some(run) = runs.iter_mut().find(is_of).filter(|_| !is_known) {
-            // Of the texts of other runs, nothing is shown.
-            let mut problem = problem;
-            problem.labels.retain(|label| Some(label.span.source) == place);
-            run.diagnostics
-                .push(problem.note("the other volume is in another set of this command"));
+        if is_known {
+            continue;
         }
+        // The place may also be in a class, whose file belongs to every run.
+        let place = problem.labels.first().map(|label| label.span.source);
+        let own = place.and_then(|place| runs.iter().position(|run| declares_at(run, place)));
+        let own = own.unwrap_or(runs.len() - 1);
+        // Of the texts of other runs, nothing is shown: they are not masked here.
+        let is_of_other = |source: SourceId| {
+            let mut others = runs.iter().enumerate().filter(|(index, _)| *index != own);
+            others.any(|(_, run)| declares_at(run, source))
+        };
+        problem.labels.retain(|label| !is_of_other(label.span.source));
+        runs[own]
+            .diagnostics
+            .push(problem.note("the other volume is in another set of this command"));
     }
 }
 

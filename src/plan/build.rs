@@ -15,6 +15,7 @@ use super::deny::deny;
 use super::depend::set_dependencies;
 use super::impact::impact_of;
 use super::inputs::PlanInputs;
+use super::ledger::RecordedData;
 use super::owned_data::{changed_volume, lost_volume, missing_volume, replaced_data};
 use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
 use super::provided_data::compare_with_providers;
@@ -55,11 +56,16 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
     Plan { volumes, remarks: vec![], undeclared }
 }
 
-/// Returns the owned volumes that no file declares and that the plan does not remove.
+/// Returns the owned volumes that no file of the command declares and that the plan does not remove.
 fn left_alone(volumes: &[PlannedVolume], inputs: &PlanInputs<'_>) -> Vec<NamespacedId> {
     let planned: BTreeSet<&NamespacedId> = volumes.iter().map(|planned| &planned.key).collect();
-    let owned = inputs.owned.into_iter().flat_map(|owned| owned.volumes.keys());
-    owned.filter(|key| !planned.contains(key)).cloned().collect()
+    let owned = inputs.owned.into_iter().flat_map(|owned| &owned.volumes);
+    let left = owned.filter(|(key, volume)| {
+        let is_removed = volume.data == RecordedData::Removed;
+        let is_declared = inputs.options.declared_elsewhere.contains_key(*key);
+        !planned.contains(key) && !is_removed && !is_declared
+    });
+    left.map(|(key, _)| key.clone()).collect()
 }
 
 fn planned(spec: VolumeSpec, inputs: &PlanInputs<'_>) -> PlannedVolume {

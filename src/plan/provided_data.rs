@@ -104,7 +104,7 @@ fn unlisted_data(planned: &PlannedVolume, observed: &ObservedState) -> Option<Di
         "volume {}: its provider does not list external ID `{external_id}`",
         planned.key.quoted()
     );
-    let warning = Diagnostic::warning(Code::PlanDataGone, message);
+    let warning = Diagnostic::warning(Code::PlanDataNotListed, message);
     let warning = match &planned.spec {
         Some(spec) => warning.label(spec.field_span("external_id"), ""),
         None => warning,

@@ -76,5 +76,5 @@ pub use syntax::Syntax;
 pub use template::template;
 pub use terraform::{TerraformVolumes, read_terraform_state, removed_blocks};
 pub(crate) use tree::{Entry, Node, Object, Scalar, ScalarKind, Value};
-pub use validate::{second_registrations, single_set, validate};
+pub use validate::{second_registrations, single_set, unique_names, validate};
 pub use volume_spec::{MAX_VOLUMES, Purpose, VolumeSpec, is_part_of, too_many_volumes};

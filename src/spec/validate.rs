@@ -368,9 +368,9 @@ pub fn second_registrations(specs: &[VolumeSpec], share: &[String], diagnostics:
     }
 }
 
-/// Warns of equal names: providers identify a new volume by its name, so on Nomad two volumes of
+/// Reports equal names: providers identify a new volume by its name, so on Nomad two volumes of
 /// one name become one (W13).
-fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
+pub fn unique_names(specs: &[VolumeSpec], purpose: Purpose, diagnostics: &mut Diagnostics) {
     let mut seen: HashMap<(&PluginId, &str), &VolumeSpec> = HashMap::with_capacity(specs.len());
     let mut of_blocks: BTreeMap<Span, RepeatedProblems> = BTreeMap::new();
     for spec in specs.iter().filter(|spec| purpose.creates(spec)) {

@@ -175,6 +175,11 @@ fn every_transcript_is_listed() {
 /// Codes that appear in no transcript, with the file and the name of a test that covers them.
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (
+        Code::PlanDataNotListed,
+        "src/plan/provided_data/tests.rs",
+        "a_registration_of_data_that_the_provider_does_not_list_is_reported",
+    ),
+    (
         Code::PlanSourceTooLarge,
         "src/plan/provided_data/tests.rs",
         "a_source_that_is_larger_than_the_volume_may_be_is_blocked",

@@ -106,7 +106,7 @@ pub(crate) async fn show_plan(
     let (files, set, namespace) = (&arguments.files, &arguments.set, context.namespace()?);
     let runs = load_runs(context, files, load_options, set, namespace.as_ref())?;
     if arguments.out.is_some() {
-        refuse_for_several("--out", &runs)?;
+        refuse_for_several("--out", runs.iter().map(|run| run.directory.clone()))?;
     }
     let changes = changes_of_runs(&arguments.changes, &runs)?;
     context

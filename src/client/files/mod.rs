@@ -22,7 +22,7 @@ pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, re
 pub use ledger::FileLedger;
 pub use named::NamedFiles;
 pub use pairs::{read_pairs, read_secret_refs};
-pub use set_runs::{FileOfCommand, SetRun, divide_into_runs};
+pub use set_runs::{FileOfCommand, SetRun, are_in_one_place, divide_into_runs};
 pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
 pub use text::{
     MAX_VARIABLE_FILE_BYTES, MAX_VARIABLE_FILES, read_beginning, read_text, read_text_from,

@@ -70,6 +70,18 @@ impl FilePlace {
 /// The name that standard input has as a file.
 const STDIN: &str = "<stdin>";
 
+/// Returns whether all files of these names are in one directory, or are one stream.
+pub fn are_in_one_place<'n>(
+    base_directory: &Path,
+    mut names: impl Iterator<Item = &'n str>,
+) -> bool {
+    let place = |name: &str| FilePlace::of(base_directory, name);
+    let Some(first) = names.next().map(place) else {
+        return true;
+    };
+    names.all(|name| place(name) == first)
+}
+
 /// Divides files into runs, in the order in which their sets are first named. Relative names start from `base_directory`.
 pub fn divide_into_runs(base_directory: &Path, files: &[FileOfCommand<'_>]) -> Vec<SetRun> {
     let places: Vec<FilePlace> =
@@ -124,6 +136,21 @@ mod tests {
             format!("{}: {}", run.directory.as_deref().unwrap_or("all"), names.join(" "))
         };
         divide_into_runs(Path::new("/repository"), &files).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn files_of_one_place_need_no_division() {
+        let base = Path::new("/repository");
+        for (names, expected) in [
+            (&[][..], true),
+            (&["a/v.hcl"], true),
+            (&["a/v.hcl", "./a/w.hcl", "/repository/a/x.hcl"], true),
+            (&["a/v.hcl", "a/b/w.hcl"], false),
+            (&["v.hcl", "<stdin>"], false),
+            (&["/dev/fd/62", "/dev/fd/63"], false),
+        ] {
+            assert_eq!(are_in_one_place(base, names.iter().copied()), expected, "{names:?}");
+        }
     }
 
     #[test]

@@ -57,6 +57,8 @@ codes! {
         "Find out who registered the other data; to accept it, run `forget` for the volume and apply again.";
     PlanDataGone = "plan/data-gone": "The volume is registered, but its provider no longer lists its data. Every use of the volume fails.",
         "Check the provider. Restore the data there, recreate the volume with `--replace`, or remove it. If the provider's list is not complete, use `--no-provider`.";
+    PlanDataNotListed = "plan/data-not-listed": "A file registers an external ID that the provider does not list. The plugin may refuse the registration, or a task that mounts the volume.",
+        "Correct the `external_id`: `nomad-csi orphans --plugin ID` lists the data that no volume has. If the provider's list is not complete, use `--no-provider`.";
     PlanSourceMissing = "plan/source-missing": "The volume is a copy, and its provider does not list the volume or the snapshot that it is copied from.",
         "Check `clone_id` or `snapshot_id`: both are the provider's IDs.";
     PlanDeclaredElsewhere = "plan/declared-elsewhere": "The set owns a volume that its files do not declare any more, and another directory of the command declares it. Removing and creating it again would leave it empty.",

@@ -151,8 +151,8 @@ fn a_registration_of_data_that_the_provider_does_not_list_is_reported() {
     let with = |provided| ObservedState { provided, ..observed(None, plugin(|_| {})) };
     let unknown = ProviderList::Unknown(UnlistedReason::Failed("down".into()));
     for (provided, expected) in [
-        (lists(&["vol-1"]), vec![Code::PlanDataGone]),
-        (lists(&[]), vec![Code::PlanDataGone]),
+        (lists(&["vol-1"]), vec![Code::PlanDataNotListed]),
+        (lists(&[]), vec![Code::PlanDataNotListed]),
         (lists(&["vol-7"]), vec![]),
         ([(PluginId::new("hostpath"), unknown)].into(), vec![]),
         (BTreeMap::new(), vec![]),

@@ -1,9 +1,13 @@
 //! Removals and replacements: what is removed, and which option each needs.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::action::Plan;
 use crate::build::build_plan;
 use crate::claiming_alloc::ClaimingAlloc;
 use crate::inputs::{ObservedState, OwnedSet, OwnedVolume, PlanOptions};
+use crate::ledger::RecordedData;
 use crate::risk::{LastSnapshot, Recovery, Risk};
 use crate::rules::MergeRules;
 use crate::samples::{codes, desired, existing, observed, plugin, spec};
@@ -37,6 +41,10 @@ fn case() -> Case {
 
 impl Case {
     fn plan(self) -> Vec<PlannedVolume> {
+        self.whole_plan().volumes
+    }
+
+    fn whole_plan(self) -> Plan {
         build_plan(PlanInputs {
             desired: self.desired.into_iter().map(spec).collect(),
             purpose: Purpose::ByExternalId,
@@ -45,7 +53,6 @@ impl Case {
             owned: self.owned.as_ref(),
             options: &self.options,
         })
-        .volumes
     }
 
     fn only(self) -> PlannedVolume {
@@ -84,6 +91,51 @@ fn only_owned_volumes_that_no_file_names_are_pruned() {
     }
     let named = Case { owned: owned(false), options: prune, desired: vec![desired()], ..case() };
     assert_eq!(named.only().action, Action::Unchanged);
+}
+
+/// Another run of the command would create it again, empty.
+#[test]
+fn a_volume_that_another_set_declares_is_not_pruned() {
+    let options = |prune: bool, elsewhere: &[(NamespacedId, &str)]| PlanOptions {
+        prune,
+        declared_elsewhere: Arc::new(
+            elsewhere.iter().map(|(key, at)| (key.clone(), (*at).to_owned())).collect(),
+        ),
+        ..PlanOptions::default()
+    };
+    let moved = [(key(), "teams/b")];
+    let other = [(NamespacedId::new("other".into(), key().id), "teams/b")];
+    let planned = |options: PlanOptions| Case { owned: owned(false), options, ..case() }.plan();
+    let blocked = planned(options(true, &moved)).remove(0);
+    assert_eq!(codes(&blocked), [Code::PlanDeclaredElsewhere.as_str()]);
+    assert_eq!(planned(options(true, &other)).remove(0).action, Action::Deregister);
+    assert_eq!(planned(options(false, &moved)), []);
+    let gone = observed(None, plugin(|_| {}));
+    let gone =
+        Case { observed: gone, owned: owned(false), options: options(true, &moved), ..case() };
+    assert_eq!(gone.only().action, Action::Unchanged);
+}
+
+/// What a plan leaves alone is named, unless the set removed it itself or another file declares it.
+#[test]
+fn owned_volumes_in_no_file_are_named() {
+    let inputs = |data: RecordedData, elsewhere: bool| {
+        let mut owned = owned(false).unwrap();
+        owned.volumes.get_mut(&key()).unwrap().data = data;
+        let at = elsewhere.then(|| (key(), "teams/b".to_owned()));
+        let options = PlanOptions {
+            declared_elsewhere: Arc::new(at.into_iter().collect()),
+            ..PlanOptions::default()
+        };
+        Case { owned: Some(owned), options, ..case() }
+    };
+    for (data, elsewhere, expected) in [
+        (RecordedData::Unrecorded, false, vec![key()]),
+        (RecordedData::Unrecorded, true, vec![]),
+        (RecordedData::Removed, false, vec![]),
+    ] {
+        assert_eq!(inputs(data, elsewhere).whole_plan().undeclared, expected);
+    }
 }
 
 /// A repeated run succeeds: a volume that is already gone needs no change.
