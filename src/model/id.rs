@@ -200,7 +200,8 @@ pub enum JobPathProblem {
 }
 
 /// The last words of paths below `/v1/job/`, of Nomad and of the agent.
-const JOB_ENDPOINTS: [&str; 17] = [
+const JOB_ENDPOINTS: [&str; 18] = [
+    "action",
     "actions",
     "allocations",
     "deployment",

@@ -94,10 +94,8 @@ pub struct MountRefused {
 /// What holds up a mount that is not refused: a step that fails and is repeated, or one that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountDelay {
-    /// A text for the operator: which step of which volume, the error, and what to do.
+    /// A text for the operator: which step of which volume, the error, and what to do. It stays the same for another attempt.
     pub message: String,
-    /// When the step is tried again, in nanoseconds since the epoch; `None` if that is not known.
-    pub next_attempt: Option<i64>,
 }
 
 /// A mount of a volume that vanished from its node.

@@ -2,6 +2,8 @@
 //!
 //! Decoding, suggestions, `explain` and completion use this table.
 
+use super::syntax::Syntax;
+
 /// The kind of value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -208,8 +210,17 @@ pub(super) const REQUIRED: &str = "plugin_id";
 /// The key of the set at the top level of a file.
 pub(super) const SET: &str = "set";
 
-/// The beginning of top-level keys that declare nothing.
+/// The beginning of top-level keys that declare nothing, in YAML and JSON. They hold what their author refers to with anchors.
 pub(super) const EXTENSION: &str = "x-";
+
+/// Returns whether a top-level key declares nothing: that of a comment, which JSON writes as `//`, or one with `x-`.
+pub(super) fn declares_nothing(key: &str, syntax: Syntax) -> bool {
+    match syntax {
+        Syntax::Hcl => false,
+        Syntax::Yaml => key.starts_with(EXTENSION),
+        Syntax::Json => key == "//" || key.starts_with(EXTENSION),
+    }
+}
 
 /// Returns the fields that drift can check, which `ignore` may name. Nested fields are dotted.
 pub fn drift_fields() -> impl Iterator<Item = String> {

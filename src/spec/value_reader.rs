@@ -41,12 +41,9 @@ pub(crate) trait ValueReader {
         self.syntax_at(entry.key.span) == Syntax::Json && entry.key.text == "//"
     }
 
-    /// Returns whether a top-level entry declares nothing: a comment, or a key `x-…` of YAML or JSON, which holds what its
-    /// author refers to with anchors.
+    /// Returns whether a top-level entry declares nothing.
     fn declares_nothing(&self, entry: &Entry<'_>) -> bool {
-        let is_extension = self.syntax_at(entry.key.span) != Syntax::Hcl
-            && entry.key.text.starts_with(schema::EXTENSION);
-        is_extension || self.is_comment(entry)
+        schema::declares_nothing(&entry.key.text, self.syntax_at(entry.key.span))
     }
 
     /// Returns the error about a value of another type than its field's.

@@ -3,13 +3,13 @@
 use nomad_csi_model::{Node, TextPart, text_parts};
 
 /// Returns what an expression such as `${attr.kernel.name}` means on the node; a text without an expression is
-/// itself. `None` if the node does not have the attribute.
+/// itself. `None` if the node does not have the attribute, and for an expression with more behind it, which means nothing.
 pub(super) fn resolve(node: &Node, text: &str) -> Option<String> {
-    let parts = text_parts(text);
-    let [TextPart::Reference(reference)] = parts.as_slice() else {
-        return Some(text.to_owned());
-    };
-    node.reference(&reference.name)
+    match text_parts(text).as_slice() {
+        [TextPart::Reference(reference)] => node.reference(&reference.name),
+        [TextPart::Reference(reference), ..] if reference.is_nomads => None,
+        _ => Some(text.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -40,6 +40,8 @@ mod tests {
             ("${attr.driver.raw_exec.mount_config}", Some("none")),
             ("${attr.driver.docker}", None),
             ("${meta.rack}", None),
+            ("${attr.kernel.name}-${attr.cpu.arch}", None),
+            ("${HOME}-x", Some("${HOME}-x")),
         ] {
             assert_eq!(resolve(&node, text).as_deref(), expected, "{text}");
         }

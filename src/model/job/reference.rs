@@ -38,8 +38,9 @@ pub fn text_parts(text: &str) -> Vec<TextPart<'_>> {
         let Some(end) = text[after..].find('}').map(|found| after + found) else {
             break;
         };
-        if text[after..end].contains("${") {
-            at = after;
+        // The last opening belongs to this end, and a search from each of them would take too long.
+        if let Some(inner) = text[after..end].rfind("${") {
+            at = after + inner;
             continue;
         }
         at = end + 1;

@@ -17,7 +17,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::super::published_source::check_source;
 use super::progress::AllocProgress;
 use nomad_csi_model::retry::RetryPolicy;
-use nomad_csi_model::{AllocId, VolumeAlias, until};
+use nomad_csi_model::{AllocId, VolumeAlias};
 use nomad_csi_ports::{Clock, ControlPlane, LostMount, MountDelay, MountRefused, Mounter};
 
 /// The pauses between attempts: 2, 4, 8 … 60 s.
@@ -26,8 +26,6 @@ const RETRY: RetryPolicy =
 /// The shortest pause after the second attempt. An attempt may itself change what the server waits for.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// What comes before the time of the next attempt in a text.
-const NEXT_ATTEMPT: &str = "; next attempt ";
 /// How long a mount may take before what holds it up is shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(3);
 
@@ -118,13 +116,9 @@ impl Mounting<'_> {
     }
 
     fn show_delay(&self, alias: &VolumeAlias, delay: &MountDelay) {
-        let now = self.clock.now();
-        let next = delay.next_attempt.filter(|at| *at > now);
-        let next = next.map(|at| format!("{NEXT_ATTEMPT}{}", until(at, now)));
-        let next = next.unwrap_or_default();
-        let reason = &delay.message;
+        let (now, reason) = (self.clock.now(), &delay.message);
         tracing::info!(alloc.id = %self.alloc, volume.alias = %alias, reason, "a mount of a volume is held up");
-        self.progress.send_if_modified(|progress| progress.hold_up(alias, reason, &next, now));
+        self.progress.send_if_modified(|progress| progress.hold_up(alias, reason, now));
     }
 
     fn lose(&self, alias: &VolumeAlias, reason: &str) {

@@ -77,15 +77,6 @@ impl TaskProgress {
     }
 }
 
-/// What holds up a mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HeldUp {
-    /// The reason, which has an event.
-    pub(super) reason: String,
-    /// The reason with the next attempt.
-    pub(super) text: String,
-}
-
 /// An allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AllocProgress {
@@ -98,7 +89,7 @@ pub(super) struct AllocProgress {
     /// Volumes whose mount vanished, with the reason, until the server knows it.
     pub(super) lost: BTreeMap<VolumeAlias, String>,
     /// What holds up mounts that were not refused.
-    pub(super) held_up: BTreeMap<VolumeAlias, HeldUp>,
+    pub(super) held_up: BTreeMap<VolumeAlias, String>,
     /// Volumes from which an operator cut the allocation off.
     pub(super) cut_off: BTreeSet<VolumeAlias>,
     /// Its tasks, in the order of the group.
@@ -163,33 +154,18 @@ impl AllocProgress {
         is_new
     }
 
-    /// Records what holds up the mount of a volume, with a text about the next attempt. Another attempt with the same
-    /// reason replaces the newest event, so that attempts do not push out the others.
-    pub(super) fn hold_up(
-        &mut self,
-        alias: &VolumeAlias,
-        reason: &str,
-        next: &str,
-        now: i64,
-    ) -> bool {
+    /// Records what holds up the mount of a volume. Another attempt with the same reason is no change.
+    pub(super) fn hold_up(&mut self, alias: &VolumeAlias, reason: &str, now: i64) -> bool {
         let Setup::Mounting(refused) = &mut self.setup else {
             return false;
         };
         refused.remove(alias);
-        let text = format!("{reason}{next}");
-        let held = HeldUp { reason: reason.to_owned(), text: text.clone() };
-        let known = self.held_up.insert(alias.clone(), held);
-        if known.as_ref().is_some_and(|known| known.text == text) {
+        let known = self.held_up.insert(alias.clone(), reason.to_owned());
+        if known.as_deref() == Some(reason) {
             return false;
         }
-        let before = known.filter(|known| known.reason == reason);
-        let before = before.map(|known| Occurrence::WaitsForVolume(&known.text).at(now).message);
         for task in self.tasks.iter_mut().filter(|task| task.stage == Stage::Waiting) {
-            let newest = task.state.events.last().map(|event| event.message.as_str());
-            if before.is_some() && newest == before.as_deref() {
-                task.state.events.pop();
-            }
-            task.push(&Occurrence::WaitsForVolume(&text), now);
+            task.push(&Occurrence::WaitsForVolume(reason), now);
         }
         true
     }
@@ -335,8 +311,7 @@ impl AllocProgress {
         }
         let refused = match &self.setup {
             Setup::Mounting(refused) => {
-                let held_up = self.held_up.values().map(|held| &held.text);
-                refused.values().chain(held_up).cloned().collect::<Vec<_>>()
+                refused.values().chain(self.held_up.values()).cloned().collect::<Vec<_>>()
             }
             Setup::Ready(_) | Setup::Failed(_) => vec![],
         };
@@ -444,30 +419,36 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_a_mount_up_is_in_the_description_and_in_one_event_for_all_attempts() {
+    fn what_holds_mounts_up_is_in_the_description_and_in_one_event_for_all_attempts() {
         let messages = |alloc: &AllocProgress| -> Vec<String> {
             let events = alloc.tasks[0].state.events.iter();
             events.map(|event| event.message.clone()).collect()
         };
         let mut alloc = progress(&["a"]);
-        let (alias, reason) = ("data".into(), "volume `db`: NodeStageVolume fails: busy");
+        let held: [(VolumeAlias, _); 2] = [
+            ("data".into(), "volume `db`: NodeStageVolume fails: busy"),
+            ("logs".into(), "volume `logs`: NodeStageVolume fails: busy"),
+        ];
+        let waiting = held.each_ref().map(|(_, reason)| format!("Waiting: {reason}"));
         for attempt in 1..30 {
-            let next = format!("; next attempt in {attempt}s");
-            assert!(alloc.hold_up(&alias, reason, &next, attempt));
-            assert!(!alloc.hold_up(&alias, reason, &next, attempt));
-            let waiting = format!("Waiting: {reason}{next}");
-            assert_eq!(status(&alloc), pair("pending", &waiting));
-            assert_eq!(messages(&alloc), ["Task received by client".to_owned(), waiting]);
+            for (alias, reason) in &held {
+                assert_eq!(alloc.hold_up(alias, reason, attempt), attempt == 1);
+            }
+            let expected = ["Task received by client", &waiting[0], &waiting[1]];
+            assert_eq!(messages(&alloc), expected);
         }
-        assert!(alloc.hold_up(&alias, "volume `db`: NodePublishVolume fails", "", 40));
-        assert_eq!(messages(&alloc).len(), 3);
-        assert!(alloc.refuse_mount(&alias, "volume `db` does not exist", 41));
+        let (alias, reason) = &held[0];
+        assert!(alloc.accept_mount(&held[1].0));
+        assert_eq!(status(&alloc), pair("pending", &waiting[0]));
+        assert!(alloc.hold_up(alias, "volume `db`: NodePublishVolume fails", 40));
+        assert_eq!(messages(&alloc).len(), 4);
+        assert!(alloc.refuse_mount(alias, "volume `db` does not exist", 41));
         assert_eq!(status(&alloc), pair("pending", "Waiting: volume `db` does not exist"));
-        assert!(alloc.hold_up(&alias, reason, "", 42));
-        assert_eq!(status(&alloc), pair("pending", &format!("Waiting: {reason}")));
-        assert!(alloc.accept_mount(&alias));
+        assert!(alloc.hold_up(alias, reason, 42));
+        assert_eq!(status(&alloc), pair("pending", &waiting[0]));
+        assert!(alloc.accept_mount(alias));
         assert_eq!(status(&alloc), pair("pending", "No tasks have started"));
-        assert!(!alloc.accept_mount(&alias));
+        assert!(!alloc.accept_mount(alias));
     }
 
     #[test]

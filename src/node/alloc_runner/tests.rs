@@ -186,7 +186,7 @@ async fn a_refused_mount_is_tried_again_after_pauses_that_grow() {
 #[tokio::test(start_paused = true)]
 async fn a_mount_that_takes_long_shows_what_holds_it_up() {
     let node = Node::new();
-    let delay = |message: &str| MountDelay { message: message.to_owned(), next_attempt: None };
+    let delay = |message: &str| MountDelay { message: message.to_owned() };
     node.control.delay("data", delay("volume `db`: NodeStageVolume fails: the disk is busy"));
     node.control.assign(service(&[("web", "main")], &["data"]));
     let begun = Instant::now();

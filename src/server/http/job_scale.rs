@@ -24,12 +24,19 @@ struct ScaleRequest {
 }
 
 /// Returns the versions of a job: the newest one, which is the only one on record.
-pub(super) fn read_versions(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+pub(super) async fn read_versions(
+    request: &IncomingRequest,
+    id: &str,
+) -> Result<Reply, ServerError> {
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Jobs)];
+    wait_for_index(request, wait, topics, State::jobs_index).await?;
     let job = request.services.jobs.job(&key(request, id))?;
-    let (document, index) = request.services.cell.read(|state| {
-        let index = state.jobs_index();
-        (job_document(state, &job), index)
-    });
+    let (document, index) =
+        request.services.cell.read(|state| (job_document(state, &job), state.jobs_index()));
+    let mut document = json!(document);
+    // Nomad's command line reads it without a check.
+    document["Stable"] = json!(false);
     let document = json!({
         "Diffs": null,
         "Index": index,
@@ -42,12 +49,14 @@ pub(super) fn read_versions(request: &IncomingRequest, id: &str) -> Result<Reply
 }
 
 /// Returns the counts of the groups of a job.
-pub(super) fn read_scale(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+pub(super) async fn read_scale(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+    let wait = request.parameters.wait()?;
+    let topics = |_: &State| vec![Topic::all(Table::Jobs), Topic::all(Table::Allocs)];
+    let index = |state: &State| state.jobs_index().max(state.allocs_index());
+    wait_for_index(request, wait, topics, index).await?;
     let job = request.services.jobs.job(&key(request, id))?;
-    let (document, index) = request.services.cell.read(|state| {
-        let index = state.jobs_index().max(state.allocs_index());
-        (scale_document(state, &job), index)
-    });
+    let (document, index) =
+        request.services.cell.read(|state| (scale_document(state, &job), index(state)));
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
@@ -89,11 +98,19 @@ pub(super) async fn scale(request: &IncomingRequest, id: &str) -> Result<Reply, 
     if other_job.is_some() {
         return Err(bad("job in payload does not match URL".to_owned()));
     }
+    let key = key(request, id);
+    let other_namespace = target
+        .get("Namespace")
+        .filter(|named| !named.is_empty() && **named != key.namespace.as_str());
+    if let Some(named) = other_namespace {
+        let message = format!("namespace {named:?} in payload is not that of the request");
+        return Err(bad(message));
+    }
     let group = target.get("Group").map(String::as_str).unwrap_or_default();
     let count = count.ok_or_else(|| {
         bad("`Count` is missing: this agent keeps no scaling events without a new count".to_owned())
     })?;
-    let record = request.services.jobs.job(&key(request, id))?;
+    let record = request.services.jobs.job(&key)?;
     let refused = match record.current.job.job_type {
         JobType::System | JobType::Sysbatch => Some("runs once on each node, and has no count"),
         JobType::Service | JobType::Batch if record.is_stopped => {

@@ -96,6 +96,7 @@ const KNOWN: &[KnownPath] = &[
     row("v1/node/*/evaluate", LATER, NO_NODE_CHANGE),
     row("v1/node/*/purge", LATER, NO_NODE_CHANGE),
     row("v1/node/pool/**", LATER, NO_POOLS),
+    row("v1/node/pools", LATER, NO_POOLS),
     row("v1/operator/autopilot/**", LATER, NO_CLUSTER),
     row(
         "v1/operator/keyring/**",

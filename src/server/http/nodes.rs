@@ -115,8 +115,7 @@ fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> St
 /// which they reached the agent.
 pub(super) fn document(state: &State, node: &Node) -> NodeDocument {
     let stub = node_to_wire(node);
-    let mut attributes = node.all_attributes();
-    attributes.insert("nomad.version".to_owned(), AgentInfo::NOMAD_VERSION.to_owned());
+    let attributes = node.all_attributes();
     let host_volumes = node.host_volumes.iter().map(|(name, volume)| {
         let document = HostVolumeDocument {
             name: name.clone(),

@@ -30,9 +30,6 @@ use nomad_csi_ports::{
 /// How long one attempt waits until a volume is published; the next one continues it.
 const MOUNT_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a claim may look as it did before it is read again: the time of the next attempt is not in the state.
-const DELAY_CHECK: Duration = Duration::from_secs(5);
-
 /// The server, for one node.
 pub struct LocalControlPlane {
     ports: ServerPorts,
@@ -306,7 +303,7 @@ impl ControlPlane for LocalControlPlane {
             if let Some(delay) = delay.filter(|delay| Some(delay) != known) {
                 return Ok(delay);
             }
-            if let Ok(Err(_)) = tokio::time::timeout(DELAY_CHECK, watch.changed()).await {
+            if watch.changed().await.is_err() {
                 return Err(ControlPlaneError::Stopping);
             }
         }

@@ -1,7 +1,7 @@
 //! [`delay_of()`]: what holds up a claim that is granted and not published, for the allocation that waits for it.
 //!
 //! A failing step is named with its error. Without one, the step whose call has not ended is named. The time of the next
-//! attempt is apart, so that a reader can tell a new problem from another attempt.
+//! attempt is left out: what is reported is on record, and would be wrong soon and written with every attempt.
 
 use crate::claims::ClaimStatus;
 use nomad_csi_claims::claim::{ClaimProgress, Known};
@@ -19,7 +19,10 @@ pub(super) fn delay_of(claim: &ClaimStatus) -> Option<MountDelay> {
     let message = match (&claim.problem, called_step(claim)) {
         (Some(problem), _) => {
             let help = problem.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
-            format!("volume {volume}: {} fails: {}{help}", problem.step, problem.error)
+            let (step, error) = (&problem.step, &problem.error);
+            format!(
+                "volume {volume}: {step} fails: {error}{help}; `nomad-csi volume claims ID` shows the next attempt"
+            )
         }
         (None, Some(step)) => {
             format!("volume {volume}: {step} was called, and its end is not known yet")
@@ -28,9 +31,7 @@ pub(super) fn delay_of(claim: &ClaimStatus) -> Option<MountDelay> {
             format!("volume {volume} is claimed, and its next step has not started yet")
         }
     };
-    let attempts = claim.attempts.filter(|_| claim.problem.is_some());
-    let next = attempts.map(|attempts| attempts.next_at);
-    Some(MountDelay { message, next_attempt: next.filter(|at| *at > 0) })
+    Some(MountDelay { message })
 }
 
 /// Returns the step whose call was started and has no recorded end.
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_step_is_named_with_its_error_its_remedy_and_the_next_attempt() {
+    fn a_failing_step_is_named_alike_for_every_attempt() {
         let problem = StepProblem {
             step: "NodeStageVolume".to_owned(),
             error: "the device is busy".to_owned(),
@@ -91,13 +92,11 @@ mod tests {
         };
         let failing = ClaimStatus { problem: Some(problem), ..publishing() };
         let delay = MountDelay {
-            message: "volume `db`: NodeStageVolume fails: the device is busy; close it".to_owned(),
-            next_attempt: Some(9),
+            message: "volume `db`: NodeStageVolume fails: the device is busy; close it; `nomad-csi volume claims ID` shows the next attempt".to_owned(),
         };
-        assert_eq!(delay_of(&failing), Some(delay));
-        let attempts = Some(StepAttempts { failed: 2, next_at: 0 });
-        let paused = delay_of(&ClaimStatus { attempts, ..failing });
-        assert_eq!(paused.map(|delay| delay.next_attempt), Some(None));
+        assert_eq!(delay_of(&failing).as_ref(), Some(&delay));
+        let attempts = Some(StepAttempts { failed: 3, next_at: 90 });
+        assert_eq!(delay_of(&ClaimStatus { attempts, ..failing }), Some(delay));
     }
 
     #[test]

@@ -24,8 +24,7 @@ pub(crate) fn read_templates(
     let mut reader = TemplateReader { text, syntax, names, diagnostics };
     for entry in &mut document.entries {
         match &mut entry.value.value {
-            _ if reader.is_comment(&entry.key.text) => {}
-            _ if entry.key.text.starts_with(schema::EXTENSION) => {}
+            _ if schema::declares_nothing(&entry.key.text, syntax) => {}
             Value::Object(variables) if entry.key.text == "variable" => {
                 for variable in &mut variables.entries {
                     reader.variable(&mut variable.value);

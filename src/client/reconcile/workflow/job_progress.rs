@@ -138,16 +138,14 @@ fn why_waiting(stub: &AllocationStub, job: &JobDocument) -> String {
     }
 }
 
-/// Returns what a pending allocation waits for, as the agent reports it, without the time of the next attempt; `None` if
-/// the newest event of its tasks is another one.
+/// Returns what a pending allocation waits for, as the agent reports it; `None` if the newest event of its tasks is another one.
 pub(super) fn waiting_reason(stub: &AllocationStub) -> Option<&str> {
     if stub.client_status != "pending" {
         return None;
     }
     let tasks = stub.task_states.iter().flatten();
     let newest = tasks.filter_map(|(_, task)| task.events.last()).max_by_key(|event| event.time)?;
-    let reason = newest.display_message.strip_prefix("Waiting: ")?;
-    Some(reason.split_once("; next attempt ").map_or(reason, |(reason, _)| reason))
+    newest.display_message.strip_prefix("Waiting: ")
 }
 
 /// Returns the problem of placements that failed, with the reasons of each group.
@@ -290,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_one_step_are_one_reason_to_wait() {
+    fn the_newest_event_is_what_a_pending_allocation_waits_for() {
         let with_events = |status: &str, messages: &[&str]| {
             let events = messages.iter().enumerate().map(|(time, message)| {
                 json!({"Type": "Task Setup", "Time": time, "DisplayMessage": message})
@@ -300,12 +298,9 @@ mod tests {
         };
         let failing = "Waiting: volume `db`: NodeStageVolume fails: busy";
         let reason = Some("volume `db`: NodeStageVolume fails: busy");
-        let attempt = format!("{failing}; next attempt in 8s");
-        for text in [failing, &attempt] {
-            let pending = with_events("pending", &["Task received by client", text]);
-            assert_eq!(waiting_reason(&pending), reason);
-            assert_eq!(waiting_reason(&with_events("running", &[text])), None);
-        }
+        let pending = with_events("pending", &["Task received by client", failing]);
+        assert_eq!(waiting_reason(&pending), reason);
+        assert_eq!(waiting_reason(&with_events("running", &[failing])), None);
         assert_eq!(waiting_reason(&with_events("pending", &["Task received by client"])), None);
         let over = with_events("pending", &[failing, "Building Task Directory"]);
         assert_eq!(waiting_reason(&over), None);
