@@ -57,11 +57,11 @@ impl Interpolation {
         self.check_values(text, |_| true)
     }
 
-    /// Checks that no reference in the words of Nomad would make a path shorter.
+    /// Checks that no reference in the words of Nomad would make a path shorter, or the names of two nodes equal.
     ///
     /// # Errors
     /// The first that has no value, or an empty one.
-    pub(super) fn check_path(&self, text: &str) -> Result<(), MissingReference> {
+    pub(super) fn check_filled(&self, text: &str) -> Result<(), MissingReference> {
         self.check_values(text, |value| !value.is_empty())
     }
 
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn a_path_does_not_become_shorter() {
         let values = on_alpha();
-        assert_eq!(values.check_path("/data/${NOMAD_ALLOC_INDEX}${EMPTY}"), Ok(()));
-        let missing = values.check_path("/data/${node.class}").unwrap_err().to_string();
+        assert_eq!(values.check_filled("/data/${NOMAD_ALLOC_INDEX}${EMPTY}"), Ok(()));
+        let missing = values.check_filled("/data/${node.class}").unwrap_err().to_string();
         let expected = "`${node.class}` has no value on this node; it is empty here, and the path would become shorter";
         assert_eq!(missing, expected);
-        assert!(values.check_path("/data/${meta.rack}").is_err());
+        assert!(values.check_filled("/data/${meta.rack}").is_err());
     }
 
     #[test]

@@ -93,6 +93,15 @@ mod tests {
         parts.collect()
     }
 
+    /// With a search for the end from each opening, this takes many minutes.
+    #[test]
+    fn openings_without_an_end_of_their_own_are_searched_once() {
+        let text = format!("{}a}}", "${".repeat(1 << 20));
+        let parts = text_parts(&text);
+        assert_eq!(parts.len(), 2);
+        assert!(matches!(&parts[1], TextPart::Reference(reference) if reference.name == "a"));
+    }
+
     #[test]
     fn a_text_has_literals_and_references() {
         for (text, expected) in [

@@ -123,12 +123,22 @@ pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
         .map(|id| format!(" --approve {}", shell_quoted(format!("{CUTS_OFF}:{id}"))))
         .collect();
     let action = if approvals.is_empty() {
-        "if no node has the volume mounted, drop its claims with its registration, then register it again from that file with `nomad-csi volume register volume.hcl`; the data stays"
+        "if no node has the volume mounted, drop its claims with its registration"
     } else {
-        "if the machines of the allocations are off or cut off from the storage, drop the claims with the registration, then register the volume again from that file with `nomad-csi volume register volume.hcl`; the data stays"
+        "if the machines of the allocations are off or cut off from the storage, drop the claims with the registration"
     };
+    let file = specification_file(facts.volume);
+    let again = format!("nomad-csi volume register {}", shell_quoted(&file));
+    let action = format!(
+        "{action}, then register the volume again from that file with `{again}`; the data stays"
+    );
     let words = format!("deregister --force{approvals}");
     vec![write_specification(facts.volume), run(action, volume_command(facts.volume, &words))]
+}
+
+/// Returns the name of a file for the specification of this volume alone.
+fn specification_file(volume: &Volume) -> String {
+    format!("{}-{}.hcl", volume.namespace, volume.id)
 }
 
 /// Writes the specification of a volume before its registration is removed. A server hides secrets, and a registration
@@ -136,9 +146,11 @@ pub(super) fn deregister_by_force(facts: &VolumeFacts<'_>) -> Vec<Remedy> {
 fn write_specification(volume: &Volume) -> Remedy {
     let id = shell_quoted(volume.id.as_str());
     let namespace = shell_quoted(volume.namespace.as_str());
+    let file = specification_file(volume);
+    let file = shell_quoted(&file);
     run(
         "before the next remedy, write the specification of the volume, and replace each `unknown` in it by the value, or remove the line if there is none",
-        format!("nomad-csi import {id} --out volume.hcl --namespace {namespace}"),
+        format!("nomad-csi import {id} --out {file} --namespace {namespace}"),
     )
 }
 

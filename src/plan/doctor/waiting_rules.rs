@@ -70,8 +70,16 @@ fn waiting_job(facts: &VolumeFacts<'_>, evaluation: &BlockedEvaluation, own: &[&
 /// The kind of a scheduler's reason that names the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
-    /// Another claim, or the modes of the volume.
+    /// Another claim has the volume, or its modes are in force.
     Claims,
+    /// The volume is not given in the way that the job asks for.
+    Capability,
+    /// The node is lost, or has returned and is not swept.
+    NodeLost,
+    /// An earlier claim is not released yet.
+    Release,
+    /// Another reason. Nothing is proposed against what is not known.
+    Other,
     /// The plugin serves no volume now.
     Unschedulable,
     /// The node has no healthy plugin.
@@ -82,10 +90,23 @@ enum Obstacle {
     Topology,
 }
 
+/// Words of the reasons that go away when another allocation gives the volume back.
+const HELD: [&str; 4] = [
+    "has exhausted its available",
+    "volume max claims reached",
+    "cannot change attachment mode of claimed volume",
+    "with other modes or mount options",
+];
+
 impl Obstacle {
     fn of(reason: &str) -> Self {
         let is_full = reason.contains("has the maximum number of volumes");
+        let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
         match reason {
+            _ if has(&["has no room for the volume on node"]) => Self::NodeFull,
+            _ if has(&["does not have the capability"]) => Self::Capability,
+            _ if has(&["is lost or not swept yet"]) => Self::NodeLost,
+            _ if has(&["is still being detached", "is still being released"]) => Self::Release,
             _ if reason.starts_with("did not meet topology") => Self::Topology,
             _ if reason.starts_with("CSI plugin ") && is_full => Self::NodeFull,
             _ if reason.starts_with("CSI plugin ") => Self::Plugin,
@@ -93,7 +114,8 @@ impl Obstacle {
             _ if reason.contains("unschedulable") && !reason.contains("exhausted") => {
                 Self::Unschedulable
             }
-            _ => Self::Claims,
+            _ if has(&HELD) => Self::Claims,
+            _ => Self::Other,
         }
     }
 }
@@ -107,6 +129,14 @@ fn remedies_against(
 ) -> Vec<Remedy> {
     match obstacle {
         Obstacle::Claims => claim_remedies(facts, holders, waiting),
+        Obstacle::Capability => vec![act(
+            "use access and attachment modes in the job that `volume status` lists, or add them to the volume",
+        )],
+        Obstacle::NodeLost => vec![act(
+            "make another node available, or let this one return: its volumes are free when it is swept, or fenced",
+        )],
+        Obstacle::Release => vec![wait_unclaimed(facts)],
+        Obstacle::Other => vec![],
         Obstacle::Unschedulable => vec![wait_schedulable(facts)],
         Obstacle::Plugin => vec![start_plugin(facts, Service::Nodes)],
         Obstacle::NodeFull => vec![act(

@@ -107,8 +107,8 @@ endpoints! { request:
     EvaluateJob(id: String) = "EvaluateJob", Operator, jobs::evaluate(request, id).await;
     DispatchJob(id: String) = "DispatchJob", Operator, jobs::dispatch(request, id).await;
     ForcePeriodicJob(id: String) = "ForcePeriodicJob", Operator, jobs::force_periodic(request, id).await;
-    ReadJobVersions(id: String) = "ReadJobVersions", Anyone, job_scale::read_versions(request, id);
-    ReadJobScale(id: String) = "ReadJobScale", Anyone, job_scale::read_scale(request, id);
+    ReadJobVersions(id: String) = "ReadJobVersions", Anyone, job_scale::read_versions(request, id).await;
+    ReadJobScale(id: String) = "ReadJobScale", Anyone, job_scale::read_scale(request, id).await;
     ScaleJob(id: String) = "ScaleJob", Operator, job_scale::scale(request, id).await;
     ReadJobSummary(id: String) = "ReadJobSummary", Anyone, jobs::read_summary(request, id);
     ExplainPlacement(id: String) = "ExplainPlacement", Anyone, jobs::explain_placement(request, id);

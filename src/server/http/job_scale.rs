@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::blocking::wait_for_index;
 use super::job_documents::{allocs_of, job_document};
 use super::jobs::{key, registered};
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
-use nomad_csi_claims::state::{JobRecord, State};
+use nomad_csi_claims::state::{JobRecord, State, Table, Topic};
 use nomad_csi_model::{ClientStatus, JobType};
 
 /// The body of a request that sets the count of a group. `Message` and `Meta` are for a history, which the agent has not.

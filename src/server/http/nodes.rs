@@ -10,7 +10,6 @@ use super::request::IncomingRequest;
 use crate::claims::ClaimService;
 use crate::error::{JobError, ServerError};
 use crate::node_events::NodeEvent;
-use crate::services::AgentInfo;
 use nomad_csi_claims::state::{State, Table, Topic, plugins};
 use nomad_csi_model::{Node, NodeId, PluginInstance};
 use nomad_csi_ports::{MountAction, MountEvent};

@@ -131,7 +131,16 @@ async fn every_path_responds_like_nomad() {
         ("GET /v1/job/web/versions", 404, "job not found"),
         ("GET /v1/job/web/scale", 404, "job not found"),
         ("GET /v1/jobs/parse", 405, "Invalid method"),
-        ("PUT /v1/node/pools", 405, "Invalid method"),
+        (
+            "PUT /v1/node/pools",
+            501,
+            "this agent has the node pools `all` and `default`, which cannot be changed",
+        ),
+        (
+            "GET /v1/job/web/action",
+            501,
+            "this agent has no access to a running task: use a command on the machine, or a Nomad cluster",
+        ),
         ("GET /v1/node/pool/nope", 404, "node pool not found"),
         ("GET /v1/volumes", 200, "[]"),
         ("GET /v1/volumes?type=host", 200, "[]"),

@@ -113,7 +113,7 @@ fn each_reason_that_names_the_volume_has_what_helps_against_it() {
             "wait db --for unclaimed",
         ),
         (
-            "CSI volume db: the volume is used on node `n1` with other modes",
+            "CSI volume db: the volume is used on node `n1` with other modes or mount options",
             "wait db --for unclaimed",
         ),
         (
@@ -128,6 +128,20 @@ fn each_reason_that_names_the_volume_has_what_helps_against_it() {
             "CSI plugin ebs has the maximum number of volumes on client n1: CSI volume db has no room",
             "stop an allocation that uses another volume",
         ),
+        (
+            "CSI volume db: the plugin has no room for the volume on node `n1`",
+            "stop an allocation that uses another volume",
+        ),
+        (
+            "CSI volume db: the volume does not have the capability single-node-writer, block-device",
+            "`volume status` lists",
+        ),
+        ("CSI volume db: node `n1` is lost or not swept yet", "make another node available"),
+        (
+            "CSI volume db: the volume is still being detached after a forced deregistration",
+            "wait db --for unclaimed",
+        ),
+        ("CSI volume db: a reason of a later version", "explain placement"),
     ] {
         let facts = agent().with(|facts| facts.evaluations = vec![blocked("report", &[reason])]);
         let found = findings(&facts);

@@ -14,7 +14,7 @@ async fn parse(agent: &FakeAgent, body: Value) -> Answer {
     send_line(agent, "POST /v1/jobs/parse", &body.to_string()).await
 }
 
-/// Ansible's `nomad_job` and Terraform's provider send a file to be parsed, and register what they get.
+/// Ansible's `nomad_job` sends a file to be parsed, and register what they get.
 #[tokio::test(start_paused = true)]
 async fn a_parsed_file_is_the_job_that_can_be_registered() {
     let agent = agent().await;
@@ -62,6 +62,7 @@ async fn a_job_has_its_newest_version_and_its_counts() {
     let versions = get(&agent, "/v1/job/web/versions").await.json();
     assert_eq!(versions["Versions"].as_array().unwrap().len(), 1);
     assert_eq!(versions["Versions"][0]["Version"], 0);
+    assert_eq!(versions["Versions"][0]["Stable"], false, "Nomad's command line reads it");
     assert_eq!(versions["Diffs"], Value::Null);
     let scale = get(&agent, "/v1/job/web/scale").await.json();
     assert_eq!((&scale["JobID"], &scale["JobStopped"]), (&json!("web"), &json!(false)));
@@ -78,6 +79,12 @@ async fn a_job_has_its_newest_version_and_its_counts() {
         ("POST /v1/job/web/scale", json!({"Count": 1, "Target": {"Group": "h"}}), 400, "no group"),
         ("POST /v1/job/web/scale", json!({"Target": {"Group": "g"}}), 400, "`Count` is missing"),
         ("POST /v1/job/web/scale", json!({"Count": -1, "Target": {"Group": "g"}}), 500, "negative"),
+        (
+            "POST /v1/job/web/scale",
+            json!({"Count": 1, "Target": {"Namespace": "team", "Group": "g"}}),
+            400,
+            "namespace \"team\" in payload",
+        ),
         (
             "POST /v1/job/web/scale",
             json!({"Count": 1, "Target": {"Job": "db", "Group": "g"}}),
