@@ -103,12 +103,16 @@ pub(super) fn malformed_references(text: &str) -> Vec<ParseError> {
     found.into_iter().map(|(_, part)| malformed(text, part)).collect()
 }
 
-/// Returns what starts as a reference and is none in quoted texts and here-documents, each with the start of its text.
+/// Returns what starts as a reference and is none in quoted texts and here-documents, each with the start of its text. What
+/// follows a here-document without an end is its content.
 fn malformed_in_texts(text: &str) -> Vec<(usize, Range<usize>)> {
     let bytes = text.as_bytes();
     let (mut at, mut found) = (0, vec![]);
     while at < bytes.len() && found.len() < MOST_MALFORMED {
         let Some(end) = hcl1::skipped_end(text, at) else {
+            if hcl1::is_open_heredoc(text, at) {
+                break;
+            }
             at += 1;
             continue;
         };

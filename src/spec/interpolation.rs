@@ -67,7 +67,7 @@ const MOST_PARTS: usize = 20;
 /// Returns the problems of a text that is no template as a whole.
 fn problems(text: &str) -> Vec<TextProblem> {
     let mut found = vec![];
-    for part in (Parts { text, at: 0 }) {
+    for part in Parts::new(text) {
         match part {
             Err(range) => found.push(TextProblem::Malformed { range }),
             Ok(range) => {
@@ -93,18 +93,52 @@ fn problems(text: &str) -> Vec<TextProblem> {
 
 /// Returns each `${` or `%{` that starts no expression and no directive, to its `}` or the end of its line.
 pub(super) fn malformed_parts(text: &str) -> impl Iterator<Item = Range<usize>> {
-    Parts { text, at: 0 }.filter_map(Result::err).take(MOST_PARTS)
+    Parts::new(text).filter_map(Result::err).take(MOST_PARTS)
 }
 
 /// Returns the first `${` or `%{` that starts no expression and no directive, to its `}` or the end of its line.
 pub(super) fn malformed_part(text: &str) -> Option<Range<usize>> {
-    Parts { text, at: 0 }.find_map(Result::err)
+    Parts::new(text).find_map(Result::err)
 }
 
 /// The places of a text at which `${` or `%{` starts: an expression or a directive, or, as an error, neither.
 struct Parts<'t> {
     text: &'t str,
     at: usize,
+    brace: Next,
+    line_end: Next,
+}
+
+impl<'t> Parts<'t> {
+    fn new(text: &'t str) -> Self {
+        Self { text, at: 0, brace: Next::of('}'), line_end: Next::of('\n') }
+    }
+}
+
+/// The next place of a character, which is kept until it is passed: no part of the text is searched for each place before it.
+struct Next {
+    character: char,
+    found: Option<usize>,
+}
+
+impl Next {
+    const fn of(character: char) -> Self {
+        Self { character, found: None }
+    }
+
+    /// Returns the first place of the character from an offset on, or the length of the text. No offset is below an earlier
+    /// one.
+    fn place_from(&mut self, text: &str, at: usize) -> usize {
+        match self.found {
+            Some(found) if found >= at => found,
+            Some(_) | None => {
+                let rest = text.get(at..).unwrap_or_default();
+                let found = rest.find(self.character).map_or(text.len(), |length| at + length);
+                self.found = Some(found);
+                found
+            }
+        }
+    }
 }
 
 impl Iterator for Parts<'_> {
@@ -121,7 +155,9 @@ impl Iterator for Parts<'_> {
             if bytes.get(self.at) != Some(&b'{') || run > 1 {
                 continue;
             }
-            let part = part_end(&self.text[start..]);
+            let line = self.line_end.place_from(self.text, start) - start;
+            let brace = self.brace.place_from(self.text, start) - start;
+            let part = part_end(&self.text[start..], brace, line);
             let (Ok(length) | Err(length)) = part;
             self.at = start + length.max(2);
             let range = start..start + length;
@@ -135,11 +171,9 @@ impl Iterator for Parts<'_> {
 const MOST_BRACES: usize = 16;
 
 /// Returns the length of the expression or directive at the start of a text; as an error, that of what is
-/// neither.
-fn part_end(text: &str) -> Result<usize, usize> {
-    let line = text.find('\n').unwrap_or(text.len());
-    let ends = text.match_indices('}').take(MOST_BRACES);
-    let first = ends.clone().next().map_or(line, |(at, _)| line.min(at + 1));
+/// neither. The text has its first `}` and its first line break at these offsets, or at its end if there is none.
+fn part_end(text: &str, brace: usize, line: usize) -> Result<usize, usize> {
+    let first = line.min(brace + 1);
     let is_directive = |inner: &str| {
         let inner = inner.trim_start_matches('~').trim_start();
         let word = inner.split(|c: char| !c.is_alphabetic()).next();
@@ -148,8 +182,9 @@ fn part_end(text: &str) -> Result<usize, usize> {
     if text.starts_with('%') && is_directive(&text[2..]) {
         return Ok(first);
     }
+    let ends = text.get(brace..).unwrap_or_default().match_indices('}').take(MOST_BRACES);
     let is_whole = |end: &usize| hcl_edit::parser::parse_template(&text[..*end]).is_ok();
-    let found = ends.map(|(at, _)| at + 1).find(is_whole);
+    let found = ends.map(|(at, _)| brace + at + 1).find(is_whole);
     found.ok_or(first)
 }
 

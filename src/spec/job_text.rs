@@ -11,7 +11,7 @@ use super::parse::{hidden_ranges, withheld};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use super::tree::{Object, Value};
-use super::unrendered::{FileKind, unrendered, unrendered_text};
+use super::unrendered::{FileKind, Templates, unrendered, unrendered_text};
 use super::{hcl, json, mask, yaml};
 use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span};
 
@@ -107,15 +107,15 @@ fn replace_by_template(text: &str, source: SourceId, problems: &mut Diagnostics)
     if !text.contains("[[") && !text.contains("{{") {
         return;
     }
+    let templates = Templates::of(text, Syntax::Hcl);
     let replaced = std::mem::take(problems).map(|problem| {
         let Some(label) = problem.labels.first().filter(|_| problem.severity == Severity::Error)
         else {
             return problem;
         };
-        let place = label.span.range();
-        let template =
-            unrendered(text, Syntax::Hcl, FileKind::Job, &ParseError::syntax(place.clone(), ""));
-        match template.filter(|found| found.range.contains(&place.start)) {
+        let place = label.span.range().start;
+        let template = templates.problem(FileKind::Job, place);
+        match template.filter(|found| found.range.contains(&place)) {
             Some(template) => template.into_diagnostic(source),
             None => problem,
         }

@@ -179,6 +179,12 @@ impl<'a> RunReader<'_, 'a> {
                 for range in hidden_ranges(text, syntax, &problem) {
                     self.sources.hide(SourceMap::span(source, range));
                 }
+                // Any value of another form may be secret, so only the key that shows the form stays visible.
+                for place in other.iter().flat_map(|other| &other.labels) {
+                    let key = place.span.range();
+                    self.sources.hide(SourceMap::span(source, 0..key.start));
+                    self.sources.hide(SourceMap::span(source, key.end..text.len()));
+                }
                 let problem =
                     unrendered(text, syntax, FileKind::Specification, &problem).unwrap_or(problem);
                 problems.push(other.unwrap_or_else(|| problem.into_diagnostic(source)));
@@ -194,10 +200,18 @@ impl<'a> RunReader<'_, 'a> {
         secrets.sort_unstable();
         secrets.into_iter().for_each(|span| self.sources.hide(span));
         let has_secrets = objects.iter().any(mask::has_sensitive_key);
-        let mut of_other_form = Diagnostics::default();
-        if refuse_api_volumes(&objects, syntax, &mut of_other_form)
-            || refuse_terraform(&mut objects, syntax, &mut of_other_form)
-        {
+        let (mut of_other_form, mut values) = (Diagnostics::default(), vec![]);
+        let mut hide = |span| values.push(span);
+        let is_of_other_form = refuse_api_volumes(&objects, syntax, &mut of_other_form)
+            || refuse_terraform(&mut objects, syntax, &mut of_other_form, &mut hide);
+        if is_of_other_form {
+            let entries =
+                objects.iter().flat_map(|object| object.entries.iter().chain(&object.duplicates));
+            entries.for_each(|entry| entry.value.for_each_scalar(&mut hide));
+        }
+        values.sort_unstable();
+        values.into_iter().for_each(|span| self.sources.hide(span));
+        if is_of_other_form {
             // What else is wrong with it does not matter.
             *problems = of_other_form;
             self.has_unread_text = true;

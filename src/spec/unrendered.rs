@@ -4,7 +4,9 @@
 //! `${…}` and `%{…}` outside of quotes. The first of them at or after the line of the error explains the error, and else the
 //! last one before it. Here-documents and comments may have any of them.
 
-use super::hcl1::skipped_end;
+use std::ops::Range;
+
+use super::hcl1::{is_open_heredoc, skipped_end};
 use super::parse_error::ParseError;
 use super::syntax::Syntax;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceId, SourceMap};
@@ -27,6 +29,12 @@ enum Kind {
     Terraform,
 }
 
+/// The places of a text at which templates start, which are searched once for all problems of the text.
+pub(super) struct Templates<'t> {
+    text: &'t str,
+    found: Vec<(Kind, usize, bool)>,
+}
+
 /// Returns the error of a template, if one explains why a text does not parse.
 pub(super) fn unrendered(
     text: &str,
@@ -34,17 +42,36 @@ pub(super) fn unrendered(
     file: FileKind,
     problem: &ParseError,
 ) -> Option<ParseError> {
-    let line = text.get(..problem.range.start)?.rfind('\n').map_or(0, |at| at + 1);
-    let line_end = text.get(line..)?.find('\n').map_or(text.len(), |length| line + length);
-    let is_near = |kind: Kind, at: usize, is_quoted: bool| match kind {
-        // A text may have brackets for the program that reads it, also in a file that parses.
-        Kind::CurlyBrackets | Kind::SquareBrackets => !is_quoted || (line..=line_end).contains(&at),
-        Kind::Terraform => true,
-    };
-    let found = markers(text, syntax);
-    let mut near = found.iter().filter(|(kind, at, is_quoted)| is_near(*kind, *at, *is_quoted));
-    let (kind, at, _) = near.clone().find(|(_, at, _)| *at >= line).or_else(|| near.next_back())?;
-    let end = end_of(text, *kind, *at);
+    Templates::of(text, syntax).problem(file, problem.range.start)
+}
+
+impl<'t> Templates<'t> {
+    /// Searches the templates of a text.
+    pub(super) fn of(text: &'t str, syntax: Syntax) -> Self {
+        Self { text, found: markers(text, syntax) }
+    }
+
+    /// Returns the error of the template that explains a problem at an offset.
+    pub(super) fn problem(&self, file: FileKind, place: usize) -> Option<ParseError> {
+        let Self { text, found } = self;
+        let line = text.get(..place)?.rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text.get(line..)?.find('\n').map_or(text.len(), |length| line + length);
+        let is_near = |kind: Kind, at: usize, is_quoted: bool| match kind {
+            // A text may have brackets for the program that reads it, also in a file that parses.
+            Kind::CurlyBrackets | Kind::SquareBrackets => {
+                !is_quoted || (line..=line_end).contains(&at)
+            }
+            Kind::Terraform => true,
+        };
+        let mut near = found.iter().filter(|(kind, at, is_quoted)| is_near(*kind, *at, *is_quoted));
+        let after = near.clone().find(|(_, at, _)| *at >= line);
+        let (kind, at, _) = after.or_else(|| near.next_back())?;
+        Some(not_rendered(*kind, *at..end_of(text, *kind, *at), file))
+    }
+}
+
+/// Returns the error of a template.
+fn not_rendered(kind: Kind, place: Range<usize>, file: FileKind) -> ParseError {
     let what = match file {
         FileKind::Job => "a job file",
         FileKind::Specification => "a specification",
@@ -78,8 +105,8 @@ pub(super) fn unrendered(
             "write `\"${var.NAME}\"` in a `volume \"NAME\" { … }` block, and `for_each` for several volumes"
         }
     };
-    let problem = ParseError::syntax(*at..end, message).label("not rendered").help(help);
-    Some(ParseError { code: Code::SpecOtherForm, ..problem })
+    let problem = ParseError::syntax(place, message).label("not rendered").help(help);
+    ParseError { code: Code::SpecOtherForm, ..problem }
 }
 
 /// Returns a warning about `[[ .name ]]` in a quoted text of a file that parses: no reader of the text has a use for it.
@@ -111,32 +138,28 @@ pub(super) fn unrendered_text(text: &str, source: SourceId) -> Option<Diagnostic
 /// Limit of the markers that are looked at.
 const MOST: usize = 1_000;
 
-/// Limit of the here-documents and comments without an end. The search for each end goes through the rest of the text.
-const MOST_OPEN: usize = 20;
-
-/// Returns where templates start, in order, and whether that is in a quoted text.
+/// Returns where templates start, in order, and whether that is in a quoted text. What follows a here-document without an end
+/// is its content.
 fn markers(text: &str, syntax: Syntax) -> Vec<(Kind, usize, bool)> {
     let bytes = text.as_bytes();
     let mut found = vec![];
-    let (mut at, mut quoted_until) = (0, 0);
-    let mut open = 0;
-    while at < bytes.len() && found.len() < MOST && open < MOST_OPEN {
+    let (mut at, mut quoted_until, mut line_end) = (0, 0, 0);
+    while at < bytes.len() && found.len() < MOST {
         let is_quoted = at < quoted_until;
         if !is_quoted && syntax == Syntax::Hcl && matches!(bytes[at], b'"' | b'#' | b'/' | b'<') {
-            match (bytes[at], skipped_end(text, at)) {
-                (b'"', Some(end)) => {
-                    let line = text.get(at..).and_then(|rest| rest.find('\n'));
-                    // A quote of a template may be the end of one of the file.
-                    quoted_until = line.map_or(end, |length| end.min(at + length));
+            if bytes[at] == b'"' {
+                if line_end <= at {
+                    let length = text.get(at..).and_then(|rest| rest.find('\n'));
+                    line_end = length.map_or(text.len(), |length| at + length);
                 }
-                (_, Some(end)) => {
-                    at = end.max(at + 1);
-                    continue;
-                }
-                (_, None) => {
-                    let rest = &bytes[at..];
-                    open += usize::from(rest.starts_with(b"<<") || rest.starts_with(b"/*"));
-                }
+                // A quote of a template may be the end of one of the file.
+                let line = text.get(..line_end).unwrap_or_default();
+                quoted_until = skipped_end(line, at).unwrap_or(line_end);
+            } else if let Some(end) = skipped_end(text, at) {
+                at = end.max(at + 1);
+                continue;
+            } else if is_open_heredoc(text, at) {
+                break;
             }
         }
         let rest = text.get(at..).unwrap_or_default();

@@ -62,8 +62,8 @@ impl Reader<'_> {
             "volume_id" => {
                 let problem = unknown(format!("`{key}` is not a field of a volume"));
                 let key = if is_block { "source" } else { "id" };
-                let has_other = siblings.iter().any(|entry| entry.key.text == key);
-                Some(match has_other || form.is_layer() {
+                let has_other = || siblings.iter().any(|entry| entry.key.text == key);
+                Some(match self.diagnostics.is_full() || form.is_layer() || has_other() {
                     true => problem.label(span, "no effect"),
                     false => self.suggested(problem, span, key, "field"),
                 })

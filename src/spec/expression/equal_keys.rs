@@ -83,25 +83,72 @@ fn key_range(text: &str, start: usize) -> Range<usize> {
     start..start + length
 }
 
+/// What is open at an offset.
+enum Open {
+    /// A bracket, or the brace of `${` or `%{`, at this offset.
+    Bracket(usize),
+    /// A quoted text.
+    Text,
+    /// A here-document that ends at this offset.
+    Heredoc(usize),
+}
+
 /// Returns the place of the innermost brace that is open at an offset.
 fn open_brace(text: &str, offset: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut open = vec![];
     let mut at = 0;
     while at < offset {
-        // A text around the offset has an expression with the map in it.
-        if let Some(end) = skipped_end(text, at).filter(|end| *end <= offset) {
-            at = end.max(at + 1);
+        let byte = *bytes.get(at)?;
+        let (is_literal, is_text) = match open.last() {
+            Some(Open::Heredoc(end)) if at >= *end => {
+                open.pop();
+                continue;
+            }
+            Some(Open::Heredoc(_)) => (true, false),
+            Some(Open::Text) => (true, true),
+            Some(Open::Bracket(_)) | None => (false, false),
+        };
+        if is_literal {
+            let next = bytes.get(at + 1).copied();
+            at += match byte {
+                b'"' if is_text => {
+                    open.pop();
+                    1
+                }
+                b'\\' if is_text => 2,
+                b'$' | b'%' if next == Some(byte) => 2,
+                b'$' | b'%' if next == Some(b'{') => {
+                    open.push(Open::Bracket(at + 1));
+                    2
+                }
+                _ => 1,
+            };
             continue;
         }
-        match bytes.get(at) {
-            Some(b'{' | b'[' | b'(') => open.push(at),
-            Some(b'}' | b']' | b')') => drop(open.pop()),
+        match byte {
+            b'"' => open.push(Open::Text),
+            b'{' | b'[' | b'(' => open.push(Open::Bracket(at)),
+            b'}' | b']' | b')' => drop(open.pop()),
+            b'#' | b'/' | b'<' => match skipped_end(text, at) {
+                Some(end) if end > offset && byte == b'<' => {
+                    open.push(Open::Heredoc(end));
+                    at = text.get(at..)?.find('\n').map_or(text.len(), |length| at + length);
+                }
+                Some(end) => {
+                    at = end.max(at + 1);
+                    continue;
+                }
+                None => {}
+            },
             _ => {}
         }
         at += 1;
     }
-    open.pop().filter(|at| bytes.get(*at) == Some(&b'{'))
+    match open.pop() {
+        Some(Open::Bracket(at)) => Some(at).filter(|at| bytes.get(*at) == Some(&b'{')),
+        Some(Open::Text | Open::Heredoc(_)) | None => None,
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +166,10 @@ mod tests {
             "\"x${jsonencode({ «a» = 1, «a» = 2 })}\"",
             "{\n  # a = 1\n  «ä» = <<EOF\n a = 1\nEOF\n  «ä» = 2\n}",
             "[{ a = 1 }, { «a» = 1, «a» = 2 }]",
+            "\"\\\"{ ${x} { ${jsonencode({ «a» = 1, b = \"{\", «a» = 2 })}\"",
+            "\"$${ { %%{ ${\"}{\"} ${jsonencode({ «a» = 1, «a» = 2 })}\"",
+            "<<EOF\n{ \" ${x}\n${jsonencode({ «a» = 1, «a» = 2 })}\nEOF\n",
+            "f(<<EOF\n{ ( \"\nEOF\n, { «a» = 1, «a» = 2 })",
         ] {
             let mut parts = text.split(['«', '»']);
             let mut plain = String::new();

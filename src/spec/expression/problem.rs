@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::place::TextPlace;
-use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Span};
 
 /// A problem of one expression.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
@@ -38,10 +38,15 @@ impl Problem {
 
     /// Returns the diagnostic of the expression at a place.
     pub(crate) fn into_diagnostic(self, place: TextPlace) -> Diagnostic {
+        self.into_diagnostic_with(|part| place.of(part))
+    }
+
+    /// Returns the diagnostic of the expression whose parts have these places.
+    pub(crate) fn into_diagnostic_with(self, place_of: impl Fn(&Range<u32>) -> Span) -> Diagnostic {
         let problem =
-            Diagnostic::error(self.code, self.message).label(place.of(&self.at), self.label);
+            Diagnostic::error(self.code, self.message).label(place_of(&self.at), self.label);
         let problem = match self.first {
-            Some(first) => problem.label(place.of(&first), "first here"),
+            Some(first) => problem.label(place_of(&first), "first here"),
             None => problem,
         };
         let problem = match self.note {

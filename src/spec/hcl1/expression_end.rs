@@ -48,6 +48,12 @@ pub(crate) fn skipped_end(text: &str, at: usize) -> Option<usize> {
     }
 }
 
+/// Returns whether a here-document without an end starts at an offset. The rest of the text may be its content.
+pub(crate) fn is_open_heredoc(text: &str, at: usize) -> bool {
+    let rest = text.get(at..).unwrap_or_default();
+    rest.starts_with("<<") && token::heredoc(text, at).is_err_and(|problem| problem.is_conclusive)
+}
+
 /// Returns the end of the expression at `start`: the end of its line, or the next closing bracket
 /// or comma. Skips brackets, texts, here-documents and comments.
 pub(crate) fn expression_end(text: &str, start: usize, in_list: bool) -> usize {

@@ -102,7 +102,7 @@ fn line_end(text: &str, pieces: &[Piece]) -> &'static str {
 }
 
 fn pieces(text: &str, expressions: &[Range<usize>]) -> Result<Vec<Piece>, ParseError> {
-    let mut scanner = Scanner { text, at: 0 };
+    let mut scanner = Scanner::new(text);
     let mut pieces = Vec::with_capacity(text.len() / 6);
     let mut expressions = expressions.iter().peekable();
     loop {

@@ -12,7 +12,7 @@ mod parse;
 mod text;
 mod token;
 
-pub(super) use expression_end::{expression_end, skipped_end};
+pub(super) use expression_end::{expression_end, is_open_heredoc, skipped_end};
 #[cfg(test)]
 pub(super) use format::{TokenKind, tokens};
 pub(super) use format::{format, places};

@@ -49,7 +49,7 @@ pub(crate) fn parse<'a>(
     expressions: impl FnMut(Range<usize>) -> Result<Expression<'a>, ParseError>,
 ) -> Result<ParsedHcl<'a>, ParseError> {
     let mut parser = Parser {
-        scanner: Scanner { text, at: 0 },
+        scanner: Scanner::new(text),
         source,
         meaning,
         depth: 0,

@@ -42,9 +42,21 @@ impl Token {
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
+    /// The number of bytes after `${` that may still be read in search of the ends of texts.
+    budget: usize,
 }
 
+/// Limit of the bytes that are read after `${`, in multiples of the file.
+///
+/// HCL2 may end a text where HCL1 finds no end up to the end of the file, as in `"$${"`. Without budget, HCL1 finds no
+/// end for such a text.
+const MAX_RESCANS: usize = 16;
+
 impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, budget: MAX_RESCANS * text.len() }
+    }
+
     pub(super) fn next(&mut self) -> Result<Token, ParseError> {
         self.skip_blanks()?;
         let start = self.at;
@@ -59,7 +71,7 @@ impl<'a> Scanner<'a> {
             ']' => one(Kind::CloseBracket),
             ',' => one(Kind::Comma),
             '=' if !self.text[start + 1..].starts_with('=') => one(Kind::Assign),
-            '"' => text_end(self.text, start).map(|end| (Kind::Text, end)),
+            '"' => text_end(self.text, start, &mut self.budget).map(|end| (Kind::Text, end)),
             '<' if self.rest().starts_with("<<") => {
                 heredoc(self.text, start).map(|parts| (Kind::Heredoc, parts.closing.end))
             }
@@ -190,13 +202,20 @@ pub(super) fn comment_length(text: &str) -> Option<usize> {
     Some(inside.find("*/").map_or(0, |end| end + 4))
 }
 
-/// Returns the end of the quoted text at `start`. Quotes within `${…}` do not end it.
-pub(super) fn text_end(text: &str, start: usize) -> Result<usize, ParseError> {
+/// Returns the end of the quoted text at `start`. Quotes within `${…}` do not end it. Takes what is read within `${…}` from
+/// the budget.
+fn text_end(text: &str, start: usize, budget: &mut usize) -> Result<usize, ParseError> {
     let bytes = text.as_bytes();
     let mut braces = 0usize;
     let mut has_interpolation = false;
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
+        if braces > 0 {
+            let Some(left) = budget.checked_sub(1) else {
+                break;
+            };
+            *budget = left;
+        }
         match byte {
             b'"' if braces == 0 => return Ok(at + 1),
             b'\n' if braces == 0 => break,

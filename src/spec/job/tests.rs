@@ -382,3 +382,11 @@ fn a_job_survives_serialization_and_its_debug_output_has_no_secret() {
     assert_eq!(serde_json::from_str::<Job>(&written).expect("it is read again"), job);
     assert!(!format!("{job:?}").contains("hunter2"));
 }
+
+#[test]
+fn a_here_document_without_an_end_is_no_template_of_another_program() {
+    let text = job("", "template {\ndata = <<EOT\n{{ key \"a\" }} ${x}\nEOTT\n}");
+    let (_, _, diagnostics) = read(&text, Syntax::Hcl);
+    let found = messages(&diagnostics);
+    assert!(found[0].starts_with("this here-document is not closed"), "{found:?}");
+}

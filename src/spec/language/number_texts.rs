@@ -16,18 +16,18 @@ use crate::mask;
 use crate::tree::{Entry, Node, ScalarKind, Value};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceId, Span};
 
-/// Warns of the numbers of all declarations.
+/// Warns of the numbers of all declarations. Returns the places of those that may be secret, which have to be hidden.
 pub(super) fn warn_of_numbers(
     declarations: &Declarations<'_, '_>,
     documents: &[Document<'_>],
     files: &[VariableFile<'_>],
     diagnostics: &mut Diagnostics,
-) {
+) -> Vec<Span> {
     let mut texts: Vec<(SourceId, &str)> =
         documents.iter().map(|document| (document.source, document.text)).collect();
     texts.sort_by_key(|(source, _)| *source);
     texts.dedup_by_key(|(source, _)| *source);
-    let mut checker = Checker { texts, diagnostics };
+    let mut checker = Checker { texts, diagnostics, hidden: vec![] };
     for variable in declarations.variables.values() {
         let kind = variable.declared_type();
         for entry in &variable.default {
@@ -55,8 +55,9 @@ pub(super) fn warn_of_numbers(
     let classes = declarations.classes.values().map(|class| class.object);
     let defaults = declarations.defaults.values().map(|defaults| defaults.object);
     for entry in volumes.chain(classes).chain(defaults).flat_map(|object| &object.entries) {
-        checker.expressions(&entry.value, mask::is_sensitive(&entry.key.text));
+        checker.field(entry, false);
     }
+    checker.hidden
 }
 
 /// Returns the type that a default without a type gives, if it is a number.
@@ -74,16 +75,28 @@ fn of_number(default: &Entry<'_>) -> Option<Type> {
     }
 }
 
+/// Returns the type of the items of a list.
+fn of_item(kind: &Type) -> Option<&Type> {
+    match kind {
+        Type::List(inner) => Some(inner),
+        Type::Any | Type::String | Type::Number | Type::Bool | Type::Map(_) | Type::Object(_) => {
+            None
+        }
+    }
+}
+
 struct Checker<'c> {
     texts: Vec<(SourceId, &'c str)>,
     diagnostics: &'c mut Diagnostics,
+    /// The places of numbers that may be secret.
+    hidden: Vec<Span>,
 }
 
 impl Checker<'_> {
     fn entry(&mut self, entry: &Entry<'_>, kind: Option<&Type>, is_hidden: bool) {
-        let kind = match (kind, entry.list) {
-            (Some(Type::List(inner)), Some(_)) => Some(&**inner),
-            (kind, _) => kind,
+        let kind = match entry.list {
+            Some(_) => kind.and_then(of_item).or(kind),
+            None => kind,
         };
         let is_hidden = is_hidden || mask::is_sensitive(&entry.key.text);
         self.node(&entry.value, kind, is_hidden);
@@ -99,10 +112,7 @@ impl Checker<'_> {
                 }
             }
             Value::List(items) => {
-                let inner = match kind {
-                    Some(Type::List(inner)) => Some(&**inner),
-                    _ => None,
-                };
+                let inner = kind.and_then(of_item);
                 items.iter().for_each(|item| self.node(item, inner, is_hidden));
             }
             Value::Object(object) => {
@@ -112,6 +122,27 @@ impl Checker<'_> {
                 }
             }
             Value::Expression(_) => self.expressions(node, is_hidden),
+            Value::Scalar(_)
+            | Value::Null
+            | Value::Invalid
+            | Value::Reference(_)
+            | Value::Unknown => {}
+        }
+    }
+
+    /// Checks the expressions in a field of a volume, of which each key within decides whether it is hidden.
+    fn field(&mut self, entry: &Entry<'_>, is_hidden: bool) {
+        let is_hidden = is_hidden || mask::is_sensitive(&entry.key.text);
+        self.field_value(&entry.value, is_hidden);
+    }
+
+    fn field_value(&mut self, node: &Node<'_>, is_hidden: bool) {
+        match &node.value {
+            Value::Expression(_) => self.expressions(node, is_hidden),
+            Value::List(items) => items.iter().for_each(|item| self.field_value(item, is_hidden)),
+            Value::Object(object) => {
+                object.entries.iter().for_each(|entry| self.field(entry, is_hidden));
+            }
             Value::Scalar(_)
             | Value::Null
             | Value::Invalid
@@ -154,6 +185,9 @@ impl Checker<'_> {
             false => format!("write `\"{written}\"` if it is text, or `{text}` if it is a number"),
         };
         let problem = Diagnostic::warning(Code::SpecNumberAsText, message);
+        if is_hidden {
+            self.hidden.push(at);
+        }
         self.diagnostics.push(problem.label(at, "a number").help(help));
     }
 }

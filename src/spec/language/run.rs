@@ -49,7 +49,7 @@ impl Run<'_> {
                 declarations.add((*index, at), object, document, labels, diagnostics);
             }
         }
-        warn_of_numbers(&declarations, self.documents, self.files, diagnostics);
+        let hidden = warn_of_numbers(&declarations, self.documents, self.files, diagnostics);
         let mut misnamed = Diagnostics::default();
         let mut used = check_names(&declarations, names, &mut misnamed);
         let mut of_values = Diagnostics::default();
@@ -76,6 +76,7 @@ impl Run<'_> {
         let room = (self.room, &mut budget);
         let mut of_volumes = Diagnostics::default();
         let mut expansion = expand(&declarations, self.documents, &globals, room, &mut of_volumes);
+        expansion.doubtful.extend(hidden);
         diagnostics.extend(without_repetitions(of_values, &misnamed));
         diagnostics.extend(without_repetitions(of_volumes, &misnamed));
         diagnostics.extend(misnamed);

@@ -57,16 +57,21 @@ struct TemplateReader<'r> {
 }
 
 impl TemplateReader<'_> {
-    /// Returns the place of a problem of a text: of its part, also if the source writes the text otherwise.
-    fn place_of(&self, part: &Range<u32>, place: TextPlace, value: &str) -> TextPlace {
-        let TextPlace::Whole(span) = place else {
-            return place;
+    /// Returns the place of a part of a text, also if the source writes the text otherwise.
+    fn place_of(&self, part: &Range<u32>, place: TextPlace, value: &str) -> Span {
+        let span = match place {
+            TextPlace::Whole(span) => span,
+            TextPlace::Exact(_) => return place.of(part),
         };
+        // The search goes through the text, and a problem that is only counted shows no place.
+        if self.diagnostics.is_full() {
+            return span;
+        }
         let source = self.text.get(span.range()).unwrap_or_default();
         let found = place_of_part(source, value, &(part.start as usize..part.end as usize));
-        found.map_or(place, |found| {
+        found.map_or(span, |found| {
             let start = span.range().start;
-            TextPlace::Whole(SourceMap::span(span.source, start + found.start..start + found.end))
+            SourceMap::span(span.source, start + found.start..start + found.end)
         })
     }
 
@@ -111,8 +116,9 @@ impl TemplateReader<'_> {
                     }
                     Err(problems) => {
                         for problem in problems {
-                            let place = self.place_of(&problem.at, place, &scalar.text);
-                            self.diagnostics.push(problem.into_diagnostic(place));
+                            let place_of = |part: &_| self.place_of(part, place, &scalar.text);
+                            let problem = problem.into_diagnostic_with(place_of);
+                            self.diagnostics.push(problem);
                         }
                         node.value = Value::Invalid;
                     }

@@ -3,6 +3,8 @@
 //! Their keys are in CamelCase. Such a file gets one error, because each of its keys would be another one. A file with
 //! a key of a specification is a specification with mistakes.
 
+use std::ops::Range;
+
 use super::translation::{example, key_span, written};
 use crate::schema::{self, Field};
 use crate::syntax::Syntax;
@@ -51,21 +53,50 @@ pub(crate) fn refuse_api_volumes(
 
 /// Reports a text whose top level is a list, if the list is one of volumes of the API.
 pub(crate) fn refuse_api_text(text: &str, source: SourceId, syntax: Syntax) -> Option<Diagnostic> {
-    let trimmed = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
-    if !trimmed.starts_with(['[', '-']) {
+    const BLANKS: [char; 5] = ['\u{feff}', ' ', '\t', '\r', '\n'];
+    let trimmed = text.trim_start_matches(BLANKS);
+    // In YAML, `---` starts a document.
+    let trimmed = trimmed.strip_prefix("---").unwrap_or(trimmed).trim_start_matches(BLANKS);
+    let is_json = trimmed.starts_with('[');
+    if !is_json && !trimmed.strip_prefix('-')?.starts_with([' ', '\t', '\r', '\n']) {
         return None;
     }
-    let key = API_KEYS.iter().filter_map(|key| {
-        let at = text.find(key)?;
-        let before = text[..at].chars().next_back();
-        let after = text[at + key.len()..].trim_start_matches(['"', '\'', ' ']);
-        let is_key = after.starts_with(':') && before.is_none_or(|c| !c.is_alphanumeric());
-        is_key.then_some(at..at + key.len())
-    });
-    let place = SourceMap::span(source, key.min_by_key(|key| key.start)?);
+    let mut start = 0;
+    let place = text.split_inclusive('\n').find_map(|line| {
+        let content = if is_json { line } else { without_comment(line) };
+        let found = api_key(content).map(|key| start + key.start..start + key.end);
+        start += line.len();
+        found
+    })?;
+    let place = SourceMap::span(source, place);
     let is_returned = RETURNED.iter().any(|key| text.contains(key));
-    let syntax = if trimmed.starts_with('[') { Syntax::Json } else { syntax };
+    let syntax = if is_json { Syntax::Json } else { syntax };
     Some(problem(place, is_returned, example(syntax).trim_end()))
+}
+
+/// Returns a line of YAML up to its comment.
+fn without_comment(line: &str) -> &str {
+    let is_comment = |at: &usize| {
+        let before = line.get(..*at).and_then(|text| text.chars().next_back());
+        before.is_none_or(char::is_whitespace)
+    };
+    let end = line.match_indices('#').map(|(at, _)| at).find(is_comment);
+    line.get(..end.unwrap_or(line.len())).unwrap_or_default()
+}
+
+/// Returns the place of the first key of the API in a line.
+fn api_key(line: &str) -> Option<Range<usize>> {
+    let first = API_KEYS.iter().filter_map(|key| {
+        let is_key = |at: &usize| {
+            let before = line.get(..*at).and_then(|text| text.chars().next_back());
+            let after = line.get(at + key.len()..).unwrap_or_default();
+            after.trim_start_matches(['"', '\'', ' ']).starts_with(':')
+                && before.is_none_or(|c| !c.is_alphanumeric())
+        };
+        let at = line.match_indices(key).map(|(at, _)| at).find(is_key)?;
+        Some(at..at + key.len())
+    });
+    first.min_by_key(|key| key.start)
 }
 
 fn problem(place: Span, is_returned: bool, specification: &str) -> Diagnostic {

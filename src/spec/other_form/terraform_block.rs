@@ -1,5 +1,7 @@
 //! Blocks of a Terraform configuration at the top level of a specification.
 
+use std::collections::BTreeSet;
+
 use super::translation::written;
 use crate::schema::{self, Field};
 use crate::syntax::Syntax;
@@ -13,11 +15,12 @@ const STATE_HELP: &str =
     "for volumes in Terraform's state, run `nomad-csi import --from-tfstate FILE`";
 
 /// Removes the blocks of Terraform from the documents of a text, and reports them. Returns whether nothing else is left
-/// that could be a specification.
+/// that could be a specification. Any value in a block may be secret: `hide` is called for each of those that are removed.
 pub(crate) fn refuse_terraform(
     documents: &mut [Object<'_>],
     syntax: Syntax,
     diagnostics: &mut Diagnostics,
+    hide: &mut impl FnMut(Span),
 ) -> bool {
     let mut is_found = false;
     for document in documents.iter_mut() {
@@ -30,6 +33,8 @@ pub(crate) fn refuse_terraform(
         let (blocks, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut document.entries).into_iter().partition(is_terraform);
         document.entries = others;
+        let repeated = document.duplicates.iter().filter(|entry| is_terraform(entry));
+        blocks.iter().chain(repeated).for_each(|entry| entry.value.for_each_scalar(hide));
         is_found |= !blocks.is_empty();
         report(&blocks, syntax, diagnostics);
     }
@@ -85,13 +90,14 @@ fn report(blocks: &[Entry<'_>], syntax: Syntax, diagnostics: &mut Diagnostics) {
             ),
         );
     }
-    for (at, entry) in others.iter().enumerate() {
+    // Beside a volume of Terraform, the other blocks of its configuration say nothing new.
+    if !volumes.is_empty() {
+        return;
+    }
+    let mut reported = BTreeSet::new();
+    for entry in others {
         let key = &*entry.key.text;
-        if others.iter().take(at).any(|before| before.key.text == entry.key.text) {
-            continue;
-        }
-        // Beside a volume of Terraform, the other blocks of its configuration say nothing new.
-        if !volumes.is_empty() {
+        if !reported.insert(key) {
             continue;
         }
         let message = format!("`{key}` is a block of Terraform, not of a specification");

@@ -125,7 +125,17 @@ fn fields<'a>(
             (Value::Object(object), Some(table)) => {
                 Node::object(fields(object, table, key_of), entry.value.span)
             }
-            _ => without_secrets(&entry.value),
+            (
+                Value::Null
+                | Value::Invalid
+                | Value::Scalar(_)
+                | Value::Reference(_)
+                | Value::Unknown
+                | Value::Expression(_)
+                | Value::List(_)
+                | Value::Object(_),
+                Some(_) | None,
+            ) => without_secrets(&entry.value),
         };
         let text = key.into();
         let key = SpannedText { text, span: entry.key.span };
@@ -134,15 +144,31 @@ fn fields<'a>(
     translated
 }
 
-/// Returns a map without the keys that look like secrets.
+/// Returns a value without the keys that look like secrets, also in the maps of a list.
 fn without_secrets<'a>(node: &Node<'a>) -> Node<'a> {
-    let Value::Object(object) = &node.value else {
-        return node.clone();
-    };
-    let mut plain = Object::default();
-    let entries = object.entries.iter();
-    plain.entries.extend(entries.filter(|entry| !mask::may_name_secret(&entry.key.text)).cloned());
-    Node::object(plain, node.span)
+    match &node.value {
+        Value::Object(object) => {
+            let is_plain = |entry: &&Entry<'a>| !mask::may_name_secret(&entry.key.text);
+            let mut plain = Object::default();
+            plain.entries.extend(object.entries.iter().filter(is_plain).map(|entry| Entry {
+                key: entry.key.clone(),
+                labels: entry.labels.clone(),
+                value: without_secrets(&entry.value),
+                list: entry.list,
+            }));
+            Node::object(plain, node.span)
+        }
+        Value::List(items) => {
+            let items = items.iter().map(without_secrets).collect();
+            Node { value: Value::List(items), span: node.span }
+        }
+        Value::Null
+        | Value::Invalid
+        | Value::Scalar(_)
+        | Value::Reference(_)
+        | Value::Unknown
+        | Value::Expression(_) => node.clone(),
+    }
 }
 
 /// Returns the volume of an object, if nothing is wrong with it.

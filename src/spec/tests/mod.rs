@@ -1,5 +1,6 @@
 //! Reads whole texts: their meaning and their diagnostics.
 
+mod costs;
 mod declarations;
 mod decoding;
 mod formatting;

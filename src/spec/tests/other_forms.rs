@@ -84,6 +84,23 @@ fn a_specification_with_keys_of_the_api_is_still_one() {
     }
 }
 
+#[test]
+fn only_a_list_with_keys_of_the_api_is_one_of_volumes() {
+    for (text, expected) in [
+        ("- ID: a\n  PluginID: p\n", "spec/other-form"),
+        ("---\n- ID: a\n  PluginID: p\n", "spec/other-form"),
+        ("-\n  Name: \"a#b\" # c\n  PluginID : p\n", "spec/other-form"),
+        ("---\nid: a\n# MountOptions: see the documentation\nname: {\n", "spec/syntax"),
+        ("---\nid: a\nname: { # MountOptions: none\n", "spec/syntax"),
+        ("--- {\nPluginID: p\n", "spec/syntax"),
+        ("- id: a\n  # MountOptions: none\n  name: {\n", "spec/syntax"),
+        ("-x: {\nPluginID: p\n", "spec/syntax"),
+    ] {
+        let (found, _) = problems(text, Syntax::Yaml);
+        assert_eq!(found[0].code.as_str(), expected, "{text}");
+    }
+}
+
 const RESOURCE: &str = "resource \"nomad_csi_volume\" \"mysql\" {\n  plugin_id    = \"hostpath\"\n  volume_id    = \"mysql_volume\"\n  name         = \"mysql_volume\"\n  capacity_min = \"10GiB\"\n  capability {\n    access_mode     = \"single-node-writer\"\n    attachment_mode = \"file-system\"\n  }\n  lifecycle {\n    prevent_destroy = true\n  }\n}\n";
 
 #[test]

@@ -25,6 +25,7 @@ fn shown(read: &ReadResult) -> Vec<String> {
     let mut shown = vec![];
     for diagnostic in &read.diagnostics {
         shown.push(diagnostic.message.clone());
+        shown.extend(diagnostic.block.clone());
         shown.extend(diagnostic.help.iter().chain(&diagnostic.notes).cloned());
         for label in &diagnostic.labels {
             shown.push(label.text.clone());
@@ -40,6 +41,35 @@ fn shown(read: &ReadResult) -> Vec<String> {
 fn leaks(text: &str, syntax: Syntax) -> Option<String> {
     let read = read(text, syntax);
     shown(&read).into_iter().find(|shown| shown.contains(CANARY))
+}
+
+/// Any name of another tool may be that of a secret, so every value is hidden.
+#[test]
+fn source_lines_of_files_of_other_tools_show_no_value() {
+    let volume = json("\"secrets\": {\"$env\": \"X\"}");
+    for (text, syntax) in [
+        ("module \"db\" { db_pass = \"hunter2\" }".to_owned(), Syntax::Hcl),
+        (format!("module \"db\" {{ db_pass = \"hunter2\" }}\n{}", hcl("")), Syntax::Hcl),
+        ("module \"db\" { db_pass = f(\"hunter2\") }\nvolume \"a\" {\n}".to_owned(), Syntax::Hcl),
+        ("variable \"p\" { default = \"hunter2\" } provider \"nomad\" { p = \"hunter2\" }".to_owned(), Syntax::Hcl),
+        ("resource \"nomad_csi_volume\" \"a\" { parameters = { l = [{ db_pass = \"hunter2\" }] } }".to_owned(), Syntax::Hcl),
+        (r#"{"resource":{"x":{"y":{"z":1}}},"variable":{"p":{"default":"hunter2","sensitive":true}}}"#.to_owned(), Syntax::Json),
+        (r#"{"module":{"a":{"b":"hunter2"}},"module":{"a":{"b":"hunter2"}},"locals":{"x":["hunter2"]}}"#.to_owned(), Syntax::Json),
+        (volume.replacen('{', r#"{"module":{"a":{"b":"hunter2"}},"#, 1).replace('\n', ""), Syntax::Json),
+        (r#"{"terraform_version":"1","resources":[{"db_pass":"hunter2"}]}"#.to_owned(), Syntax::Json),
+        (r#"{"Volumes":[{"ID":"a","PluginID":"p","Parameters":{"db_pass":"hunter2"}}]}"#.to_owned(), Syntax::Json),
+        (r#"[{"ID":"a","PluginID":"p","Parameters":{"db_pass":"hunter2"}}]"#.to_owned(), Syntax::Json),
+        ("{ID: a, PluginID: p, Parameters: {db_pass: hunter2}}".to_owned(), Syntax::Yaml),
+        ("- {ID: a, PluginID: p, Parameters: {db_pass: hunter2}}".to_owned(), Syntax::Yaml),
+        ("{module: {db: {db_pass: hunter2}}}".to_owned(), Syntax::Yaml),
+        ("{module: {db: {db_pass: hunter2}}}\n---\n{locals: {a: hunter2}}".to_owned(), Syntax::Yaml),
+    ] {
+        let read = read(&text, syntax);
+        let codes: Vec<_> = read.diagnostics.iter().map(|one| one.code.as_str()).collect();
+        assert!(codes.contains(&"spec/other-form"), "{text}: {codes:?}");
+        let found = shown(&read).into_iter().find(|shown| shown.contains(CANARY));
+        assert_eq!(found, None, "{text}");
+    }
 }
 
 #[test]

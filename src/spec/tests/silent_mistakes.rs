@@ -84,6 +84,18 @@ fn no_warning_of_a_number_shows_a_sensitive_value() {
     for problem in found {
         assert!(!problem.contains("1.1") && !problem.contains("2.5"), "{problem}");
     }
+    for fields in [
+        "parameters {\n password = \"${1.10}\"\n}",
+        "parameters = { password = \"x${1.10}\" }",
+        "mount_options {\n fs_type = \"ext4\"\n mount_flags = [\"${1.10}\"]\n}",
+        "secrets = { a = { b = [\"${1.10}\"] } }",
+    ] {
+        let found = problems(&volume(fields));
+        let of_numbers: Vec<_> =
+            found.iter().filter(|one| one.contains("number-as-text")).collect();
+        assert_eq!(of_numbers.len(), 1, "{found:?}");
+        assert!(!of_numbers[0].contains("1.1"), "{found:?}");
+    }
 }
 
 #[test]
@@ -151,6 +163,18 @@ fn a_key_twice_in_a_map_of_a_file_is_an_error_with_both_places() {
         assert_eq!(labels, ["repeated here", "first here"], "{text}");
         assert!(found[0].labels[1].span.start < found[0].labels[0].span.start, "{text}");
     }
+}
+
+/// A text with escapes is not written as it is read, so its parts are searched.
+#[test]
+fn a_key_twice_in_a_map_of_a_text_with_escapes_has_both_places() {
+    let text = r#"{"locals":{"m":"\t${jsonencode({ (7) = 1, (9 - 2) = 2 })}"}}"#;
+    let given = Given { files: &[(text, Syntax::Json)], ..Given::default() };
+    let ran = super::language::run(&given);
+    let found: Vec<_> = ran.diagnostics.iter().collect();
+    let labels = found[0].labels.iter().map(|label| (&*label.text, &text[label.span.range()]));
+    let labels: Vec<_> = labels.collect();
+    assert_eq!(labels, [("repeated here", "9 - 2"), ("first here", "7")]);
 }
 
 #[test]

@@ -81,6 +81,7 @@ impl<'t, 'a> FieldReader<'_> {
     ) -> Fields<'t, 'a> {
         let mut fields = Fields { place, entries: Vec::with_capacity(object.entries.len()) };
         let mut misspelt = vec![];
+        let given: BTreeSet<&str> = object.entries.iter().map(|entry| &*entry.key.text).collect();
         for entry in &object.entries {
             let key = &*entry.key.text;
             match keys.iter().find(|known| known.name == key) {
@@ -98,12 +99,13 @@ impl<'t, 'a> FieldReader<'_> {
                     misspelt.extend(self.nested_config(entry));
                 }
                 None => {
-                    let meant = self.unknown_key(entry, keys, what, object);
+                    let meant = self.unknown_key(entry, keys, what, &given);
                     misspelt.extend(meant.map(|key| (key, entry)));
                 }
             }
         }
-        misspelt.retain(|(key, _)| fields.all(key).is_empty());
+        let read: BTreeSet<&str> = fields.entries.iter().map(|(key, _)| *key).collect();
+        misspelt.retain(|(key, _)| !read.contains(key));
         fields.entries.extend(misspelt);
         for (key, entry) in &fields.entries {
             let place = fields.place.field(key);
@@ -184,7 +186,7 @@ impl<'t, 'a> FieldReader<'_> {
         entry: &Entry<'_>,
         keys: &'static [Key],
         what: &str,
-        siblings: &Object<'_>,
+        given: &BTreeSet<&str>,
     ) -> Option<&'static str> {
         let key = &*entry.key.text;
         let span = entry.key.span;
@@ -202,15 +204,20 @@ impl<'t, 'a> FieldReader<'_> {
             );
             return None;
         }
+        let message = format!("`{key}` is not a field of {what}");
+        let problem = Diagnostic::error(Code::SpecUnknownField, message);
+        if self.diagnostics.is_full() {
+            self.diagnostics.push(problem.label(span, "Nomad refuses this"));
+            return None;
+        }
         let plain = key.to_ascii_lowercase().replace('-', "_");
-        let is_given = |name: &str| siblings.entries.iter().any(|one| one.key.text == name);
         let is_block = entry.value.is_object();
         // A suggestion must not lead to the next error.
         let known = || {
             let possible = keys.iter().filter(|known| match (known.handling, known.form) {
                 (Handling::Refused(_), _) => false,
                 (Handling::Read | Handling::Ignored, Form::Value) => {
-                    !is_block && !is_given(known.name)
+                    !is_block && !given.contains(known.name)
                 }
                 (Handling::Read | Handling::Ignored, Form::Block | Form::Map) => is_block,
             });
@@ -218,8 +225,6 @@ impl<'t, 'a> FieldReader<'_> {
         };
         let near = known().find(|name| *name == plain);
         let near = near.or_else(|| closest_match(key, known()));
-        let message = format!("`{key}` is not a field of {what}");
-        let problem = Diagnostic::error(Code::SpecUnknownField, message);
         self.diagnostics.push(match near {
             Some(near) => self.suggested(problem, span, near, "field"),
             None => problem.label(span, "Nomad refuses this"),
