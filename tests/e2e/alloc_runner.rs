@@ -8,7 +8,7 @@ use std::time::Duration;
 use nomad_csi_csi::GrpcConnector;
 use nomad_csi_model::{
     AllocId, AllocReport, Job, JobType, JobVolume, JobVolumeKind, MountRoot, PropagationMode,
-    RestartPolicy, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
+    RestartPolicy, TargetPath, Task, TaskConfig, TaskEnvironment, TaskGroup, VolumeMount,
 };
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
@@ -88,11 +88,15 @@ impl Node {
         assert!(running.await.unwrap_err().is_cancelled());
     }
 
-    /// Mounts a file system that the server hands out as volume `data`, with the record beside it.
-    pub(crate) fn provide_volume(&self) -> PathBuf {
+    fn volume(&self) -> TargetPath {
         let csi = self.data.path().join("csi");
         let root = MountRoot::new(&csi, &csi).unwrap();
-        let target = root.target(&"vol-1".into(), &ID.into(), &"data".into());
+        root.target(&"vol-1".into(), &ID.into(), &"data".into())
+    }
+
+    /// Mounts a file system that the server hands out as volume `data`, with the record beside it.
+    pub(crate) fn provide_volume(&self) -> PathBuf {
+        let target = self.volume();
         let directory = target.on_host().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
         let record = r#"{"plugin_id":"p","external_id":"vol-1","namespace":"default","id":"db"}"#;
@@ -128,6 +132,9 @@ impl Drop for Node {
             let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap());
             rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).ok();
         }
+        // The data directory is removed next, which a mount in it would prevent.
+        let volume = self.volume().on_host().to_owned();
+        rustix::mount::unmount(volume, rustix::mount::UnmountFlags::DETACH).ok();
     }
 }
 

@@ -78,9 +78,6 @@ fn swap_directories() {
 }
 
 async fn swap_beside_restarts(user: &str) {
-    if !is_root() {
-        return;
-    }
     let outside = tempfile::tempdir().unwrap();
     let file = outside.path().join("secret");
     std::fs::write(&file, "content").unwrap();
@@ -112,14 +109,16 @@ async fn swap_beside_restarts(user: &str) {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
 
-#[tokio::test]
-async fn a_task_of_nobody_that_swaps_directories_changes_nothing_of_the_host() {
-    swap_beside_restarts("nobody").await;
+#[test]
+fn a_task_of_nobody_that_swaps_directories_changes_nothing_of_the_host() {
+    let test = "task_attacks::a_task_of_nobody_that_swaps_directories_changes_nothing_of_the_host";
+    run_isolated(test, || swap_beside_restarts("nobody"));
 }
 
-#[tokio::test]
-async fn a_task_of_root_that_swaps_directories_changes_nothing_of_the_host() {
-    swap_beside_restarts("root").await;
+#[test]
+fn a_task_of_root_that_swaps_directories_changes_nothing_of_the_host() {
+    let test = "task_attacks::a_task_of_root_that_swaps_directories_changes_nothing_of_the_host";
+    run_isolated(test, || swap_beside_restarts("root"));
 }
 
 /// Runs a script as root in a task, and returns what it wrote.
