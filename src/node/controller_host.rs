@@ -11,9 +11,7 @@ use super::registry::{Registry, RunningInstance};
 use super::volume_call_locks::{
     CallLockKey, CallLockPermit, PluginCalls, PluginProcess, VolumeCallLocks,
 };
-use nomad_csi_model::{
-    ControllerCapabilities, HostSession, PluginId, PublishContext, RemoteVolume,
-};
+use nomad_csi_model::{ControllerCapabilities, PluginId, PublishContext, RemoteVolume};
 use nomad_csi_ports::{
     CallOrder, Controller, ControllerHost, ControllerPublishRequest, ControllerPublishVolume,
     ControllerUnpublishRequest, ControllerUnpublishVolume, HostError, HostOperation,
@@ -71,10 +69,6 @@ impl LocalControllerHost {
 
 #[async_trait]
 impl ControllerHost for LocalControllerHost {
-    fn session(&self) -> HostSession {
-        self.call_locks().session()
-    }
-
     async fn publish(
         &self,
         order: CallOrder,

@@ -15,8 +15,8 @@ use super::volume_call_locks::VolumeCallLocks;
 use super::volume_manager::{MountDirectories, VolumeManager};
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ControllerCapabilities,
-    MountOptions, NamespacedId, NodeCapabilities, PublishContext, RemoteVolume, Secrets, Usage,
-    VolumeAlias,
+    MountOptions, NamespacedId, NodeCapabilities, PublishContext, RemoteVolume, Secrets, Term,
+    Usage, VolumeAlias,
 };
 use nomad_csi_ports::{
     CallOrder, ControllerHost as _, ControllerPublishRequest, ControllerUnpublishRequest,
@@ -180,7 +180,12 @@ impl FakeHost {
     }
 
     pub(super) fn order(&self, index: u64) -> CallOrder {
-        CallOrder { session: self.session.into(), index, instance: TASK.into() }
+        CallOrder {
+            term: Term::default(),
+            number: index,
+            session: self.session.into(),
+            instance: TASK.into(),
+        }
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -331,7 +336,7 @@ impl FakeHost {
         let used = (backend.attachments().len(), backend.stagings().len(), backend.targets().len());
         assert_eq!(used, (0, 0, 0), "{what}");
         assert_eq!(self.mounter.mounts(), vec![], "{what}");
-        assert_eq!(self.manager.left_behind().await, Ok(vec![]), "{what}");
+        assert_eq!(self.manager.left_behind(Term::default()).await, Ok(vec![]), "{what}");
         let root = self.directory.path().join(PLUGIN);
         if let Ok(entries) = std::fs::read_dir(root) {
             let left: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

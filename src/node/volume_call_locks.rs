@@ -4,8 +4,12 @@
 //! the plugin has answered, or when its process is gone. A call whose connection broke, whose time
 //! limit passed, or whose work in this agent panicked keeps its call lock until the process is gone.
 //!
-//! Idle call locks keep eight bytes beside their key for the order of requests; call locks that never had an
+//! Idle call locks keep the place of their last request in the order beside their key; call locks that never had an
 //! ordered request keep nothing.
+//!
+//! A host serves one leader (rule 11 of the claims machine): a request of a lower term than the highest that this process
+//! knows is refused for every volume. A restart may forget the term, because a session that is on record is the only one
+//! that requests reach (rule 12).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,8 +26,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument as _;
 
 use super::process_run::ProcessRun;
-use super::volume_call_lock::{CallLockRefusal, VolumeCallLock};
-use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId};
+use super::volume_call_lock::{CallLockRefusal, CallNumber, VolumeCallLock};
+use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId, Term};
 use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
 
 /// The subject of the calls under one call lock.
@@ -64,6 +68,8 @@ pub struct VolumeCallLocks {
 
 struct Shared {
     session: HostSession,
+    /// The highest term of a request or list of a server.
+    newest_term: Mutex<Term>,
     call_locks: Mutex<HashMap<CallLockKey, VolumeCallLock>>,
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -75,6 +81,7 @@ impl VolumeCallLocks {
         Self {
             shared: Arc::new(Shared {
                 session,
+                newest_term: Mutex::default(),
                 call_locks: Mutex::default(),
                 tasks: TaskTracker::new(),
                 stopping: CancellationToken::new(),
@@ -85,6 +92,19 @@ impl VolumeCallLocks {
     /// This run of the process.
     pub fn session(&self) -> HostSession {
         self.shared.session.clone()
+    }
+
+    /// Remembers the term of a server that speaks to this host.
+    ///
+    /// # Errors
+    /// If a later one has spoken.
+    pub fn obey(&self, term: Term) -> Result<(), HostError> {
+        let mut newest = self.shared.newest_term.lock();
+        if term < *newest {
+            return Err(HostError::OldTerm { desired: term, newest: *newest });
+        }
+        *newest = term;
+        Ok(())
     }
 
     /// Refuses new calls, and returns when all running ones have ended. A plugin that never answers
@@ -126,20 +146,21 @@ impl VolumeCallLocks {
     /// Takes a call lock for an ordered request.
     ///
     /// # Errors
-    /// If the request is for another session, was overtaken, or runs into a call.
+    /// If the request is of a server that leads no more or for another session, was overtaken, or runs into a call.
     pub(super) fn admit(
         &self,
         key: CallLockKey,
         order: &CallOrder,
         operation: HostOperation,
     ) -> Result<CallLockPermit, HostError> {
+        self.obey(order.term)?;
         if order.session != self.shared.session {
             return Err(HostError::OtherSession {
                 desired: order.session.clone(),
                 own: self.session(),
             });
         }
-        self.take(key, Some(order.index), operation)
+        self.take(key, Some((order.term, order.number)), operation)
     }
 
     /// Takes a call lock for a call that has no order.
@@ -157,7 +178,7 @@ impl VolumeCallLocks {
     fn take(
         &self,
         key: CallLockKey,
-        index: Option<u64>,
+        number: Option<CallNumber>,
         operation: HostOperation,
     ) -> Result<CallLockPermit, HostError> {
         // Before the check, so that `drain` waits for what passes it.
@@ -167,7 +188,7 @@ impl VolumeCallLocks {
         }
         let mut call_locks = self.locked();
         let call_lock = call_locks.entry(key.clone()).or_default();
-        match call_lock.admit(index, operation) {
+        match call_lock.admit(number, operation) {
             Ok(()) => {
                 Ok(CallLockPermit { call_locks: self.clone(), key, operation, _token: token })
             }
@@ -176,8 +197,8 @@ impl VolumeCallLocks {
             }
             Err(CallLockRefusal::Overtaken(latest)) => Err(HostError::Overtaken {
                 volume: key.volume(),
-                index: index.unwrap_or_default(),
-                latest,
+                number: number.map_or(0, |(_, number)| number),
+                latest: latest.1,
             }),
         }
     }

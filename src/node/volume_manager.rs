@@ -17,8 +17,7 @@ use super::volume_call_locks::{CallLockKey, PluginProcess, VolumeCallLocks};
 use super::volume_files::{LeftoverMount, MountPoint, Scan, VolumeFile, kept_files};
 use super::volume_steps::{VolumeSteps, run_on_files};
 use nomad_csi_model::{
-    AllocId, Bytes, HostSession, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath,
-    VolumeStats,
+    AllocId, Bytes, MountRoot, NamespacedId, PluginId, RemoteVolume, TargetPath, Term, VolumeStats,
 };
 use nomad_csi_ports::{
     CallOrder, HostError, HostFileError, HostOperation, MountAction, MountEvent, MountObserver,
@@ -142,10 +141,6 @@ fn event(
 
 #[async_trait]
 impl NodeHost for VolumeManager {
-    fn session(&self) -> HostSession {
-        self.call_locks().session()
-    }
-
     async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
         let call_lock = Request {
             volume: request.volume.clone(),
@@ -262,7 +257,8 @@ impl NodeHost for VolumeManager {
         Ok(VolumeStats { condition: stats.condition.filter(|_| node.volume_condition), ..stats })
     }
 
-    async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
+    async fn left_behind(&self, term: Term) -> Result<Vec<RemoteVolume>, HostError> {
+        self.call_locks().obey(term)?;
         // First: a call that ends after this look has left what the next one finds.
         let busy = self.call_locks().busy_on_node();
         let directories = self.directories.clone();

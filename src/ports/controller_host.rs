@@ -9,9 +9,7 @@ use async_trait::async_trait;
 
 use super::host_error::HostError;
 use super::node_host::CallOrder;
-use nomad_csi_model::{
-    ExternalNodeId, HostSession, NamespacedId, PublishContext, RemoteVolume, Secrets, Usage,
-};
+use nomad_csi_model::{ExternalNodeId, NamespacedId, PublishContext, RemoteVolume, Secrets, Usage};
 
 /// Attach a volume to a node. Succeeds if it is attached already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +46,6 @@ pub struct ControllerUnpublishRequest {
 /// The host of controller plugins.
 #[async_trait]
 pub trait ControllerHost: Send + Sync {
-    /// This run of the host. Requests must carry it.
-    fn session(&self) -> HostSession;
-
     /// Attaches a volume, and returns what stage and publish must receive.
     async fn publish(
         &self,

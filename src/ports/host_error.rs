@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use super::plugin::{Delivery, PluginError, StatusCode};
 use nomad_csi_model::retry::Verdict;
-use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, shell_quoted};
+use nomad_csi_model::{
+    AllocId, ExternalId, HostSession, PluginId, RemoteVolume, Term, shell_quoted,
+};
 
 /// An operation that a host carries out for one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,14 +113,22 @@ pub enum HostError {
         running: HostOperation,
     },
     /// A request that was decided later has arrived before this one.
-    #[error("request {index} for volume `{}` came after request {latest}, which was decided later", volume.external_id)]
+    #[error("request {number} for volume `{}` came after request {latest}, which was decided later", volume.external_id)]
     Overtaken {
         /// The volume.
         volume: RemoteVolume,
-        /// The index of this request.
-        index: u64,
-        /// The highest index so far.
+        /// The number of this request.
+        number: u64,
+        /// The highest number so far.
         latest: u64,
+    },
+    /// The request is of a server that leads no more.
+    #[error("the request is of term {desired}, and another server has led since term {newest}")]
+    OldTerm {
+        /// The term of the request.
+        desired: Term,
+        /// The newest term that the host knows.
+        newest: Term,
     },
     /// The request was made for an earlier run of the agent.
     #[error("the request is for session {desired} of the agent, which is now in session {own}")]
@@ -254,6 +264,7 @@ impl HostError {
         match self {
             Self::Busy { .. }
             | Self::Overtaken { .. }
+            | Self::OldTerm { .. }
             | Self::OtherSession { .. }
             | Self::NoPlugin { .. }
             | Self::Unsupported { .. }
@@ -286,7 +297,13 @@ impl HostError {
     /// Returns whether the request was decided for another run of the host or the plugin, or before one that arrived. It says
     /// nothing about the step: decide again.
     pub fn is_out_of_date(&self) -> bool {
-        matches!(self, Self::OtherSession { .. } | Self::Overtaken { .. } | Self::Changed { .. })
+        matches!(
+            self,
+            Self::OldTerm { .. }
+                | Self::OtherSession { .. }
+                | Self::Overtaken { .. }
+                | Self::Changed { .. }
+        )
     }
 
     /// Returns whether the plugin can never carry out this step. A capability that it lacks, it had when the step was
@@ -296,6 +313,7 @@ impl HostError {
             Self::Plugin(error) => error.verdict == Verdict::Permanent,
             Self::Unsupported { .. }
             | Self::Changed { .. }
+            | Self::OldTerm { .. }
             | Self::OtherSession { .. }
             | Self::Overtaken { .. }
             | Self::Busy { .. }
@@ -362,6 +380,7 @@ impl HostError {
             }
             Self::Plugin(_)
             | Self::Changed { .. }
+            | Self::OldTerm { .. }
             | Self::Overtaken { .. }
             | Self::OtherSession { .. }
             | Self::InUse { .. }
@@ -427,7 +446,11 @@ mod tests {
         let volume = RemoteVolume { plugin_id: "p".into(), external_id: "v".into() };
         for error in [
             HostError::OtherSession { desired: "before".into(), own: "now".into() },
-            HostError::Overtaken { volume, index: 1, latest: 2 },
+            HostError::Overtaken { volume, number: 1, latest: 2 },
+            HostError::OldTerm {
+                desired: Term { epoch: 0, revision: 1 },
+                newest: Term { epoch: 0, revision: 2 },
+            },
         ] {
             assert!(error.is_out_of_date() && error.was_not_sent() && !error.is_permanent());
         }

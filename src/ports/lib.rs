@@ -15,6 +15,7 @@ mod connector;
 mod control_plane;
 mod controller_host;
 mod health;
+mod host_directory;
 mod host_error;
 mod ids;
 mod measurements;
@@ -46,6 +47,7 @@ pub use control_plane::{
 };
 pub use controller_host::{ControllerHost, ControllerPublishRequest, ControllerUnpublishRequest};
 pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
+pub use host_directory::{ConnectedNode, HostDirectory};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
 pub use measurements::{

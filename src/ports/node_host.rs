@@ -17,16 +17,19 @@ use async_trait::async_trait;
 use super::host_error::HostError;
 use nomad_csi_model::{
     AllocId, Bytes, CapacityRange, HostSession, NamespacedId, PublishContext, RemoteVolume,
-    Secrets, TargetPath, Usage, VolumeAlias, VolumeStats,
+    Secrets, TargetPath, Term, Usage, VolumeAlias, VolumeStats,
 };
 
 /// The order of a request under its call lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallOrder {
-    /// The run of the host that the request is meant for.
+    /// The leadership of the server that sends it. A host obeys no earlier one than the highest that it knows
+    /// ([`HostError::OldTerm`]; rule 11 of the claims machine).
+    pub term: Term,
+    /// The server's number of the request in its term. A repeated request has a new one.
+    pub number: u64,
+    /// The run of the host that the request is meant for, as it is on record (rule 12 of the claims machine).
     pub session: HostSession,
-    /// The journal index at which the step was started. A repeated request keeps it.
-    pub index: u64,
     /// The allocation whose plugin is called; no other is.
     pub instance: AllocId,
 }
@@ -139,9 +142,6 @@ pub enum SweepOutcome {
 /// One node.
 #[async_trait]
 pub trait NodeHost: Send + Sync {
-    /// This run of the host. Requests must carry it.
-    fn session(&self) -> HostSession;
-
     /// Stages a volume.
     async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError>;
 
@@ -168,8 +168,9 @@ pub trait NodeHost: Send + Sync {
     ) -> Result<Bytes, HostError>;
 
     /// Returns the volumes of which the node still has a mount or a directory, or runs a call: it may
-    /// still take effect (rule 7 of the claims machine).
-    async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError>;
+    /// still take effect (rule 7 of the claims machine). The asking server is of this term, and none of an earlier one is
+    /// obeyed any more.
+    async fn left_behind(&self, term: Term) -> Result<Vec<RemoteVolume>, HostError>;
 
     /// Asks this instance of the plugin how much the volume has of bytes and inodes.
     ///

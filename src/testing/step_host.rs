@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::backend::FakeBackend;
@@ -14,7 +15,7 @@ use super::plugin::{FakeCallLocks, FakePlugin, HeldCallLock};
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
     AllocId, Bytes, ControllerCapabilities, ExternalNodeId, HostSession, MountRoot, PluginId,
-    PublishContext, RemoteVolume, StagingPath, TargetPath, VolumeStats,
+    PublishContext, RemoteVolume, StagingPath, TargetPath, Term, VolumeStats,
 };
 use nomad_csi_ports::{
     CallOrder, Controller as _, ControllerHost, ControllerPublishRequest, ControllerPublishVolume,
@@ -32,6 +33,7 @@ pub struct FakeStepHost {
     plugin_id: PluginId,
     node: ExternalNodeId,
     session: HostSession,
+    newest_term: Arc<Mutex<Term>>,
     root: MountRoot,
     busy: FakeCallLocks,
 }
@@ -58,6 +60,7 @@ impl FakeStepHost {
             node: node.unwrap_or_else(own),
             root: MountRoot::new(root, root).expect("invariant: an absolute path without dots"),
             session: HostSession::new(session),
+            newest_term: Arc::default(),
             busy: Arc::default(),
             backend,
             plugin,
@@ -68,6 +71,15 @@ impl FakeStepHost {
     /// The ports of the plugin, whose calls for a volume take the call locks of this host.
     pub fn serialized_plugin(&self) -> FakePlugin {
         self.plugin.clone().on_call_locks(self.busy.clone())
+    }
+
+    fn obey(&self, term: Term) -> Result<(), HostError> {
+        let mut newest = self.newest_term.lock();
+        if term < *newest {
+            return Err(HostError::OldTerm { desired: term, newest: *newest });
+        }
+        *newest = term;
+        Ok(())
     }
 
     fn staging(&self, volume: &RemoteVolume) -> StagingPath {
@@ -83,6 +95,7 @@ impl FakeStepHost {
         running: HostOperation,
         call: impl Future<Output = Result<T, HostError>> + Send + 'static,
     ) -> Result<T, HostError> {
+        self.obey(order.term)?;
         if order.session != self.session {
             return Err(HostError::OtherSession {
                 desired: order.session.clone(),
@@ -184,10 +197,6 @@ fn ignore_done(answer: Result<(), PluginError>) -> Result<(), HostError> {
 
 #[async_trait]
 impl NodeHost for FakeStepHost {
-    fn session(&self) -> HostSession {
-        self.session.clone()
-    }
-
     async fn stage(&self, order: CallOrder, request: StageRequest) -> Result<(), HostError> {
         let (plugin, running) = (self.plugin.clone(), self.running());
         let attaches = request.attaches;
@@ -306,7 +315,8 @@ impl NodeHost for FakeStepHost {
         Ok(vec![])
     }
 
-    async fn left_behind(&self) -> Result<Vec<RemoteVolume>, HostError> {
+    async fn left_behind(&self, term: Term) -> Result<Vec<RemoteVolume>, HostError> {
+        self.obey(term)?;
         let busy = self.busy.lock();
         let busy = busy.clone();
         let staged = self.backend.stagings().into_keys();
@@ -347,10 +357,6 @@ impl NodeHost for FakeStepHost {
 
 #[async_trait]
 impl ControllerHost for FakeStepHost {
-    fn session(&self) -> HostSession {
-        self.session.clone()
-    }
-
     async fn publish(
         &self,
         order: CallOrder,

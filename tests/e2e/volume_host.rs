@@ -11,7 +11,7 @@ use nomad_csi_csi::GrpcConnector;
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId,
     MountOptions, NamespacedId, NodeId, PluginId, PluginInstance, PublishContext, RemoteVolume,
-    Secrets, TargetPath, Usage,
+    Secrets, TargetPath, Term, Usage,
 };
 use nomad_csi_node::driver::RawExec;
 use nomad_csi_node::mounts::LinuxMounter;
@@ -176,7 +176,12 @@ impl Host {
     }
 
     pub(crate) fn order(&self, index: u64) -> CallOrder {
-        CallOrder { session: self.session.as_str().into(), index, instance: TASK.into() }
+        CallOrder {
+            term: Term::default(),
+            number: index,
+            session: self.session.as_str().into(),
+            instance: TASK.into(),
+        }
     }
 
     fn usage(&self) -> Usage {
@@ -321,7 +326,7 @@ impl Host {
     }
 
     pub(crate) async fn check_nothing_left(&self) {
-        assert_eq!(self.manager.left_behind().await, Ok(vec![]));
+        assert_eq!(self.manager.left_behind(Term::default()).await, Ok(vec![]));
         let directory = self.directory.join("mounts").join(PLUGIN);
         let mut left = std::fs::read_dir(directory).unwrap();
         assert!(left.next().is_none());

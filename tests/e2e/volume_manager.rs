@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 
-use nomad_csi_model::{AttachmentMode, TargetPath};
+use nomad_csi_model::{AttachmentMode, TargetPath, Term};
 use nomad_csi_ports::{HostError, NodeHost as _, SweepOutcome};
 
 use crate::hostpath_fixture::{run_in_namespace, run_in_namespace_with_devices};
@@ -143,7 +143,7 @@ fn the_next_agent_sweeps_what_was_left() {
         drop(host);
 
         let host = Host::start(directory.path(), "session-2", &flags).await;
-        let left = host.manager.left_behind().await.unwrap();
+        let left = host.manager.left_behind(Term::default()).await.unwrap();
         let mut expected: Vec<_> = volumes.iter().map(Volume::remote).collect();
         expected.sort();
         assert_eq!(left, expected);
@@ -187,7 +187,7 @@ fn a_block_device_is_published_and_swept() {
         drop((device, host));
 
         let host = Host::start(directory.path(), "session-2", &[]).await;
-        let left = host.manager.left_behind().await;
+        let left = host.manager.left_behind(Term::default()).await;
         assert_eq!(left, Ok(vec![volume.remote()]));
         let sweep = |index| host.manager.sweep(host.order(index), volume.remote());
         assert_eq!(sweep(1).await, Ok(SweepOutcome::UndidSomething));

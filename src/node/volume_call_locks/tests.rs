@@ -13,8 +13,15 @@ fn key(volume: &str) -> CallLockKey {
     CallLockKey::Node(RemoteVolume { plugin_id: "p".into(), external_id: volume.into() })
 }
 
-fn order(session: &str, index: u64) -> CallOrder {
-    CallOrder { session: session.into(), index, instance: "task".into() }
+const FIRST: Term = Term { epoch: 0, revision: 1 };
+const NEXT: Term = Term { epoch: 0, revision: 7 };
+
+fn order(session: &str, number: u64) -> CallOrder {
+    in_term(FIRST, session, number)
+}
+
+fn in_term(term: Term, session: &str, number: u64) -> CallOrder {
+    CallOrder { term, number, session: session.into(), instance: "task".into() }
 }
 
 fn process() -> PluginProcess {
@@ -44,6 +51,30 @@ async fn a_request_for_another_session_is_refused_and_not_counted() {
     let expected = HostError::OtherSession { desired: "before".into(), own: "now".into() };
     assert_eq!(refused, Some(expected));
     assert!(call_locks.admit(key("v"), &order("now", 1), STAGE).is_ok());
+}
+
+/// Rule 11 of the claims machine: the next server's first request, whichever volume it names and also if it is refused, ends
+/// what the server before it may ask.
+#[tokio::test]
+async fn a_host_serves_the_newest_server_only() {
+    let old_term = Some(HostError::OldTerm { desired: FIRST, newest: NEXT });
+    for refused_for in ["nothing", "busy", "session"] {
+        let call_locks = call_locks();
+        let running = call_locks.admit(key("v"), &order("now", 8), STAGE).ok().unwrap();
+        let (volume, session) = match refused_for {
+            "busy" => ("v", "now"),
+            "session" => ("w", "before"),
+            _ => ("w", "now"),
+        };
+        let next = call_locks.admit(key(volume), &in_term(NEXT, session, 1), STAGE);
+        assert_eq!(next.is_ok(), refused_for == "nothing");
+        drop((running, next));
+        for volume in ["v", "w", "x"] {
+            let late = call_locks.admit(key(volume), &order("now", 9), STAGE).err();
+            assert_eq!(late, old_term, "{refused_for}: {volume}");
+        }
+        assert!(call_locks.admit(key("v"), &in_term(NEXT, "now", 1), STAGE).is_ok());
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use super::*;
 use crate::fake_host::{ALLOC, FakeHost, STEPS, name, settings, volume};
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
-    AttachmentMode, Condition, NodeCapabilities, ReportedQuantity, StatsUnit, record_beside,
+    AttachmentMode, Condition, NodeCapabilities, ReportedQuantity, StatsUnit, Term, record_beside,
 };
 use nomad_csi_ports::{Rpc, StatusCode, verdict_of};
 use nomad_csi_testing::{Fault, PluginSettings, ReportedStats};
@@ -75,7 +75,7 @@ async fn a_plugin_that_does_not_stage_is_not_asked_to() {
         assert!(!refused.is_permanent() && refused.was_not_sent(), "decided again: {refused}");
     }
     host.take(Rpc::NodePublishVolume, 1).await.unwrap();
-    let volumes = host.manager.left_behind().await;
+    let volumes = host.manager.left_behind(Term::default()).await;
     assert_eq!(volumes, Ok(vec![volume()]), "a target alone is found too");
     host.take(Rpc::NodeUnpublishVolume, 1).await.unwrap();
     host.take(Rpc::ControllerUnpublishVolume, 1).await.unwrap();
@@ -232,13 +232,13 @@ async fn a_volume_whose_files_are_open_elsewhere_is_not_given_back() {
     assert!(kept.to_string().ends_with("open: PID 7, 12"), "{kept}");
     assert!(kept.may_have_taken_effect() && !kept.is_permanent());
     assert!(kept.help().is_some());
-    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![volume()]));
     host.mounter.keep_by(None);
     host.take(Rpc::NodeUnpublishVolume, 3).await.unwrap();
     host.mounter.keep_by(Some(vec![]));
     let kept = host.take(Rpc::NodeUnstageVolume, 3).await.unwrap_err();
     assert!(matches!(kept, HostError::StillOpen { .. }), "{kept}");
-    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![volume()]));
     host.mounter.keep_by(None);
     host.take(Rpc::NodeUnstageVolume, 4).await.unwrap();
     host.take(Rpc::ControllerUnpublishVolume, 4).await.unwrap();
@@ -302,7 +302,7 @@ async fn a_device_is_published_as_a_file() {
     let host = FakeHost::with(settings(), AttachmentMode::BlockDevice);
     host.take_until(Rpc::NodeUnpublishVolume).await;
     assert_eq!(host.mounter.mounts().len(), 1, "a staged device shows no mount");
-    let found = host.manager.left_behind().await;
+    let found = host.manager.left_behind(Term::default()).await;
     assert_eq!(found, Ok(vec![volume()]));
     for step in &STEPS[4..] {
         host.take(*step, 2).await.unwrap();
@@ -360,7 +360,7 @@ async fn an_unpublish_that_unmounts_and_fails_is_repeated() {
         for _ in 0..2 {
             let failed = host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap_err();
             assert!(matches!(failed, HostError::Plugin(_)), "{failed}");
-            assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+            assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![volume()]));
         }
         assert_eq!(host.mounter.mounts().len(), 1, "only the staging is mounted");
         host.take(Rpc::NodeUnpublishVolume, 2).await.unwrap();
@@ -382,14 +382,14 @@ async fn a_foreign_mount_is_not_used_and_not_forgotten() {
     let expected = format!("`{}` is already mounted for something else", foreign.display());
     assert_eq!(refused.to_string(), expected);
     assert!(refused.was_not_sent());
-    let unknown = host.manager.left_behind().await.unwrap_err();
+    let unknown = host.manager.left_behind(Term::default()).await.unwrap_err();
     assert_eq!(unknown, HostError::Unidentified { path: foreign.clone() });
     host.mounter.unmount(&foreign).await.unwrap();
-    assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![]));
     // The directory of a plugin that is a task is a shared mount.
     let shared = host.directory.path().join("fake");
     host.mounter.share(&shared).await.unwrap();
-    assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![]));
     assert_eq!(host.backend.count(Rpc::NodeStageVolume), 0);
 }
 
@@ -405,10 +405,10 @@ async fn a_volume_with_a_running_call_is_left_behind() {
         undone = &mut undo => panic!("{undone:?}"),
         () = host.backend.wait_for_calls(1) => {}
     }
-    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![volume()]));
     host.backend.release();
     undo.await.ok();
-    assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![]));
 }
 
 /// A refusal without effect leaves no directory behind.
@@ -433,7 +433,7 @@ async fn a_sweep_undoes_what_an_earlier_process_left() {
     let request = host.publish_request("alloc-2");
     host.manager.publish(host.order(3), request).await.unwrap();
     let host = host.restart("session-2").await;
-    assert_eq!(host.manager.left_behind().await, Ok(vec![volume()]));
+    assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![volume()]));
     assert_eq!(host.events.take(), []);
     let sweep = |index| host.manager.sweep(host.order(index), volume());
     let crash = [Fault::CrashAfterEffect];
@@ -521,7 +521,7 @@ async fn resolve(step: Rpc, fault: Fault, reaction: Reaction) {
         Reaction::Undo => host,
         Reaction::Sweep => {
             let host = host.restart("session-2").await;
-            for left in host.manager.left_behind().await.unwrap() {
+            for left in host.manager.left_behind(Term::default()).await.unwrap() {
                 let order = host.order(11);
                 let swept = host.manager.sweep(order, left).await;
                 assert_eq!(swept, Ok(SweepOutcome::UndidSomething), "{what}");
@@ -635,7 +635,7 @@ async fn files_beside_a_volume_are_kept_and_do_not_block_its_release() {
             };
             assert!(events.iter().any(is_meant), "{events:?}");
         }
-        assert_eq!(host.manager.left_behind().await, Ok(vec![]));
+        assert_eq!(host.manager.left_behind(Term::default()).await, Ok(vec![]));
     }
 }
 
