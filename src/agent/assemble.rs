@@ -40,8 +40,8 @@ use nomad_csi_node::{
 use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SentSecretsReader, SystemClock};
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
 use nomad_csi_server::{
-    AgentInfo, CellOptions, NodeEvents, NodeHosts, PluginCallQueues, RecordedSecrets,
-    RecordingObserver, Sealer, ServerPorts, Services, StateCell, VolumeLimits,
+    AgentInfo, CellOptions, NodeEvents, PluginCallQueues, RecordedSecrets, RecordingObserver,
+    Sealer, ServerPorts, Services, StateCell, VolumeLimits,
 };
 
 /// An agent that is ready to start.
@@ -130,12 +130,13 @@ async fn wire(
         None => TaskDrivers::new(),
     };
     let offered = NodeOffer { drivers: &drivers, host_volumes: &config.host_volumes };
-    let node = register_node(cell, id, &offered, &*clock, &*ids).await?;
+    let session = HostSession::new(ids.uuid());
+    let started = (id, session.clone());
+    let (node, term) = register_node(cell, started, &offered, &*clock, &*ids).await?;
     let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
-    let call_locks = VolumeCallLocks::new(HostSession::new(ids.uuid()));
-    let registry = Arc::new(Registry::new(call_locks));
-    let events = Arc::new(NodeEvents::new(node.id.clone(), clock.clone()));
-    let hosts = StepHosts::new(&registry, dirs.mounts(), events.clone());
+    let registry = Arc::new(Registry::new(VolumeCallLocks::new(session)));
+    let events = Arc::new(NodeEvents::new(clock.clone()));
+    let hosts = StepHosts::new(&registry, dirs.mounts(), events.of_node(node.id.clone()));
     let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
     let plugins = Arc::new(PluginHost::new(PluginHostDeps {
         connector: Arc::new(GrpcConnector::measured(metrics.clone())),
@@ -164,19 +165,19 @@ async fn wire(
     };
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
+    let own = Arc::new(node.clone());
+    let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
+    let directory = hosts.directory(node.id.clone(), Some(Arc::new(logs)));
     let calls = PluginCallQueues::new(
         config.calls,
         VolumeLimits::MAX_WAITING,
         metrics.clone(),
-        registry,
-        hosts.controllers.clone(),
+        cell.clone(),
+        directory.clone(),
     );
-    let nodes = NodeHosts::new([(node.id.clone(), hosts.node.clone())]);
-    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, nodes, calls };
-    let own = Arc::new(node.clone());
-    let logs = NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone());
+    let ports =
+        ServerPorts { cell: cell.clone(), sealer, clock, ids, term, hosts: directory, calls };
     let services = Services::new(ports.clone(), volume_limits(config), agent_info(node, address))
-        .with_task_logs(Arc::new(logs))
         .with_metrics(metrics)
         .with_node_events(events)
         .with_root_tasks(config.allows_root_tasks);

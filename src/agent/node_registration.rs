@@ -9,7 +9,7 @@ use super::problems::{journal_problem, with_cause};
 use super::tasks::TaskDrivers;
 use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
-use nomad_csi_model::{HostVolume, Node, NodeId};
+use nomad_csi_model::{HostSession, HostVolume, Node, NodeId, Term};
 use nomad_csi_node::mounts::boot_id;
 use nomad_csi_ports::{Clock, IdSource};
 use nomad_csi_server::store::{NodeIdError, open_node_id};
@@ -45,17 +45,18 @@ pub(super) struct NodeOffer<'a> {
     pub(super) host_volumes: &'a BTreeMap<String, HostVolume>,
 }
 
-/// Records the start of the agent and its node, which takes the machine's current name.
+/// Records the start of the agent, and its node with this run of its process. The node takes the machine's current name. The
+/// term of the agent begins with its start.
 ///
 /// # Errors
 /// If it cannot be recorded.
 pub(super) async fn register_node(
     cell: &StateCell,
-    id: NodeId,
+    (id, session): (NodeId, HostSession),
     offered: &NodeOffer<'_>,
     clock: &dyn Clock,
     ids: &dyn IdSource,
-) -> Result<Node, Diagnostics> {
+) -> Result<(Node, Term), Diagnostics> {
     let known = cell.read(|state| state.node(&id).cloned());
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy();
@@ -72,16 +73,20 @@ pub(super) async fn register_node(
         attributes: blocking::run_blocking(node_attributes).await?,
         ..Node::new(id, name, AgentInfo::DATACENTER)
     };
-    let mut events = vec![EventKind::AgentStarted { origin: ids.uuid() }];
-    if known.as_ref() != Some(&node) {
-        events.push(EventKind::NodeRegistered { node: node.clone() });
-    }
-    events.extend(boot_event(cell, &node.id).await?);
-    for kind in events {
+    let record = async |kind| {
         let committed = cell.commit(Expected::Any, Event::new(clock.now(), kind)).await;
-        committed.map_err(|error| not_committed(&error))?;
+        committed.map_err(|error| not_committed(&error))
+    };
+    let revision = record(EventKind::AgentStarted { origin: ids.uuid() }).await?;
+    if known.as_ref() != Some(&node) {
+        record(EventKind::NodeRegistered { node: node.clone() }).await?;
     }
-    Ok(node)
+    let connected = EventKind::NodeConnected { node: node.id.clone(), session, secret_hash: None };
+    record(connected).await?;
+    if let Some(booted) = boot_event(cell, &node.id).await? {
+        record(booted).await?;
+    }
+    Ok((node, Term { epoch: 0, revision }))
 }
 
 /// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
@@ -151,8 +156,12 @@ mod tests {
         let id = this_node(file, &cell, &ids).await.unwrap();
         assert_eq!(id.as_str(), nodes[1]);
         let offered = NodeOffer { drivers: &TaskDrivers::new(), host_volumes: &BTreeMap::new() };
-        let node = register_node(&cell, id, &offered, &FakeClock::default(), &ids).await;
-        assert_eq!(node.unwrap().id.as_str(), nodes[1]);
+        let started = (id, HostSession::new("session"));
+        let registered = register_node(&cell, started, &offered, &FakeClock::default(), &ids).await;
+        let (node, term) = registered.unwrap();
+        assert_eq!(node.id.as_str(), nodes[1]);
+        assert_eq!(term.revision, 4, "the start came after two registrations");
+        assert_eq!(cell.read(|state| state.session(&node.id).cloned()), Some("session".into()));
         assert_eq!(cell.read(|state| state.nodes().len()), 2);
         cell.stop().await;
     }

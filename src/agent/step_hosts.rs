@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use nomad_csi_model::NodeId;
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
     LocalControllerHost, MountDirectories, Registry, VolumeCallLocks, VolumeManager,
 };
-use nomad_csi_ports::{ControllerHost, MountAction, MountEvent, MountObserver, NodeHost};
+use nomad_csi_ports::{
+    ConnectedNode, ControllerHost, HostDirectory, MountAction, MountEvent, MountObserver, NodeHost,
+    TaskLogs,
+};
 
 /// The hosts that carry out the steps of the server.
 pub(super) struct StepHosts {
@@ -18,6 +22,7 @@ pub(super) struct StepHosts {
     pub(super) node: Arc<dyn NodeHost>,
     /// The controllers.
     pub(super) controllers: Arc<dyn ControllerHost>,
+    registry: Arc<Registry>,
     call_locks: VolumeCallLocks,
 }
 
@@ -35,8 +40,24 @@ impl StepHosts {
         Self {
             node: Arc::new(node),
             controllers: Arc::new(LocalControllerHost::new(registry.clone())),
+            registry: registry.clone(),
             call_locks: registry.call_locks().clone(),
         }
+    }
+
+    /// Returns this machine as the only node of a server in the same process.
+    pub(super) fn directory(
+        &self,
+        node: NodeId,
+        logs: Option<Arc<dyn TaskLogs>>,
+    ) -> Arc<dyn HostDirectory> {
+        let connected = ConnectedNode {
+            host: self.node.clone(),
+            controllers: self.controllers.clone(),
+            plugins: self.registry.clone(),
+            logs,
+        };
+        Arc::new(OneNode { node, connected })
     }
 
     /// Takes no more calls, and waits for those that run. Logs those that do not end in time; they end
@@ -53,6 +74,22 @@ impl StepHosts {
                 "the plugin has not answered in time"
             );
         }
+    }
+}
+
+/// The node in the server's process.
+struct OneNode {
+    node: NodeId,
+    connected: ConnectedNode,
+}
+
+impl HostDirectory for OneNode {
+    fn node(&self, node: &NodeId) -> Option<ConnectedNode> {
+        (*node == self.node).then(|| self.connected.clone())
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        vec![self.node.clone()]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nomad_csi_claims::state::PluginAlloc;
+use nomad_csi_claims::state::{PluginAlloc, State};
 use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, PluginId, shell_quoted};
 
 /// Why no controller can be called. Nothing was sent.
@@ -95,6 +95,14 @@ pub fn candidates(
         return Err(NoController::NoneUsable { plugin: plugin.clone(), reasons });
     }
     Ok(Candidates { plugin: plugin.clone(), allocs: usable })
+}
+
+/// Returns the controller of a plugin that is called first, for claims and for volumes; `None` if none can be called.
+pub(crate) fn preferred_controller(state: &State, plugin: &PluginId) -> Option<AllocId> {
+    let controllers = state.plugin_record(plugin)?.controllers();
+    let controllers: Vec<_> = controllers.into_iter().cloned().collect();
+    let nodes = state.nodes().map(|node| (node.id.clone(), node.clone())).collect();
+    candidates(plugin, None, &controllers, &nodes).ok()?.preferred().cloned()
 }
 
 fn only(

@@ -11,10 +11,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::cell::StateCell;
 use super::keyed_locks::QueueFull;
 use super::plugin_call_queue::{CallClass, PluginCallQueue, PluginConcurrency};
+use super::plugin_instances::{ControllerMachine, PluginInstances, RecordedInstances};
 use nomad_csi_model::{AllocId, PluginId};
-use nomad_csi_ports::{CallObserver, Controller, ControllerHost, NodeService, PluginDirectory};
+use nomad_csi_ports::{CallObserver, Controller, HostDirectory, NodeService};
 
 /// The queues of all plugins. Clones share their state.
 #[derive(Clone)]
@@ -22,8 +24,7 @@ pub struct PluginCallQueues {
     concurrency: PluginConcurrency,
     max_waiting: usize,
     observer: Arc<dyn CallObserver>,
-    directory: Arc<dyn PluginDirectory>,
-    host: Arc<dyn ControllerHost>,
+    instances: Arc<dyn PluginInstances>,
     queues: Queues,
 }
 
@@ -72,17 +73,27 @@ impl Drop for QueuedCall {
 }
 
 impl PluginCallQueues {
-    /// Queues of these controllers, with these limits; at most `max_waiting` calls of a class wait per plugin. The
-    /// `directory` has the connections to plugins, and the `host` attaches and detaches volumes.
+    /// Queues of the plugins that the state has on record and whose nodes are in the directory, with these limits; at most
+    /// `max_waiting` calls of a class wait per plugin.
     pub fn new(
         concurrency: PluginConcurrency,
         max_waiting: usize,
         observer: Arc<dyn CallObserver>,
-        directory: Arc<dyn PluginDirectory>,
-        host: Arc<dyn ControllerHost>,
+        cell: StateCell,
+        hosts: Arc<dyn HostDirectory>,
+    ) -> Self {
+        let instances = Arc::new(RecordedInstances { cell, hosts });
+        Self::of_instances(concurrency, max_waiting, observer, instances)
+    }
+
+    pub(super) fn of_instances(
+        concurrency: PluginConcurrency,
+        max_waiting: usize,
+        observer: Arc<dyn CallObserver>,
+        instances: Arc<dyn PluginInstances>,
     ) -> Self {
         let queues = Queues::default();
-        Self { concurrency, max_waiting, observer, directory, host, queues }
+        Self { concurrency, max_waiting, observer, instances, queues }
     }
 
     /// Returns the node service of an instance, which has no queue; `None` without a connection.
@@ -91,7 +102,7 @@ impl PluginCallQueues {
         plugin: &PluginId,
         alloc: &AllocId,
     ) -> Option<Arc<dyn NodeService>> {
-        self.directory.instance(plugin, alloc).await.map(|connection| connection.node)
+        self.instances.connection(plugin, alloc).await.map(|connection| connection.node)
     }
 
     /// Waits until the plugin may get a call of this class.
@@ -165,13 +176,13 @@ pub struct CallPermit {
 impl CallPermit {
     /// Returns the controller of an instance of the plugin; `None` without a connection.
     pub(super) async fn controller(&self, alloc: &AllocId) -> Option<Arc<dyn Controller>> {
-        let connection = self.queues.directory.instance(&self.plugin, alloc).await;
+        let connection = self.queues.instances.connection(&self.plugin, alloc).await;
         connection.map(|connection| connection.controller)
     }
 
-    /// Returns the host that attaches and detaches volumes.
-    pub(super) fn host(&self) -> &dyn ControllerHost {
-        &*self.queues.host
+    /// Returns the machine on which an instance of the plugin attaches and detaches volumes; `None` without a connection.
+    pub(super) fn machine(&self, alloc: &AllocId) -> Option<ControllerMachine> {
+        self.queues.instances.machine(&self.plugin, alloc)
     }
 
     /// Lets other calls pass while the plugin does not answer.
@@ -201,9 +212,8 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use nomad_csi_testing::{
-        FakeBackend, FakeDirectory, FakeStepHost, NoCallObserver, PluginSettings,
-    };
+    use crate::fake::NoInstances;
+    use nomad_csi_testing::NoCallObserver;
 
     fn queues(max_waiting: usize) -> PluginCallQueues {
         let concurrency =
@@ -212,11 +222,8 @@ mod tests {
     }
 
     fn with(concurrency: PluginConcurrency, max_waiting: usize) -> PluginCallQueues {
-        let backend = FakeBackend::new(PluginSettings::default());
-        let host = FakeStepHost::new(backend, "p".into(), None, "session");
-        let directory = Arc::new(FakeDirectory::default());
-        let observer = Arc::new(NoCallObserver);
-        PluginCallQueues::new(concurrency, max_waiting, observer, directory, Arc::new(host))
+        let (observer, instances) = (Arc::new(NoCallObserver), Arc::new(NoInstances));
+        PluginCallQueues::of_instances(concurrency, max_waiting, observer, instances)
     }
 
     fn unused(queues: &PluginCallQueues) -> bool {

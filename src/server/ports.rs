@@ -1,13 +1,12 @@
 //! The ports of the services.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cell::StateCell;
 use super::plugin_call_queues::PluginCallQueues;
 use super::sealer::Sealer;
-use nomad_csi_model::NodeId;
-use nomad_csi_ports::{Clock, IdSource, NodeHost};
+use nomad_csi_model::Term;
+use nomad_csi_ports::{Clock, HostDirectory, IdSource};
 
 /// The ports of all services. Clones share their state.
 #[derive(Clone)]
@@ -20,29 +19,10 @@ pub struct ServerPorts {
     pub clock: Arc<dyn Clock>,
     /// IDs, and jitter for pauses.
     pub ids: Arc<dyn IdSource>,
-    /// The nodes.
-    pub nodes: NodeHosts,
+    /// The leadership of this server, which its requests to nodes carry.
+    pub term: Term,
+    /// The nodes that can be reached.
+    pub hosts: Arc<dyn HostDirectory>,
     /// The call queues of the plugins, the only way to their controllers.
     pub calls: PluginCallQueues,
-}
-
-/// The hosts of nodes. Clones share their state.
-#[derive(Clone, Default)]
-pub struct NodeHosts(Arc<BTreeMap<NodeId, Arc<dyn NodeHost>>>);
-
-impl NodeHosts {
-    /// Hosts by node.
-    pub fn new(hosts: impl IntoIterator<Item = (NodeId, Arc<dyn NodeHost>)>) -> Self {
-        Self(Arc::new(hosts.into_iter().collect()))
-    }
-
-    /// Returns all hosts with their nodes.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&NodeId, &Arc<dyn NodeHost>)> {
-        self.0.iter()
-    }
-
-    /// Returns the host of a node.
-    pub(super) fn of(&self, node: &NodeId) -> Option<&Arc<dyn NodeHost>> {
-        self.0.get(node)
-    }
 }

@@ -141,7 +141,6 @@ pub struct Services {
     ports: ServerPorts,
     /// The tasks that place allocations and continue creations.
     background: TaskTracker,
-    pub(super) task_logs: Option<std::sync::Arc<dyn TaskLogs>>,
     pub(super) measurements: std::sync::Arc<dyn Measurements>,
     metrics: Option<std::sync::Arc<dyn MetricsSource>>,
     pub(super) node_events: Option<std::sync::Arc<NodeEvents>>,
@@ -176,7 +175,6 @@ impl Services {
             driver,
             jobs: JobService::new(ports.clone()),
             background,
-            task_logs: None,
             measurements: std::sync::Arc::new(NoMeasurements),
             metrics: None,
             node_events: None,
@@ -196,16 +194,10 @@ impl Services {
         Self { jobs: self.jobs.with_root_tasks(are_allowed), ..self }
     }
 
-    /// Shows the events of the node in this process.
+    /// Shows the events of nodes.
     #[must_use]
     pub fn with_node_events(self, events: std::sync::Arc<NodeEvents>) -> Self {
         Self { node_events: Some(events), ..self }
-    }
-
-    /// Serves the output of the tasks of a node in this process.
-    #[must_use]
-    pub fn with_task_logs(self, logs: std::sync::Arc<dyn TaskLogs>) -> Self {
-        Self { task_logs: Some(logs), ..self }
     }
 
     /// Measures requests, the health of volumes and their statistics, and serves the metrics.
@@ -238,6 +230,11 @@ impl Services {
     /// Returns the time.
     pub(super) fn now(&self) -> i64 {
         self.ports.clock.now()
+    }
+
+    /// Returns what reads the output of the tasks of a node; `None` if it cannot be reached or has no tasks.
+    pub(super) fn task_logs(&self, node: &NodeId) -> Option<std::sync::Arc<dyn TaskLogs>> {
+        self.ports.hosts.node(node)?.logs
     }
 
     /// Returns what a node in this process needs of the server.

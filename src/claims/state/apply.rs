@@ -12,6 +12,7 @@ use super::apply_claims::{
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
 use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_event_valid};
+use super::apply_nodes::{doubt_instances, node_connected};
 use super::event::{Event, EventKind};
 use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
@@ -26,9 +27,6 @@ use nomad_csi_model::{
     AllocId, Namespace, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
     SealedSecrets, VariableKey,
 };
-
-/// The health of every plugin instance after the agent starts.
-const NOT_PROBED: &str = "not probed since the agent started";
 
 /// An event is not valid in the state: another event came first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -190,6 +188,8 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, pending: Pending) -> bool {
     use Phase::{Creating, Deleting, Registered};
     match kind {
         EventKind::AgentStarted { .. }
+        | EventKind::LeaderStarted { .. }
+        | EventKind::NodeConnected { .. }
         | EventKind::KeyRotationStarted
         | EventKind::NodeRegistered { .. }
         | EventKind::PluginInstanceObserved { .. }
@@ -250,6 +250,7 @@ pub fn apply(state: &mut State, event: &Event) {
 fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
     match kind {
         EventKind::AgentStarted { origin } => agent_started(state, origin, at),
+        EventKind::LeaderStarted { origin } => leader_started(state, origin, at),
         EventKind::KeyRotationStarted => {}
         EventKind::NodeRegistered { node } => {
             state.nodes.insert(node.id.clone(), node.clone());
@@ -277,6 +278,9 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::AllocEnded { alloc } => alloc_ended(state, alloc, at),
         EventKind::AllocForgotten { alloc } => alloc_forgotten(state, alloc, at),
         EventKind::NodeBooted { node, boot_id } => node_booted(state, node, boot_id, at),
+        EventKind::NodeConnected { node, session, secret_hash } => {
+            node_connected(state, node, (session, secret_hash.as_deref()), at);
+        }
         EventKind::NodeLost { node, reason } => node_lost(state, node, reason, at),
         EventKind::NodeReturned { node } => node_returned(state, node, at),
         EventKind::NodeSwept { node } => node_swept(state, node, at),
@@ -352,22 +356,19 @@ fn alloc_forgotten(state: &mut State, alloc: &AllocId, at: EventPlace) {
     state.allocs_index = at.index;
 }
 
-fn agent_started(state: &mut State, origin: &str, at: EventPlace) {
+fn leader_started(state: &mut State, origin: &str, at: EventPlace) {
     if state.origin.is_empty() {
         origin.clone_into(&mut state.origin);
     }
-    for plugin in state.plugins.values_mut() {
-        for alloc in plugin.allocs.values_mut() {
-            let instance = &mut alloc.instance;
-            instance.health.healthy = false;
-            NOT_PROBED.clone_into(&mut instance.health.description);
-            instance.updated_at = at.time;
-        }
-        plugin.modify_index = at.index;
-        plugin.modify_time = at.time;
-        state.plugins_index = at.index;
-    }
     correct_lock_times(state, at.time);
+}
+
+fn agent_started(state: &mut State, origin: &str, at: EventPlace) {
+    let ids: Vec<_> = state.plugins.keys().cloned().collect();
+    for id in ids {
+        doubt_instances(state, &id, at, |_| true);
+    }
+    leader_started(state, origin, at);
 }
 
 fn alloc_observed(

@@ -73,6 +73,11 @@ pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
             state.allocs.get(alloc).is_some_and(is_over) && state.claims_of(alloc).next().is_none()
         }
         EventKind::NodeBooted { node, .. } => state.nodes.contains_key(node),
+        EventKind::NodeConnected { node, secret_hash, .. } => {
+            let known = state.node_secrets.get(node);
+            let is_same = known.is_none_or(|known| secret_hash.as_ref() == Some(known));
+            state.nodes.contains_key(node) && is_same
+        }
         EventKind::NodeLost { node, .. } => {
             let loss = state.losses.get(node);
             state.nodes.contains_key(node) && loss.is_none_or(|loss| loss.has_returned)

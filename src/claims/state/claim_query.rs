@@ -10,8 +10,8 @@ use super::record::VolumeRecord;
 use super::tables::State;
 use crate::claim::{ClaimKey, Claims, Facts, NodeVolumes, PluginSteps, Step, next_steps};
 use nomad_csi_model::{
-    AllocId, ExternalNodeId, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
-    TaskGroup, VolumeAlias,
+    AllocId, ExternalNodeId, HostSession, NamespacedId, NodeId, PluginId, PluginInstance,
+    RemoteVolume, TaskGroup, VolumeAlias,
 };
 
 impl State {
@@ -103,6 +103,16 @@ impl State {
         self.losses.iter()
     }
 
+    /// Returns the run of a node's process that can be called; `None` before the first one connected.
+    pub fn session(&self, node: &NodeId) -> Option<&HostSession> {
+        self.sessions.get(node)
+    }
+
+    /// Returns the SHA-256 of a node's secret; `None` if it has none.
+    pub fn node_secret_hash(&self, node: &NodeId) -> Option<&str> {
+        self.node_secrets.get(node).map(String::as_str)
+    }
+
     /// Returns the boot ID of a node at its last start.
     pub fn boot_id(&self, node: &NodeId) -> Option<&str> {
         self.boots.get(node).map(String::as_str)
@@ -161,13 +171,10 @@ impl State {
         Some(&newest.instance)
     }
 
-    /// Returns the newest healthy instance of the plugin with the controller service.
-    pub fn controller_instance(&self, plugin: &PluginId) -> Option<&PluginInstance> {
-        let allocs = self.plugins.get(plugin)?.allocs.values();
-        let serving = allocs
-            .filter(|alloc| alloc.instance.controller.is_some() && alloc.instance.health.healthy);
-        let newest = serving.max_by_key(|alloc| alloc.create_index)?;
-        Some(&newest.instance)
+    /// Returns the node of an instance of a plugin.
+    pub fn node_of_instance(&self, plugin: &PluginId, alloc: &AllocId) -> Option<&NodeId> {
+        let record = self.plugins.get(plugin)?;
+        record.allocs.get(alloc).map(|alloc| &alloc.node)
     }
 
     /// Returns the provider's ID of a node: from a claim on it, or from the node's plugin (B36, B37).

@@ -14,8 +14,8 @@ use super::record::{CreateRequest, ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::claim::ClaimEvent;
 use nomad_csi_model::{
-    AllocId, Bytes, CapacityRange, JobKey, Namespace, NamespacedId, Node, NodeId, PluginId,
-    PluginInstance, RemoteVolume, SealedSecrets, VariableKey,
+    AllocId, Bytes, CapacityRange, HostSession, JobKey, Namespace, NamespacedId, Node, NodeId,
+    PluginId, PluginInstance, RemoteVolume, SealedSecrets, VariableKey,
 };
 
 /// An event with its time.
@@ -34,6 +34,11 @@ pub struct Event {
 pub enum EventKind {
     /// The agent started. Every plugin instance becomes unhealthy until its next fingerprint.
     AgentStarted {
+        /// A new unique ID. The ID of the first start stays as the state's origin.
+        origin: String,
+    },
+    /// A server leads: no event of an earlier leader follows. The nodes go on, and so do their plugins. Since version 9.
+    LeaderStarted {
         /// A new unique ID. The ID of the first start stays as the state's origin.
         origin: String,
     },
@@ -235,6 +240,17 @@ pub enum EventKind {
         /// The boot ID of the machine.
         boot_id: String,
     },
+    /// A process of a node can be called. With another session than before, the instances of plugins on the node are
+    /// unhealthy until their next fingerprint. Since version 9.
+    NodeConnected {
+        /// The node.
+        node: NodeId,
+        /// The run of the node's process, which requests to it must name.
+        session: HostSession,
+        /// The SHA-256 of the node's secret, in hexadecimal digits; `None` for a node in the server's own process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret_hash: Option<String>,
+    },
     /// A node is lost: it is gone, or fenced. Since version 4.
     NodeLost {
         /// The node.
@@ -315,6 +331,7 @@ impl EventKind {
     pub fn volume(&self) -> Option<&NamespacedId> {
         match self {
             Self::AgentStarted { .. }
+            | Self::LeaderStarted { .. }
             | Self::KeyRotationStarted
             | Self::NodeRegistered { .. }
             | Self::PluginInstanceObserved { .. }
@@ -326,6 +343,7 @@ impl EventKind {
             | Self::AllocEnded { .. }
             | Self::AllocForgotten { .. }
             | Self::NodeBooted { .. }
+            | Self::NodeConnected { .. }
             | Self::NodeLost { .. }
             | Self::NodeReturned { .. }
             | Self::NodeSwept { .. }
@@ -355,6 +373,7 @@ impl EventKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::AgentStarted { .. } => "agent started",
+            Self::LeaderStarted { .. } => "leader started",
             Self::KeyRotationStarted => "key rotation started",
             Self::NodeRegistered { .. } => "node registered",
             Self::PluginInstanceObserved { .. } => "plugin instance observed",
@@ -381,6 +400,7 @@ impl EventKind {
             Self::AllocEnded { .. } => "allocation ended",
             Self::AllocForgotten { .. } => "allocation forgotten",
             Self::NodeBooted { .. } => "node booted",
+            Self::NodeConnected { .. } => "node connected",
             Self::NodeLost { .. } => "node lost",
             Self::NodeReturned { .. } => "node returned",
             Self::NodeSwept { .. } => "node swept",

@@ -17,6 +17,7 @@ use nomad_csi_model::{AllocId, Bytes, CapacityRange, JobKey, Namespace, NodeId, 
 pub fn event_text(kind: &EventKind) -> String {
     match kind {
         EventKind::AgentStarted { .. } => "the agent started".to_owned(),
+        EventKind::LeaderStarted { .. } => "the server leads".to_owned(),
         EventKind::KeyRotationStarted => "a rotation of the key began".to_owned(),
         EventKind::NodeRegistered { node } => format!("node `{}` registered", node.id),
         EventKind::PluginInstanceGone { plugin, node } => {
@@ -35,6 +36,7 @@ pub fn event_text(kind: &EventKind) -> String {
         EventKind::AllocEnded { alloc } => format!("allocation `{alloc}` ended"),
         EventKind::AllocForgotten { alloc } => format!("allocation `{alloc}` was forgotten"),
         EventKind::NodeBooted { node, .. } => format!("node `{node}` booted"),
+        EventKind::NodeConnected { node, .. } => format!("node `{node}` connected"),
         EventKind::NodeLost { node, reason } => format!("node `{node}` was lost: {reason}"),
         EventKind::NodeReturned { node } => {
             format!("node `{node}` returned and is swept before it is used again")

@@ -53,6 +53,7 @@ impl EventKind {
                 _ => None,
             },
             Self::AgentStarted { .. }
+            | Self::LeaderStarted { .. }
             | Self::KeyRotationStarted
             | Self::NodeRegistered { .. }
             | Self::PluginInstanceObserved { .. }
@@ -62,6 +63,7 @@ impl EventKind {
             | Self::AllocEnded { .. }
             | Self::AllocForgotten { .. }
             | Self::NodeBooted { .. }
+            | Self::NodeConnected { .. }
             | Self::NodeLost { .. }
             | Self::NodeReturned { .. }
             | Self::NodeSwept { .. }

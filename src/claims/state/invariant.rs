@@ -80,9 +80,12 @@ pub fn violations(state: &State) -> Vec<String> {
             found.push(format!("node {id} is stored under another node's ID"));
         }
     }
-    for id in state.boots.keys().chain(state.losses.keys()) {
+    let connected = state.sessions.keys().chain(state.node_secrets.keys());
+    for id in state.boots.keys().chain(state.losses.keys()).chain(connected) {
         if !state.nodes.contains_key(id) {
-            found.push(format!("node {id} has a boot ID or a loss, but is not registered"));
+            found.push(format!(
+                "node {id} is not registered, but has a boot ID, a session, a secret or a loss"
+            ));
         }
     }
     for (key, record) in &state.variables {

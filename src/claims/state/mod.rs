@@ -8,6 +8,7 @@
 mod apply;
 mod apply_claims;
 mod apply_jobs;
+mod apply_nodes;
 mod bound_controller;
 mod claim_query;
 mod claims_record;

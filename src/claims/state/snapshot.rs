@@ -143,6 +143,8 @@ impl From<&State> for StateNumbers {
             plugins_index,
             nodes: _,
             boots: _,
+            sessions: _,
+            node_secrets: _,
             losses: _,
             nodes_index,
             claims: _,

@@ -1,6 +1,6 @@
 //! [`StoredRecord`]: what the state has about one object, to copy it and to store it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use super::plugin_record::PluginRecord;
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::variable::VariableRecord;
-use nomad_csi_model::{AllocId, Node, PluginId};
+use nomad_csi_model::{AllocId, HostSession, Node, NodeId, PluginId};
 
 /// Everything about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,12 @@ pub struct StoredNode {
     /// The boot ID of its machine; `None` until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
+    /// The run of its process; `None` until it is known. Since version 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<HostSession>,
+    /// The SHA-256 of its secret; `None` if it has none. Since version 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_hash: Option<String>,
     /// Its loss; `None` if it is not lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<NodeLoss>,
@@ -52,7 +58,7 @@ pub struct StoredNode {
 
 impl From<Node> for StoredNode {
     fn from(node: Node) -> Self {
-        Self { node, boot_id: None, loss: None }
+        Self { node, boot_id: None, session: None, secret_hash: None, loss: None }
     }
 }
 
@@ -89,6 +95,8 @@ impl State {
                 let stored = |node: &Node| StoredNode {
                     node: node.clone(),
                     boot_id: self.boots.get(id).cloned(),
+                    session: self.sessions.get(id).cloned(),
+                    secret_hash: self.node_secrets.get(id).cloned(),
                     loss: self.losses.get(id).cloned(),
                 };
                 let node = self.nodes.get(id).map(stored);
@@ -121,14 +129,10 @@ impl State {
 
     fn store_node(&mut self, stored: StoredNode) {
         let id = stored.node.id.clone();
-        match stored.boot_id {
-            Some(boot_id) => drop(self.boots.insert(id.clone(), boot_id)),
-            None => drop(self.boots.remove(&id)),
-        }
-        match stored.loss {
-            Some(loss) => drop(self.losses.insert(id.clone(), loss)),
-            None => drop(self.losses.remove(&id)),
-        }
+        put(&mut self.boots, &id, stored.boot_id);
+        put(&mut self.sessions, &id, stored.session);
+        put(&mut self.node_secrets, &id, stored.secret_hash);
+        put(&mut self.losses, &id, stored.loss);
         self.nodes.insert(id, stored.node);
     }
 
@@ -142,6 +146,8 @@ impl State {
             Subject::Node(id) => {
                 self.nodes.remove(id);
                 self.boots.remove(id);
+                self.sessions.remove(id);
+                self.node_secrets.remove(id);
                 self.losses.remove(id);
             }
             Subject::Plugin(id) => drop(self.plugins.remove(id)),
@@ -169,5 +175,13 @@ impl State {
             .chain(jobs)
             .chain(namespaces)
             .collect()
+    }
+}
+
+/// Sets what a table has about a node.
+fn put<T>(table: &mut BTreeMap<NodeId, T>, id: &NodeId, value: Option<T>) {
+    match value {
+        Some(value) => drop(table.insert(id.clone(), value)),
+        None => drop(table.remove(id)),
     }
 }

@@ -5,6 +5,7 @@
 //! each event on its subjects with the same event on the whole state.
 
 use super::apply_claims::claimed_on;
+use super::apply_nodes::plugins_on;
 use super::event::{EventKind, Subject};
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
@@ -26,6 +27,9 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         EventKind::AgentStarted { .. } => {
             parts.iter().copied().flat_map(subjects_of_start).collect()
         }
+        EventKind::LeaderStarted { .. } => {
+            parts.iter().copied().flat_map(subjects_of_locks).collect()
+        }
         EventKind::KeyRotationStarted => vec![],
         EventKind::NodeRegistered { node } => vec![Subject::Node(node.id.clone())],
         EventKind::PluginInstanceObserved { plugin, .. }
@@ -45,6 +49,10 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
             let claimed = parts.iter().flat_map(|state| claimed_on(state, node));
             let claimed = claimed.flat_map(|volume| with_registrations(parts, &volume));
             claimed.chain([Subject::Node(node.clone())]).collect()
+        }
+        EventKind::NodeConnected { node, .. } => {
+            let plugins = parts.iter().flat_map(|state| plugins_on(state, node));
+            plugins.map(Subject::Plugin).chain([Subject::Node(node.clone())]).collect()
         }
         EventKind::NodeLost { node, .. }
         | EventKind::NodeReturned { node }
@@ -167,6 +175,10 @@ pub(super) fn with_registrations(parts: &[&State], volume: &RemoteVolume) -> Vec
 /// A start makes every plugin unhealthy, and corrects the times of all locks.
 fn subjects_of_start(state: &State) -> impl Iterator<Item = Subject> {
     let plugins = state.plugins.keys().cloned().map(Subject::Plugin);
+    plugins.chain(subjects_of_locks(state))
+}
+
+fn subjects_of_locks(state: &State) -> impl Iterator<Item = Subject> {
     let locked = state.lock_ends.iter().map(|(_, key)| key.clone());
-    plugins.chain(locked.map(Subject::Variable))
+    locked.map(Subject::Variable)
 }

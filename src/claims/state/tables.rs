@@ -16,8 +16,8 @@ use super::record::{Phase, VolumeRecord};
 use super::variable::VariableRecord;
 use crate::claim::ClaimKey;
 use nomad_csi_model::{
-    AllocId, ExternalId, JobId, JobKey, Namespace, NamespacedId, Node, NodeId, PluginId,
-    RemoteVolume, VariableKey,
+    AllocId, ExternalId, HostSession, JobId, JobKey, Namespace, NamespacedId, Node, NodeId,
+    PluginId, RemoteVolume, VariableKey,
 };
 
 /// The agent's state.
@@ -35,6 +35,9 @@ pub struct State {
     pub(super) plugins_index: u64,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) boots: BTreeMap<NodeId, String>,
+    pub(super) sessions: BTreeMap<NodeId, HostSession>,
+    /// The SHA-256 of the secrets of nodes.
+    pub(super) node_secrets: BTreeMap<NodeId, String>,
     pub(super) losses: BTreeMap<NodeId, NodeLoss>,
     pub(super) nodes_index: u64,
     pub(super) claims: BTreeMap<RemoteVolume, Arc<ClaimsRecord>>,
@@ -76,6 +79,8 @@ impl Default for State {
             plugins_index: Self::FIRST_INDEX,
             nodes: BTreeMap::new(),
             boots: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            node_secrets: BTreeMap::new(),
             losses: BTreeMap::new(),
             nodes_index: Self::FIRST_INDEX,
             claims: BTreeMap::new(),

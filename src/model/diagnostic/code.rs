@@ -487,6 +487,8 @@ codes! {
         "List the claims with `volume claims`.";
     ClaimInvalid = "claim/invalid": "The request for a claim contradicts itself or the allocation.",
         "Correct the field that the message names.";
+    NodeUnreachable = "node/unreachable": "The server has no connection to the node.",
+        "Check that `nomad-csi agent node` runs there, and its log.";
     NodeUnknown = "node/unknown": "The server has no node of this ID.",
         "Check the ID of the node.";
     NodeState = "node/state": "The node is lost already, or is not lost.",

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::node_permits::NodePermit;
 use super::step_request::StepContext;
+use crate::cell::StateCell;
 use crate::error::ServerError;
 use crate::plugin_call_queues::CallPermit;
-use crate::ports::NodeHosts;
+use crate::plugin_instances::ControllerMachine;
+use crate::ports::ServerPorts;
 use crate::sealing::VolumeSealer;
 use nomad_csi_claims::claim::{ClaimKey, Step, StepAnswer};
-use nomad_csi_model::{AllocId, HostSession, NodeId};
-use nomad_csi_ports::{CallOrder, HostError, NodeHost};
+use nomad_csi_model::{AllocId, HostSession, NodeId, Term};
+use nomad_csi_ports::{CallOrder, HostDirectory, HostError, NodeHost};
 
 /// Why a step has no answer.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) enum CallError {
     Request(ServerError),
     /// The node cannot be reached from here.
     NoHost(NodeId),
+    /// The node on which an instance of the plugin runs cannot be reached from here.
+    NoController(AllocId),
     /// The volume or the claim of the step is gone: decide again.
     OutOfDate,
 }
@@ -46,6 +50,9 @@ impl std::fmt::Display for CallError {
             Self::Host(error) => error.fmt(f),
             Self::Request(error) => f.write_str(&error.message()),
             Self::NoHost(node) => write!(f, "node `{node}` cannot be reached"),
+            Self::NoController(instance) => {
+                write!(f, "the node of plugin instance `{instance}` cannot be reached")
+            }
             Self::OutOfDate => f.write_str("the claims changed in the meantime"),
         }
     }
@@ -57,7 +64,7 @@ impl CallError {
         match self {
             Self::Host(error) => error.help(),
             Self::Request(error) => error.help().into_iter().next(),
-            Self::NoHost(_) | Self::OutOfDate => None,
+            Self::NoHost(_) | Self::NoController(_) | Self::OutOfDate => None,
         }
     }
 
@@ -65,7 +72,7 @@ impl CallError {
     pub(super) fn is_exhausted(&self) -> bool {
         match self {
             Self::Host(error) => error.is_exhausted(),
-            Self::Request(_) | Self::NoHost(_) | Self::OutOfDate => false,
+            Self::Request(_) | Self::NoHost(_) | Self::NoController(_) | Self::OutOfDate => false,
         }
     }
 
@@ -73,7 +80,7 @@ impl CallError {
     pub(super) fn is_permanent(&self) -> bool {
         match self {
             Self::Host(error) => error.is_permanent(),
-            Self::Request(_) | Self::NoHost(_) | Self::OutOfDate => false,
+            Self::Request(_) | Self::NoHost(_) | Self::NoController(_) | Self::OutOfDate => false,
         }
     }
 }
@@ -81,7 +88,7 @@ impl CallError {
 /// The right to call a plugin.
 pub(super) enum CallRight {
     Controller(CallPermit),
-    Node(Mutex<Option<OwnedSemaphorePermit>>),
+    Node(Mutex<Option<NodePermit>>),
 }
 
 impl CallRight {
@@ -110,29 +117,54 @@ impl CallRight {
     }
 }
 
+/// A node that can be called.
+pub(super) struct CalledNode {
+    pub(super) host: Arc<dyn NodeHost>,
+    /// The run of its process that is on record. The process that answers now may be another one, which has to be on
+    /// record before it is called (rule 12 of the claims machine).
+    session: HostSession,
+}
+
 /// Sends calls in order.
 pub(super) struct StepCalls {
-    nodes: NodeHosts,
+    cell: StateCell,
+    hosts: Arc<dyn HostDirectory>,
     sealer: VolumeSealer,
-    /// The order of the last request. Requests of one run of the agent are numbered, also repeated ones,
+    pub(super) term: Term,
+    /// The number of the last request. Requests of one term are numbered, also repeated ones,
     /// so that a host never takes an older one after a newer one.
-    last_order: AtomicU64,
+    last_number: AtomicU64,
 }
 
 impl StepCalls {
-    pub(super) fn new(nodes: NodeHosts, sealer: VolumeSealer) -> Self {
-        Self { nodes, sealer, last_order: AtomicU64::new(0) }
+    pub(super) fn new(ports: &ServerPorts, sealer: VolumeSealer) -> Self {
+        Self {
+            cell: ports.cell.clone(),
+            hosts: ports.hosts.clone(),
+            sealer,
+            term: ports.term,
+            last_number: AtomicU64::new(0),
+        }
     }
 
     /// Returns the host of a node.
-    pub(super) fn node(&self, node: &NodeId) -> Result<&Arc<dyn NodeHost>, CallError> {
-        let host = self.nodes.of(node);
-        host.ok_or_else(|| CallError::NoHost(node.clone()))
+    pub(super) fn node(&self, node: &NodeId) -> Result<CalledNode, CallError> {
+        let session = self.cell.read(|state| state.session(node).cloned());
+        let connected = self.hosts.node(node);
+        match (session, connected) {
+            (Some(session), Some(connected)) => Ok(CalledNode { host: connected.host, session }),
+            (None, _) | (_, None) => Err(CallError::NoHost(node.clone())),
+        }
     }
 
-    /// Returns the order of the next request.
-    pub(super) fn order(&self, session: HostSession, instance: AllocId) -> CallOrder {
-        CallOrder { session, index: self.last_order.fetch_add(1, Ordering::Relaxed) + 1, instance }
+    /// Returns the order of the next request to a node.
+    pub(super) fn order(&self, node: &CalledNode, instance: AllocId) -> CallOrder {
+        self.order_of(node.session.clone(), instance)
+    }
+
+    fn order_of(&self, session: HostSession, instance: AllocId) -> CallOrder {
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        CallOrder { term: self.term, number, session, instance }
     }
 
     /// Sends the call and waits for its end.
@@ -151,35 +183,34 @@ impl StepCalls {
             Step::ControllerUnpublish(node) => {
                 let request = context.detach(&self.sealer, node)?;
                 let request = request.ok_or(CallError::OutOfDate)?;
-                let host = right.controller()?.host();
-                host.unpublish(self.order(host.session(), instance), request).await?;
+                let machine = machine_of(right.controller()?, &instance)?;
+                let order = self.order_of(machine.session, instance);
+                machine.host.unpublish(order, request).await?;
                 none
             }
             Step::NodeStage(node) => {
                 let request = context.stage(&self.sealer, node)?;
                 let request = request.ok_or(CallError::OutOfDate)?;
-                let host = self.node(node)?;
-                host.stage(self.order(host.session(), instance), request).await?;
+                let node = self.node(node)?;
+                node.host.stage(self.order(&node, instance), request).await?;
                 none
             }
             Step::NodeUnstage(node) => {
-                let host = self.node(node)?;
-                let order = self.order(host.session(), instance);
-                host.unstage(order, context.unstage()).await?;
+                let node = self.node(node)?;
+                node.host.unstage(self.order(&node, instance), context.unstage()).await?;
                 none
             }
             Step::NodePublish(key) => self.publish(context, key, instance).await,
             Step::NodeUnpublish(key) => {
-                let host = self.node(node_of(context, key)?)?;
-                let order = self.order(host.session(), instance);
-                host.unpublish(order, context.unpublish(key)).await?;
+                let node = self.node(node_of(context, key)?)?;
+                node.host.unpublish(self.order(&node, instance), context.unpublish(key)).await?;
                 none
             }
             Step::NodeExpand(node) => {
                 let request = context.expand(&self.sealer, node)?;
                 let request = request.ok_or(CallError::OutOfDate)?;
-                let host = self.node(node)?;
-                host.expand(self.order(host.session(), instance), request).await?;
+                let node = self.node(node)?;
+                node.host.expand(self.order(&node, instance), request).await?;
                 none
             }
             Step::AssumeNodeGone(_) | Step::Sweep(_) | Step::Release(_) => none,
@@ -195,8 +226,9 @@ impl StepCalls {
     ) -> Result<StepAnswer, CallError> {
         let request = context.attach(&self.sealer, node)?;
         let request = request.ok_or(CallError::OutOfDate)?;
-        let host = permit.host();
-        let answer = host.publish(self.order(host.session(), instance), request).await?;
+        let machine = machine_of(permit, &instance)?;
+        let order = self.order_of(machine.session, instance);
+        let answer = machine.host.publish(order, request).await?;
         let context = self.sealer.seal_publish_context(&context.volume, answer);
         let target = None;
         Ok(StepAnswer { context, target })
@@ -210,11 +242,14 @@ impl StepCalls {
     ) -> Result<StepAnswer, CallError> {
         let request = context.publish(&self.sealer, key)?;
         let request = request.ok_or(CallError::OutOfDate)?;
-        let host = self.node(node_of(context, key)?)?;
-        let order = self.order(host.session(), instance);
-        let target = host.publish(order, request).await?;
+        let node = self.node(node_of(context, key)?)?;
+        let target = node.host.publish(self.order(&node, instance), request).await?;
         Ok(StepAnswer { target: Some(target.on_host().to_owned()), ..StepAnswer::default() })
     }
+}
+
+fn machine_of(permit: &CallPermit, instance: &AllocId) -> Result<ControllerMachine, CallError> {
+    permit.machine(instance).ok_or_else(|| CallError::NoController(instance.clone()))
 }
 
 fn node_of<'a>(context: &'a StepContext, key: &ClaimKey) -> Result<&'a NodeId, CallError> {

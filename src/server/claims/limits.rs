@@ -17,8 +17,10 @@ pub struct ClaimLimits {
     /// How often a step that the plugin refuses for good is tried, until only a change of the plugin or an operator
     /// starts it again.
     pub refusals: u32,
-    /// How many calls of claims run on nodes at the same time.
+    /// How many calls of claims run on one node at the same time.
     pub node_calls: usize,
+    /// How many calls of claims run on all nodes at the same time.
+    pub all_node_calls: usize,
     /// How long a request is decided again whenever the claims changed in the meantime.
     pub conflict_patience: Duration,
 }
@@ -34,6 +36,7 @@ impl Default for ClaimLimits {
             patience: Duration::from_secs(120),
             refusals: 5,
             node_calls: 32,
+            all_node_calls: 1024,
             conflict_patience: Duration::from_secs(30),
         }
     }

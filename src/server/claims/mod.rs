@@ -11,6 +11,7 @@ mod claim_spans;
 mod driver;
 mod follow_up;
 mod limits;
+mod node_permits;
 mod reaper;
 mod running_tasks;
 mod service;

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -19,6 +18,7 @@ use super::claim_spans::ClaimSpans;
 use super::driver::ClaimDriver;
 use super::follow_up::{claim_event, first_step};
 use super::limits::ClaimLimits;
+use super::node_permits::NodePermits;
 use super::stats::{StatsReader, reports_stats};
 use super::step_runner::StepRunner;
 use super::sweep_wait::SweepWaits;
@@ -86,7 +86,7 @@ pub struct ClaimService {
     spans: ClaimSpans,
     grants: KeyedLocks<GrantKey>,
     /// The permits of calls to nodes, which the driver shares.
-    node_permits: Arc<Semaphore>,
+    node_permits: NodePermits,
     stats: StatsReader,
 }
 
@@ -120,7 +120,7 @@ impl ClaimService {
             sweep_waits: SweepWaits::default(),
             spans: ClaimSpans::default(),
             grants: KeyedLocks::new(MAX_WAITING_GRANTS),
-            node_permits: Arc::new(Semaphore::new(limits.node_calls)),
+            node_permits: NodePermits::new(&limits),
             stats: StatsReader::new(&ports),
             ports,
             limits,
@@ -181,8 +181,11 @@ impl ClaimService {
     /// Returns the files that were written beside a volume, as far as the nodes can tell now.
     pub async fn kept_files(&self, volume: &RemoteVolume) -> Vec<(NodeId, PathBuf)> {
         let mut found = vec![];
-        for (node, host) in self.ports.nodes.all() {
-            match host.kept_files(volume).await {
+        for node in self.ports.hosts.nodes() {
+            let Some(connected) = self.ports.hosts.node(&node) else {
+                continue;
+            };
+            match connected.host.kept_files(volume).await {
                 Ok(kept) => found.extend(kept.into_iter().map(|path| (node.clone(), path))),
                 Err(error) => {
                     tracing::warn!(node.id = %node, volume.external_id = %volume.external_id, %error,
@@ -338,9 +341,9 @@ impl ClaimService {
         }
         let node = claim.node.clone();
         let granted = ClaimEvent::Granted { key, claim: Box::new(claim) };
-        let permit = self.node_permits.clone().try_acquire_owned();
+        let permit = self.node_permits.try_acquire(&node);
         let first = self.ports.cell.read(|state| {
-            let is_sent_at_once = permit.is_ok();
+            let is_sent_at_once = permit.is_some();
             let first =
                 is_sent_at_once.then(|| first_step(state, &decided.remote, &granted, &node));
             first.flatten()
@@ -606,7 +609,7 @@ impl ClaimService {
     /// # Errors
     /// If the node contacts the server, with what runs there.
     pub fn check_unheard(&self, node: &NodeId) -> Result<(), ServerError> {
-        let is_own = self.ports.nodes.of(node).is_some();
+        let is_own = self.ports.hosts.node(node).is_some();
         let writers = self.ports.cell.read(|state| {
             let recorded = state.node(node)?;
             let is_lost = state.node_loss(node).is_some_and(|loss| !loss.has_returned);

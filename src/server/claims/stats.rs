@@ -14,13 +14,13 @@ use tokio::sync::Semaphore;
 
 use crate::cell::StateCell;
 use crate::error::ServerError;
-use crate::ports::{NodeHosts, ServerPorts};
+use crate::ports::ServerPorts;
 use nomad_csi_claims::claim::Known;
 use nomad_csi_claims::state::{ClaimsRecord, State};
 use nomad_csi_model::{
     AllocId, NamespacedId, NodeId, PluginId, PublishedStats, RemoteVolume, VolumeStats,
 };
-use nomad_csi_ports::{StatsRequest, VolumeStatsSample};
+use nomad_csi_ports::{HostDirectory, StatsRequest, VolumeStatsSample};
 
 /// How many nodes are asked about one volume at once.
 const MAX_NODES_AT_ONCE: usize = 16;
@@ -91,7 +91,7 @@ fn instance(state: &State, plugin: &PluginId, node: &NodeId) -> Option<AllocId> 
 #[derive(Clone)]
 pub(super) struct StatsReader {
     cell: StateCell,
-    nodes: NodeHosts,
+    hosts: Arc<dyn HostDirectory>,
     /// The permits of clients' calls.
     permits: Arc<Semaphore>,
 }
@@ -100,7 +100,7 @@ impl StatsReader {
     pub(super) fn new(ports: &ServerPorts) -> Self {
         Self {
             cell: ports.cell.clone(),
-            nodes: ports.nodes.clone(),
+            hosts: ports.hosts.clone(),
             permits: Arc::new(Semaphore::new(MAX_ASKED)),
         }
     }
@@ -177,14 +177,14 @@ impl StatsReader {
             let plugin = &published.volume.plugin_id;
             return Err(format!("no healthy instance of plugin `{plugin}` reports statistics"));
         };
-        let host = self.nodes.of(&published.node);
-        let host = host.ok_or("the agent has no connection to the node")?;
+        let node = self.hosts.node(&published.node);
+        let node = node.ok_or("the agent has no connection to the node")?;
         let request = StatsRequest {
             volume: published.volume.clone(),
             target: published.target.clone(),
             is_staged: published.is_staged,
         };
-        let answer = host.stats(instance, request).await;
+        let answer = node.host.stats(instance, request).await;
         answer.map_err(|error| error.to_string())
     }
 }

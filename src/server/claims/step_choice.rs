@@ -1,5 +1,6 @@
 //! Who gets a step, and for which claim. Pure.
 
+use crate::candidates::preferred_controller;
 use nomad_csi_claims::claim::{ClaimKey, Known, Step};
 use nomad_csi_claims::state::{ControllerCall, ControllerEffect, State, bound_controller};
 use nomad_csi_model::{
@@ -100,8 +101,8 @@ pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) ->
     let plugin = &volume.plugin_id;
     let claims = &state.claims(volume)?.claims;
     if let Some(call) = controller_call(volume, step) {
-        let newest = || Some(&state.controller_instance(plugin)?.alloc_id);
-        return bound_controller(state, &call).or_else(newest).cloned();
+        let bound = bound_controller(state, &call).cloned();
+        return bound.or_else(|| preferred_controller(state, plugin));
     }
     let is_open = step.effect().is_some_and(|effect| claims.known(&effect) == Known::Maybe);
     let bound = claims.call(step).filter(|_| is_open);
@@ -126,6 +127,21 @@ pub(super) fn instance_for(state: &State, volume: &RemoteVolume, step: &Step) ->
         }
     };
     Some(newest.alloc_id.clone())
+}
+
+/// Returns the node that carries a step out; `None` for one of a controller, and for a claim that is gone.
+pub(super) fn node_of(state: &State, volume: &RemoteVolume, step: &Step) -> Option<NodeId> {
+    match step {
+        Step::NodePublish(key) | Step::NodeUnpublish(key) => {
+            Some(state.claims(volume)?.claims.claims.get(key)?.node.clone())
+        }
+        Step::NodeStage(node)
+        | Step::NodeUnstage(node)
+        | Step::NodeExpand(node)
+        | Step::AssumeNodeGone(node)
+        | Step::Sweep(node) => Some(node.clone()),
+        Step::ControllerPublish(_) | Step::ControllerUnpublish(_) | Step::Release(_) => None,
+    }
 }
 
 /// Returns the node of an attach whose ID at the provider is not known: neither the record has it, nor

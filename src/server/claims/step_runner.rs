@@ -8,10 +8,8 @@
 //! it. A controller gets no call while another one may run any call of the volume (rule 4 of the claims machine).
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, debug, info, warn};
@@ -20,8 +18,10 @@ use super::calls::{CallError, CallRight, StepCalls};
 use super::claim_spans::ClaimSpans;
 use super::follow_up::{DoneStep, claim_event, follow_up, follow_up_events, release_events};
 use super::limits::ClaimLimits;
+use super::node_permits::NodePermits;
 use super::step_choice::{
-    awaited_controller, controller_call, instance_for, lacks_node_id, retry_command, waiting_for,
+    awaited_controller, controller_call, instance_for, lacks_node_id, node_of, retry_command,
+    waiting_for,
 };
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
@@ -47,7 +47,7 @@ pub(super) struct StepRunner {
     pub(super) limits: ClaimLimits,
     /// Ends the driver: running steps end, and no other one is started.
     pub(super) stop: CancellationToken,
-    node_permits: Arc<Semaphore>,
+    node_permits: NodePermits,
 }
 
 /// A call whose start is on record.
@@ -64,13 +64,13 @@ impl StepRunner {
     pub(super) fn new(
         ports: ServerPorts,
         limits: ClaimLimits,
-        node_permits: Arc<Semaphore>,
+        node_permits: NodePermits,
         waiters: Waiters,
         spans: ClaimSpans,
         stop: CancellationToken,
     ) -> Self {
         let sealer = VolumeSealer::new(ports.sealer.clone());
-        let calls = StepCalls::new(ports.nodes.clone(), sealer);
+        let calls = StepCalls::new(&ports, sealer);
         Self { ports, calls, waiters, spans, limits, stop, node_permits }
     }
 
@@ -280,8 +280,10 @@ impl StepRunner {
                 permit.map(CallRight::Controller)
             }
             None => {
-                let permit = self.node_permits.clone().acquire_owned().await;
-                Ok(CallRight::Node(Mutex::new(permit.ok())))
+                let Some(node) = self.ports.cell.read(|state| node_of(state, volume, step)) else {
+                    return Ok(CallRight::Node(Mutex::default()));
+                };
+                Ok(CallRight::Node(Mutex::new(self.node_permits.acquire(&node).await)))
             }
         }
     }

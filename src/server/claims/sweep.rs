@@ -32,11 +32,11 @@ pub(super) async fn sweep_node(
     if !running.is_empty() {
         return Some(SweepWait::Allocs(running));
     }
-    let host = match runner.calls.node(node) {
-        Ok(host) => host,
+    let called = match runner.calls.node(node) {
+        Ok(called) => called,
         Err(error) => return Some(SweepWait::Node(error.to_string())),
     };
-    let left = match host.left_behind().await {
+    let left = match called.host.left_behind(runner.calls.term).await {
         Ok(left) => left,
         Err(error) => {
             tracing::warn!(node.id = %node, %error, "the node could not be inspected for a sweep");
@@ -95,9 +95,9 @@ async fn sweep_volume(
     let Some(instance) = instance else {
         return Some(SweepWait::Plugin(volume.plugin_id.clone()));
     };
-    let host = runner.calls.node(node).ok()?;
-    let order = runner.calls.order(host.session(), instance);
-    match host.sweep(order, volume.clone()).await {
+    let called = runner.calls.node(node).ok()?;
+    let order = runner.calls.order(&called, instance);
+    match called.host.sweep(order, volume.clone()).await {
         Ok(SweepOutcome::NothingLeft | SweepOutcome::UndidSomething) => None,
         // Looked at again every second; the step that runs has said what it waits for.
         Err(error @ HostError::Busy { .. }) => {

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::{JobKey, shell_quoted};
+use nomad_csi_model::{JobKey, NodeId, shell_quoted};
 
 /// Why a request about a job, an evaluation or an allocation fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,13 @@ pub enum JobError {
     UnknownAlloc(String),
     /// The allocation has ended, and its node has no files of it.
     NoOutput(String),
+    /// The node of the allocation cannot be reached.
+    NodeUnreachable {
+        /// The allocation.
+        alloc: String,
+        /// The node.
+        node: NodeId,
+    },
     /// The ID of an allocation or a node is not complete.
     ShortId {
         /// `alloc`, `node`, `eval`: the first word of Nomad's text.
@@ -91,6 +98,7 @@ impl JobError {
             | Self::NoAlloc(_)
             | Self::UnknownAlloc(_)
             | Self::NoOutput(_) => (Code::AllocNotFound, StatusCode::NOT_FOUND),
+            Self::NodeUnreachable { .. } => (Code::NodeUnreachable, StatusCode::NOT_FOUND),
             Self::ShortId { .. } => (Code::ApiBadRequest, OTHER),
             Self::NoNode(_) | Self::NoNodePool(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
         }
@@ -117,6 +125,7 @@ impl JobError {
             Self::NoAlloc(_) => "alloc not found".to_owned(),
             Self::UnknownAlloc(id) => format!("Unknown allocation {id:?}"),
             Self::NoOutput(_) => self.message(),
+            Self::NodeUnreachable { .. } => "No path to node".to_owned(),
             Self::ShortId { kind, .. } => {
                 format!("{kind} lookup failed: index error: UUID must be 36 characters")
             }
@@ -167,6 +176,11 @@ impl JobError {
                 "allocation `{id}` has no output: no task started, or the agent has removed its files; it keeps \
                  those of the newest allocations that have ended"
             ),
+            Self::NodeUnreachable { alloc, node } => {
+                format!(
+                    "cannot read from node `{node}`, on which allocation `{alloc}` runs: it is not connected"
+                )
+            }
             Self::ShortId { id, .. } => format!("`{id}` is not a complete ID of 36 characters"),
             Self::NoNode(id) => format!("node `{id}` does not exist"),
             Self::NoNodePool(name) => {

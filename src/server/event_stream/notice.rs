@@ -43,6 +43,7 @@ pub(crate) fn notices(state: &State, kind: &EventKind) -> Vec<Notice> {
     match kind {
         EventKind::NodeRegistered { node } => vec![of_node("NodeRegistration", &node.id)],
         EventKind::NodeBooted { node, .. }
+        | EventKind::NodeConnected { node, .. }
         | EventKind::NodeLost { node, .. }
         | EventKind::NodeReturned { node }
         | EventKind::NodeSwept { node } => vec![of_node("NodeStreamEvent", node)],
@@ -70,6 +71,7 @@ pub(crate) fn notices(state: &State, kind: &EventKind) -> Vec<Notice> {
             of_alloc(state, alloc, event).into_iter().collect()
         }
         EventKind::AgentStarted { .. }
+        | EventKind::LeaderStarted { .. }
         | EventKind::KeyRotationStarted
         | EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreateAbandoned { .. }

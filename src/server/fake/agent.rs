@@ -8,22 +8,23 @@ use std::time::Duration;
 
 use tokio_util::sync::DropGuard;
 
+use super::hosts::FakeHosts;
 use super::journal::MemoryJournal;
 use super::sealer::FakeSealer;
 use crate::cell::{CellOptions, Expected, StateCell, StateLimits};
 use crate::journal::JournalError;
 use crate::plugin_call_queue::PluginConcurrency;
 use crate::plugin_call_queues::PluginCallQueues;
-use crate::ports::{NodeHosts, ServerPorts};
+use crate::ports::ServerPorts;
 use crate::services::{AgentInfo, Services};
 use crate::volumes::{VolumeLimits, VolumeService};
 use nomad_csi_claims::state::{Event, EventKind, NamespaceEvent, State};
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Capability, ControllerInfo, ExternalNodeId, Health,
-    MountConfig, Namespace, NamespacedId, Node, NodeId, NodeInfo, PluginId, PluginInstance,
-    VolumeId, VolumeRequest,
+    HostSession, MountConfig, Namespace, NamespacedId, Node, NodeId, NodeInfo, PluginId,
+    PluginInstance, Term, VolumeId, VolumeRequest,
 };
-use nomad_csi_ports::{Clock as _, NodeHost, PluginConnection};
+use nomad_csi_ports::{Clock as _, HostDirectory, NodeHost, PluginConnection};
 use nomad_csi_testing::{
     CountingIds, FakeBackend, FakeClock, FakeDirectory, FakePlugin, FakeStepHost, NoCallObserver,
     PluginSettings,
@@ -43,6 +44,8 @@ pub struct FakeAgent {
     pub sealer: FakeSealer,
     /// Connections to plugins.
     pub directory: Arc<FakeDirectory>,
+    /// The nodes.
+    pub hosts: Arc<FakeHosts>,
     /// The state.
     pub cell: StateCell,
     /// Volume operations.
@@ -63,6 +66,11 @@ impl FakeAgent {
     pub const SECOND_NODE: &'static str = "22222222-2222-4333-8444-555555555555";
     /// The ID of the allocation that runs the plugin.
     pub const ALLOC: &'static str = "99999999-2222-4333-8444-555555555555";
+
+    /// The run of the process of every node.
+    pub const SESSION: &'static str = "session";
+    /// The leadership of the server.
+    pub const TERM: Term = Term { epoch: 0, revision: 1 };
 
     /// Starts an agent for the first time, with a healthy plugin.
     ///
@@ -122,13 +130,15 @@ impl FakeAgent {
         let connection = controllers.serialized_plugin().connection();
         directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
         let sealer = FakeSealer::default();
+        let hosts = Self::nodes(&backend, controllers, directory.clone());
         let ports = ServerPorts {
             cell: cell.clone(),
             sealer: Arc::new(sealer.clone()),
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
-            nodes: Self::nodes(&backend),
-            calls: Self::plugin_call_queues(directory.clone(), controllers),
+            term: Self::TERM,
+            calls: Self::plugin_call_queues(&cell, hosts.clone()),
+            hosts: hosts.clone(),
         };
         let services = Services::new(ports, limits, Self::agent_info());
         let agent = Self {
@@ -141,6 +151,7 @@ impl FakeAgent {
             ids,
             sealer,
             directory,
+            hosts,
             cell,
             limits,
         };
@@ -149,12 +160,9 @@ impl FakeAgent {
     }
 
     /// Queues of the usual concurrency, without metrics.
-    pub fn plugin_call_queues(
-        directory: Arc<FakeDirectory>,
-        controllers: FakeStepHost,
-    ) -> PluginCallQueues {
+    pub fn plugin_call_queues(cell: &StateCell, hosts: Arc<dyn HostDirectory>) -> PluginCallQueues {
         let (concurrency, observer) = (PluginConcurrency::DEFAULT, Arc::new(NoCallObserver));
-        PluginCallQueues::new(concurrency, 1024, observer, directory, Arc::new(controllers))
+        PluginCallQueues::new(concurrency, 1024, observer, cell.clone(), hosts)
     }
 
     /// Returns what the agent reports about itself.
@@ -169,20 +177,23 @@ impl FakeAgent {
         }
     }
 
-    /// The hosts of the nodes.
-    pub fn nodes(backend: &Arc<FakeBackend>) -> NodeHosts {
+    /// The nodes, with these controllers and plugins.
+    pub fn nodes(
+        backend: &Arc<FakeBackend>,
+        controllers: FakeStepHost,
+        plugins: Arc<FakeDirectory>,
+    ) -> Arc<FakeHosts> {
         let node = |id: &str, node| -> (NodeId, Arc<dyn NodeHost>) {
             (NodeId::new(id), Arc::new(Self::host(backend, node)))
         };
-        NodeHosts::new([
-            node(Self::NODE, None),
-            node(Self::SECOND_NODE, Some(Self::second_external_node())),
-        ])
+        let nodes =
+            [node(Self::NODE, None), node(Self::SECOND_NODE, Some(Self::second_external_node()))];
+        Arc::new(FakeHosts::new(nodes, Arc::new(controllers), plugins))
     }
 
     /// The host of a node, or of the controllers.
     pub fn host(backend: &Arc<FakeBackend>, node: Option<ExternalNodeId>) -> FakeStepHost {
-        FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), node, "session")
+        FakeStepHost::new(backend.clone(), Self::PLUGIN.into(), node, Self::SESSION)
     }
 
     /// The limits that it was started with.
@@ -196,7 +207,18 @@ impl FakeAgent {
         let origin = "00000000-0000-4000-8000-00000000000a".to_owned();
         self.record_event(EventKind::AgentStarted { origin }).await;
         self.record_event(EventKind::NodeRegistered { node }).await;
+        self.connect_node(Self::NODE).await;
         self.observe(true).await;
+    }
+
+    /// Records the run of the process of a node.
+    async fn connect_node(&self, id: &str) {
+        self.record_event(EventKind::NodeConnected {
+            node: NodeId::new(id),
+            session: HostSession::new(Self::SESSION),
+            secret_hash: None,
+        })
+        .await;
     }
 
     /// The provider's ID of the second node.
@@ -225,6 +247,7 @@ impl FakeAgent {
         self.backend.add_node(external.clone(), None);
         let node = Self::node(id, "there");
         self.record_event(EventKind::NodeRegistered { node }).await;
+        self.connect_node(id).await;
         let mut settings = self.backend.settings();
         settings.description.external_node_id = external.clone();
         settings.controller = None;

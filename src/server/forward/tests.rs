@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::candidates::candidates;
-use crate::fake::FakeAgent;
+use crate::fake::NoInstances;
 use crate::forward_error::ForwardOutcome;
-use crate::plugin_call_queue::CallClass;
+use crate::plugin_call_queue::{CallClass, PluginConcurrency};
 use crate::plugin_call_queues::PluginCallQueues;
 use nomad_csi_claims::state::PluginAlloc;
 use nomad_csi_model::retry::Verdict;
@@ -19,7 +19,7 @@ use nomad_csi_model::{
     PluginInstance,
 };
 use nomad_csi_ports::StatusCode;
-use nomad_csi_testing::{FakeBackend, PluginSettings};
+use nomad_csi_testing::NoCallObserver;
 
 /// No jitter: pauses are exact.
 struct Steady;
@@ -35,8 +35,8 @@ impl IdSource for Steady {
 }
 
 fn queues() -> PluginCallQueues {
-    let backend = FakeBackend::new(PluginSettings::default());
-    FakeAgent::plugin_call_queues(Arc::default(), FakeAgent::host(&backend, None))
+    let (observer, instances) = (Arc::new(NoCallObserver), Arc::new(NoInstances));
+    PluginCallQueues::of_instances(PluginConcurrency::DEFAULT, 1024, observer, instances)
 }
 
 fn failure(code: StatusCode, verdict: Verdict) -> PluginError {

@@ -45,7 +45,6 @@ fn bad(text: impl Into<String>) -> ServerError {
 pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
     let parameters = &request.parameters;
     let unknown = || ServerError::from(JobError::UnknownAlloc(id.to_owned()));
-    let logs = request.services.task_logs.clone().ok_or_else(unknown)?;
     let alloc = AllocId::new(id);
     let task = parameters.text("task").ok_or_else(|| bad("must provide task name"))?;
     let found = request.services.cell.read(|state| {
@@ -54,12 +53,14 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
         let mut groups = placement.job.job.groups.iter();
         let group = groups.find(|group| group.name == placement.group)?;
         let is_known = group.tasks.iter().any(|known| known.name == task);
-        Some((is_known, record.has_ended))
+        Some((is_known, record.has_ended, record.node.clone()))
     });
-    let (is_known, has_ended) = found.ok_or_else(unknown)?;
+    let (is_known, has_ended, node) = found.ok_or_else(unknown)?;
     if !is_known {
         return Err(bad(format!("unknown task name {task:?}")));
     }
+    let logs = request.services.task_logs(&node);
+    let logs = logs.ok_or_else(|| JobError::NodeUnreachable { alloc: id.to_owned(), node })?;
     let stream = match parameters.text("type") {
         Some("stdout") => LogStream::Stdout,
         Some("stderr") => LogStream::Stderr,

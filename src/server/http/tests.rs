@@ -38,7 +38,7 @@ use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{NodeId, Secrets, VolumeRequest};
 use nomad_csi_ports::{IdSource, Rpc, StatusCode};
-use nomad_csi_testing::{FakeClock, FakeDirectory, Fault, PluginSettings};
+use nomad_csi_testing::{FakeClock, Fault, PluginSettings};
 use nomad_csi_wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, job_to_wire};
 
 pub(super) struct Answer {
@@ -756,16 +756,16 @@ async fn a_panic_gets_a_response() {
         }
     }
     let agent = agent().await;
+    let controllers = FakeAgent::host(&agent.backend, None);
+    let hosts = FakeAgent::nodes(&agent.backend, controllers, Arc::default());
     let ports = ServerPorts {
         cell: agent.cell.clone(),
         sealer: Arc::new(FakeSealer::default()),
         clock: Arc::new(agent.clock.clone()),
         ids: Arc::new(Broken),
-        nodes: FakeAgent::nodes(&agent.backend),
-        calls: FakeAgent::plugin_call_queues(
-            Arc::new(FakeDirectory::default()),
-            FakeAgent::host(&agent.backend, None),
-        ),
+        term: FakeAgent::TERM,
+        calls: FakeAgent::plugin_call_queues(&agent.cell, hosts.clone()),
+        hosts,
     };
     let services = Services::new(ports, VolumeLimits::default(), FakeAgent::agent_info());
     let request = Request::builder().uri("/v1/volumes?type=csi&index=99");

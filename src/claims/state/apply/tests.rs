@@ -181,9 +181,73 @@ fn instances_are_unhealthy_after_a_start_until_their_next_fingerprint() {
     assert_eq!((status.nodes.healthy, status.nodes.expected), (0, 2));
     assert!(status.controller_required, "the plugin still requires its controller (W18)");
     let instance = &state.plugins[&plugin].allocs[&AllocId::new("n1")].instance;
-    assert_eq!(instance.health.description, NOT_PROBED);
+    assert_eq!(instance.health.description, "not probed since the agent started");
     assert_eq!(instance.updated_at, 70);
     assert_eq!(state.origin, origin, "the origin of the first start stays");
+}
+
+fn registered_node(id: &str) -> EventKind {
+    EventKind::NodeRegistered { node: nomad_csi_model::Node::new(id.into(), "machine", "dc1") }
+}
+
+fn connected(node: &str, session: &str, secret_hash: Option<&str>) -> EventKind {
+    EventKind::NodeConnected {
+        node: node.into(),
+        session: session.into(),
+        secret_hash: secret_hash.map(ToOwned::to_owned),
+    }
+}
+
+/// The plugins of a node go on under another leader, and also while the node's process stays; another process has to ask
+/// them first.
+#[test]
+fn a_leader_changes_no_plugin_and_a_session_only_those_of_its_node() {
+    let plugin = PluginId::new("hostpath");
+    let observed = |node: &str| alloc_observed(node, node, |_| {});
+    let registered = ["n1", "n2"].map(registered_node);
+    let mut state = state_of([started()].into_iter().chain(registered).chain([
+        connected("n1", "s1", None),
+        observed("n1"),
+        observed("n2"),
+    ]));
+    let healthy = |state: &State| {
+        let allocs = state.plugins[&plugin].allocs.values();
+        let healthy = allocs.filter(|alloc| alloc.instance.health.healthy);
+        healthy.map(|alloc| alloc.node.to_string()).collect::<Vec<_>>()
+    };
+    let leads = EventKind::LeaderStarted { origin: "another".to_owned() };
+    for (event, expected) in [
+        (leads, &["n1", "n2"][..]),
+        (connected("n1", "s1", None), &["n1", "n2"]),
+        (connected("n2", "s2", None), &["n1"]),
+        (connected("n1", "s3", None), &[]),
+    ] {
+        let text = format!("{event:?}");
+        apply(&mut state, &Event::new(70, event));
+        assert_eq!(healthy(&state), expected, "{text}");
+    }
+    assert_eq!(state.session(&"n1".into()), Some(&"s3".into()));
+    assert_eq!(state.origin, "2f6d1c7e-0000-4000-8000-000000000001");
+}
+
+/// Only who knows the secret of a node can be it.
+#[test]
+fn a_session_needs_the_secret_of_its_node() {
+    let mut state = state_of([started(), registered_node("n1")]);
+    for (event, is_valid) in [
+        (connected("n2", "s1", None), false),
+        (connected("n1", "s1", None), true),
+        (connected("n1", "s2", Some("hash")), true),
+        (connected("n1", "s3", Some("other")), false),
+        (connected("n1", "s4", None), false),
+        (connected("n1", "s5", Some("hash")), true),
+    ] {
+        let event = Event::new(70, event);
+        assert_eq!(check(&state, &event).is_ok(), is_valid, "{event:?}");
+        apply(&mut state, &event);
+    }
+    assert_eq!(state.session(&"n1".into()), Some(&"s5".into()));
+    assert_eq!(state.node_secret_hash(&"n1".into()), Some("hash"));
 }
 
 /// Returns the fingerprint of an allocation of plugin `hostpath`.
@@ -388,11 +452,13 @@ fn a_long_history_has_every_kind_of_event() {
         "job launched",
         "job registered",
         "job stopped",
+        "leader started",
         "lost node given up",
         "mounts lost",
         "namespace deleted",
         "namespace written",
         "node booted",
+        "node connected",
         "node lost",
         "node rebooted",
         "node registered",

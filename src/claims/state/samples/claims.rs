@@ -8,15 +8,15 @@ use crate::claim::{
 use crate::state::event::EventKind;
 use crate::state::record::Phase;
 use nomad_csi_model::{
-    AccessMode, AllocId, AttachmentMode, Bytes, Capability, ExternalNodeId, NamespacedId, NodeId,
-    RemoteVolume, SealedSecrets, VolumeAlias,
+    AccessMode, AllocId, AttachmentMode, Bytes, Capability, ExternalNodeId, HostSession,
+    NamespacedId, NodeId, RemoteVolume, SealedSecrets, VolumeAlias,
 };
 
 impl History {
     pub(super) fn any_claim_event(&mut self) -> Option<EventKind> {
         let node = NodeId::new(format!("node-{}", self.choose(3)));
         let alloc = AllocId::new(format!("alloc-{}", self.choose(8)));
-        Some(match self.choose(24) {
+        Some(match self.choose(26) {
             0..=2 => EventKind::AllocStarted { alloc, node },
             3 => EventKind::AllocEnded { alloc },
             4 => EventKind::AllocForgotten { alloc },
@@ -25,6 +25,12 @@ impl History {
             7 => EventKind::NodeReturned { node },
             8 => EventKind::NodeSwept { node },
             9..=12 => self.any_grant()?,
+            13 => EventKind::NodeConnected {
+                node,
+                session: HostSession::new(format!("session-{}", self.choose(3))),
+                secret_hash: (self.choose(2) == 0).then(|| format!("hash-{}", self.choose(2))),
+            },
+            14 => EventKind::LeaderStarted { origin: "another origin".to_owned() },
             _ => {
                 let volume = self.any_claimed()?;
                 let event = Box::new(self.any_change(&volume)?);

@@ -56,7 +56,8 @@ async fn services(has_files: bool) -> (FakeAgent, Services) {
     agent.record_event(job_registered(&key)).await;
     agent.record_event(alloc_placed(&key, "a1", FakeAgent::NODE)).await;
     let logs = Arc::new(SilentTasks { has_files });
-    let services = agent.services.clone().with_task_logs(logs);
+    agent.hosts.set_logs(logs);
+    let services = agent.services.clone();
     (agent, services)
 }
 

@@ -1,0 +1,68 @@
+//! The nodes of [`super::FakeAgent`], and instances of plugins without a state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+
+use crate::plugin_instances::{ControllerMachine, PluginInstances};
+use nomad_csi_model::{AllocId, NodeId, PluginId};
+use nomad_csi_ports::{
+    ConnectedNode, ControllerHost, HostDirectory, NodeHost, PluginConnection, PluginDirectory,
+    TaskLogs,
+};
+
+/// Nodes that share their plugins and controllers.
+#[derive(Clone)]
+pub struct FakeHosts {
+    nodes: BTreeMap<NodeId, Arc<dyn NodeHost>>,
+    controllers: Arc<dyn ControllerHost>,
+    plugins: Arc<dyn PluginDirectory>,
+    logs: Arc<Mutex<Option<Arc<dyn TaskLogs>>>>,
+}
+
+impl FakeHosts {
+    /// Nodes with these hosts.
+    pub fn new(
+        nodes: impl IntoIterator<Item = (NodeId, Arc<dyn NodeHost>)>,
+        controllers: Arc<dyn ControllerHost>,
+        plugins: Arc<dyn PluginDirectory>,
+    ) -> Self {
+        Self { nodes: nodes.into_iter().collect(), controllers, plugins, logs: Arc::default() }
+    }
+
+    /// Lets all nodes have this output of tasks.
+    pub fn set_logs(&self, logs: Arc<dyn TaskLogs>) {
+        *self.logs.lock() = Some(logs);
+    }
+}
+
+impl HostDirectory for FakeHosts {
+    fn node(&self, node: &NodeId) -> Option<ConnectedNode> {
+        let host = self.nodes.get(node)?.clone();
+        let (controllers, plugins) = (self.controllers.clone(), self.plugins.clone());
+        let logs = self.logs.lock().clone();
+        Some(ConnectedNode { host, controllers, plugins, logs })
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        self.nodes.keys().cloned().collect()
+    }
+}
+
+/// No instances: queues alone.
+#[cfg(test)]
+pub(crate) struct NoInstances;
+
+#[cfg(test)]
+#[async_trait]
+impl PluginInstances for NoInstances {
+    async fn connection(&self, _: &PluginId, _: &AllocId) -> Option<PluginConnection> {
+        None
+    }
+
+    fn machine(&self, _: &PluginId, _: &AllocId) -> Option<ControllerMachine> {
+        None
+    }
+}
