@@ -11,6 +11,7 @@ mod blocking;
 mod call_observer;
 mod capacity;
 mod clock;
+mod cluster_memory;
 mod connector;
 mod control_plane;
 mod controller_host;
@@ -22,6 +23,7 @@ mod measurements;
 mod mount_observer;
 mod mounter;
 mod node_host;
+mod node_plane;
 mod observer;
 mod plugin;
 mod plugins;
@@ -40,6 +42,7 @@ pub use blocking::run_blocking;
 pub use call_observer::{CallLoad, CallObserver};
 pub use capacity::GetCapacity;
 pub use clock::{Clock, SystemClock};
+pub use cluster_memory::{ClusterMemory, ClusterMemoryError, ClusterPosition};
 pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountDelay,
@@ -63,6 +66,7 @@ pub use node_host::{
     CallOrder, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, StatsRequest,
     SweepOutcome, UnpublishRequest, UnstageRequest,
 };
+pub use node_plane::{NodePlane, NodeSecret, NotLeader, Registration, RegistrationRefused};
 pub use observer::{PluginObserver, ReportRefused};
 pub use plugin::{
     Controller, CreateVolume, CreatedVolume, Delivery, Identity, NodeDescription, NodeService,

@@ -1,0 +1,71 @@
+//! What a node remembers of its cluster: the highest place in its log that it has seen.
+//!
+//! A server of another cluster, or one that was restored from a backup, must not make a node stop tasks. The node
+//! compares what a server says with this record, which outlives its process.
+
+use serde::{Deserialize, Serialize};
+
+use nomad_csi_model::Term;
+
+/// A place in the log of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterPosition {
+    /// The ID of the cluster, a UUID.
+    pub cluster_id: String,
+    /// The leadership.
+    pub term: Term,
+    /// The index of the last event.
+    pub index: u64,
+}
+
+impl ClusterPosition {
+    /// Returns whether this is of the same cluster and neither its term nor its index is below those of `known`.
+    pub fn follows(&self, known: &Self) -> bool {
+        self.cluster_id == known.cluster_id && self.term >= known.term && self.index >= known.index
+    }
+}
+
+/// The record cannot be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct ClusterMemoryError {
+    /// A text for the operator: what cannot be done with which object, why, and what to do.
+    pub reason: String,
+}
+
+/// The record of one node. Its methods block.
+pub trait ClusterMemory: Send + Sync {
+    /// Returns the record; `None` before the first contact with a cluster.
+    ///
+    /// # Errors
+    /// If it cannot be read. That is not the same as no record: the node would believe any cluster.
+    fn load(&self) -> Result<Option<ClusterPosition>, ClusterMemoryError>;
+
+    /// Replaces the record durably, as a whole or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn store(&self, position: &ClusterPosition) -> Result<(), ClusterMemoryError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(cluster: &str, epoch: u64, revision: u64, index: u64) -> ClusterPosition {
+        ClusterPosition { cluster_id: cluster.to_owned(), term: Term { epoch, revision }, index }
+    }
+
+    #[test]
+    fn only_a_position_of_the_same_cluster_that_is_nowhere_lower_follows() {
+        let known = at("c1", 2, 7, 100);
+        for follows in [at("c1", 2, 7, 100), at("c1", 2, 8, 100), at("c1", 3, 1, 101)] {
+            assert!(follows.follows(&known), "{follows:?}");
+        }
+        for stays in
+            [at("c2", 2, 7, 100), at("c1", 1, 9, 101), at("c1", 2, 6, 101), at("c1", 3, 1, 99)]
+        {
+            assert!(!stays.follows(&known), "{stays:?}");
+        }
+    }
+}

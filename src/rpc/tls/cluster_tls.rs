@@ -1,0 +1,299 @@
+//! [`ClusterTls`]: the certificate of this process, and the authorities that it trusts.
+//!
+//! Both ends of a connection have a certificate, and TLS 1.3 is required. A file that another user could have changed is
+//! refused, and so is a key that another user can read. The process's own certificate is checked like that of a stranger, so a mistake is an error of the
+//! start and not of every connection. Connections do not ask whether an authority of a peer has ended, as no verifier of
+//! rustls does; the start does.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+
+use super::authority::since_epoch;
+use super::provider::provider;
+use super::role::Role;
+use super::tls_error::TlsError;
+use nomad_csi_model::private;
+use nomad_csi_ports::Clock;
+
+/// The longest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+/// The longest validity that is distinguished: ten years and some.
+const MAX_DAYS: u64 = 4_096;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The files of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterTlsFiles {
+    /// The certificates of the authorities. Two are allowed, which is how one replaces another.
+    pub authorities: PathBuf,
+    /// The certificate of this process, and those between it and an authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// The certificate of this process, and the authorities that it trusts. Clones are cheap.
+#[derive(Clone)]
+pub struct ClusterTls {
+    region: Arc<str>,
+    authorities: Arc<[CertificateDer<'static>]>,
+    chain: Arc<[CertificateDer<'static>]>,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl std::fmt::Debug for ClusterTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterTls").field("region", &self.region).finish_non_exhaustive()
+    }
+}
+
+impl ClusterTls {
+    /// Reads the files of a process with this role. Blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not private, the certificate is of another role, region or authority or has ended, or the
+    /// key is not its key.
+    pub fn load(
+        files: &ClusterTlsFiles,
+        role: Role,
+        region: &str,
+        clock: &dyn Clock,
+    ) -> Result<Self, TlsError> {
+        let authorities = read_certificates(&files.authorities)?;
+        let roots = Arc::new(trusted_roots(&files.authorities, &authorities)?);
+        let chain = read_certificates(&files.certificate)?;
+        check_own(files, &chain, &authorities, role, region, since_epoch(clock))?;
+        let key = read_key(&files.key)?;
+        let client = client_config(&roots, &chain, key.clone_key());
+        let client = client.map_err(|error| unusable_key(files, &error))?;
+        let server = server_config(&roots, &chain, key);
+        let server = server.map_err(|error| unusable_key(files, &error))?;
+        let (region, chain, authorities) = (region.into(), chain.into(), authorities.into());
+        Ok(Self { region, authorities, chain, client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// Returns the region of the cluster.
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Returns for how many whole days the certificate of this process stays valid, together with one authority; at most
+    /// 4,096. The authority may be the first to end.
+    pub fn days_left(&self, clock: &dyn Clock) -> u64 {
+        let now = since_epoch(clock);
+        let is_valid_after = |days: u64| {
+            let then = now + DAY * u32::try_from(days).unwrap_or(u32::MAX);
+            verify_at(&self.chain, &self.authorities, then).is_ok()
+        };
+        // The verifier says whether a certificate is valid at a time, and not until when.
+        let (mut valid, mut invalid) = (0, MAX_DAYS + 1);
+        while invalid - valid > 1 {
+            let middle = valid.midpoint(invalid);
+            if is_valid_after(middle) { valid = middle } else { invalid = middle }
+        }
+        valid
+    }
+
+    /// Returns the configuration of a connection that this process opens, for one protocol.
+    pub(crate) fn client(&self, protocol: &[u8]) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.client);
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Arc::new(config)
+    }
+
+    /// Returns the configuration of connections that this process accepts, for these protocols.
+    pub(crate) fn server(&self, protocols: &[&[u8]]) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.server);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+fn client_config(
+    roots: &Arc<RootCertStore>,
+    chain: &[CertificateDer<'static>],
+    key: PrivateKeyDer<'static>,
+) -> Result<ClientConfig, rustls::Error> {
+    ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots.clone())
+        .with_client_auth_cert(chain.to_vec(), key)
+}
+
+fn server_config(
+    roots: &Arc<RootCertStore>,
+    chain: &[CertificateDer<'static>],
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider()).build();
+    let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+    ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain.to_vec(), key)
+}
+
+fn check_own(
+    files: &ClusterTlsFiles,
+    chain: &[CertificateDer<'static>],
+    authorities: &[CertificateDer<'static>],
+    role: Role,
+    region: &str,
+    now: Duration,
+) -> Result<(), TlsError> {
+    let file = &files.certificate;
+    let command = format!("issue one with `nomad-csi agent tls {} NAME`", role.as_str());
+    verify_at(chain, authorities, now).map_err(|error| {
+        let authorities = files.authorities.display();
+        let reason = match error {
+            // All authorities that this program makes have one name, so another one's signature is a bad one.
+            rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            ) => format!("none of the authorities in `{authorities}` issued it"),
+            rustls::Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => format!("it or its authority in `{authorities}` has expired"),
+            error => error.to_string(),
+        };
+        TlsError::new("use", file, reason, command.clone())
+    })?;
+    if chain.first().is_some_and(|own| role.is_in(region, own)) {
+        return Ok(());
+    }
+    let reason = format!("it has no DNS name `{}`", role.dns_name(region));
+    Err(TlsError::new("use", file, reason, command))
+}
+
+/// Checks a certificate at a time since the epoch, with those that follow it: one of the authorities issued it, and both are
+/// valid then.
+pub(super) fn verify_at(
+    chain: &[CertificateDer<'_>],
+    authorities: &[CertificateDer<'_>],
+    then: Duration,
+) -> Result<(), rustls::Error> {
+    let mut refused = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    for authority in authorities {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        match verify_with(chain, &roots, then) {
+            // The verifier ignores when an authority ends, unless it is asked about that certificate itself.
+            Ok(()) => match verify_with(std::slice::from_ref(authority), &roots, then) {
+                Err(error) if has_wrong_time(&error) => refused = error,
+                Ok(()) | Err(_) => return Ok(()),
+            },
+            Err(error) if has_wrong_time(&error) => refused = error,
+            Err(error) if !has_wrong_time(&refused) => refused = error,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+fn has_wrong_time(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. }
+        )
+    )
+}
+
+fn verify_with(
+    chain: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    then: Duration,
+) -> Result<(), rustls::Error> {
+    let (own, between) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+    verify_server_cert_signed_by_trust_anchor(
+        &ParsedCertificate::try_from(own)?,
+        roots,
+        between,
+        UnixTime::since_unix_epoch(then),
+        provider().signature_verification_algorithms.all,
+    )
+}
+
+/// Returns what to trust.
+fn trusted_roots(
+    file: &Path,
+    certificates: &[CertificateDer<'static>],
+) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate.clone()).map_err(|error| {
+            TlsError::new("use", file, error, "write certificates of authorities into it, in PEM")
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Returns the certificates of a file; at least one.
+pub(super) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let pem = read(file)?;
+    let help = "write one certificate after the other into it, in PEM";
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let found = found.map_err(|error| TlsError::new("read", file, error, help))?;
+    if found.is_empty() {
+        return Err(TlsError::new("read", file, "it contains no certificate in PEM", help));
+    }
+    Ok(found)
+}
+
+fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let pem = read(file)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(file).map(|found| found.permissions().mode() & 0o777);
+        if let Some(mode) = mode.ok().filter(|mode| mode & 0o077 != 0) {
+            let reason = format!("other users can read it (mode {mode:04o})");
+            let help = format!(
+                "run `chmod 600 {}`, and replace it if someone has read it",
+                file.display()
+            );
+            return Err(TlsError::new("use", file, reason, help));
+        }
+    }
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        TlsError::new(
+            "read",
+            file,
+            "it contains no key in PEM",
+            "write the key of the certificate into it",
+        )
+    })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let mut content = vec![];
+    let read = private::open_given(file)
+        .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut content));
+    let help = "check the path, its owner and its mode";
+    read.map_err(|error| TlsError::new("read", file, error, help))?;
+    if content.len() as u64 > MAX_BYTES {
+        return Err(TlsError::new("read", file, "it is larger than 1 MiB", help));
+    }
+    Ok(content)
+}
+
+fn unusable_key(files: &ClusterTlsFiles, error: &rustls::Error) -> TlsError {
+    let reason = match error {
+        rustls::Error::InconsistentKeys(_) => {
+            format!("it is not the key of `{}`", files.certificate.display())
+        }
+        error => error.to_string(),
+    };
+    TlsError::new("use", &files.key, reason, "use the key that was issued with the certificate")
+}

@@ -1,0 +1,19 @@
+//! Owns the certificates of a cluster: who makes them, which files hold them, and what they allow.
+//!
+//! A role is a DNS name in a certificate, so any authority can issue it, and rustls checks it.
+
+mod authority;
+mod cluster_tls;
+mod provider;
+mod role;
+mod tls_error;
+
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use authority::{Authority, IssuedFiles};
+pub use cluster_tls::{ClusterTls, ClusterTlsFiles};
+pub use role::Role;
+pub use tls_error::TlsError;
