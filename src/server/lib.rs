@@ -20,6 +20,7 @@ mod journal;
 mod keyed_locks;
 mod namespaces;
 mod node_events;
+mod nodes;
 mod observer;
 mod plugin_call_queue;
 mod plugin_call_queues;

@@ -11,11 +11,14 @@ use super::claims::ClaimService;
 use super::jobs::{JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
 use super::node_events::NodeEvents;
+use super::nodes::RecordedNodes;
 use super::ports::ServerPorts;
 use super::variables::VariableService;
 use super::volumes::{CreationDriver, VolumeLimits, VolumeService};
 use nomad_csi_model::NodeId;
-use nomad_csi_ports::{Measurements, MetricsSource, NoMeasurements, TaskLogs, VolumeStatsSample};
+use nomad_csi_ports::{
+    Measurements, MetricsSource, NoMeasurements, NodePlane, TaskLogs, VolumeStatsSample,
+};
 
 /// The task that drives claims. Clones share their state.
 #[derive(Clone)]
@@ -240,6 +243,12 @@ impl Services {
     /// Returns what a node in this process needs of the server.
     pub fn control_plane(&self, node: NodeId) -> LocalControlPlane {
         LocalControlPlane::new(self.ports.clone(), self.claims.clone(), node)
+    }
+
+    /// Returns what nodes of other processes need of the server. What happens to their mounts goes to `events`.
+    pub fn node_plane(&self, events: std::sync::Arc<NodeEvents>) -> std::sync::Arc<dyn NodePlane> {
+        let (ports, claims) = (self.ports.clone(), self.claims.clone());
+        std::sync::Arc::new(RecordedNodes::new(ports, claims, events))
     }
 
     /// Ends blocking reads, refuses new operations, waits up to `grace` for running ones and aborts the

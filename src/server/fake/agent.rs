@@ -248,6 +248,8 @@ impl FakeAgent {
         let node = Self::node(id, "there");
         self.record_event(EventKind::NodeRegistered { node }).await;
         self.connect_node(id).await;
+        let host = Self::host(&self.backend, Some(external.clone()));
+        self.hosts.add(id.into(), Arc::new(host));
         let mut settings = self.backend.settings();
         settings.description.external_node_id = external.clone();
         settings.controller = None;

@@ -16,7 +16,7 @@ use nomad_csi_ports::{
 /// Nodes that share their plugins and controllers.
 #[derive(Clone)]
 pub struct FakeHosts {
-    nodes: BTreeMap<NodeId, Arc<dyn NodeHost>>,
+    nodes: Arc<Mutex<BTreeMap<NodeId, Arc<dyn NodeHost>>>>,
     controllers: Arc<dyn ControllerHost>,
     plugins: Arc<dyn PluginDirectory>,
     logs: Arc<Mutex<Option<Arc<dyn TaskLogs>>>>,
@@ -29,7 +29,13 @@ impl FakeHosts {
         controllers: Arc<dyn ControllerHost>,
         plugins: Arc<dyn PluginDirectory>,
     ) -> Self {
-        Self { nodes: nodes.into_iter().collect(), controllers, plugins, logs: Arc::default() }
+        let nodes = Arc::new(Mutex::new(nodes.into_iter().collect()));
+        Self { nodes, controllers, plugins, logs: Arc::default() }
+    }
+
+    /// Adds a node.
+    pub fn add(&self, node: NodeId, host: Arc<dyn NodeHost>) {
+        self.nodes.lock().insert(node, host);
     }
 
     /// Lets all nodes have this output of tasks.
@@ -40,14 +46,14 @@ impl FakeHosts {
 
 impl HostDirectory for FakeHosts {
     fn node(&self, node: &NodeId) -> Option<ConnectedNode> {
-        let host = self.nodes.get(node)?.clone();
+        let host = self.nodes.lock().get(node)?.clone();
         let (controllers, plugins) = (self.controllers.clone(), self.plugins.clone());
         let logs = self.logs.lock().clone();
         Some(ConnectedNode { host, controllers, plugins, logs })
     }
 
     fn nodes(&self) -> Vec<NodeId> {
-        self.nodes.keys().cloned().collect()
+        self.nodes.lock().keys().cloned().collect()
     }
 }
 

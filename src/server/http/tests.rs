@@ -303,19 +303,19 @@ async fn a_volume_is_encoded_like_nomads() {
     let answer =
         send_line(&agent, "PUT /v1/volume/csi/db/create?namespace=other", &body.to_string()).await;
     let volume = format!(
-        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":6,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":7,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","SpecIndex":7,"Topologies":[],"WriteAllocs":{{}}}}"#,
+        r#"{{"AccessMode":"","Allocations":[],"AttachmentMode":"","Capacity":100,"CloneID":"","Context":{{"made-by":"fake-1"}},"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":7,"CreateTime":{time},"ExternalID":"fake-1","ID":"db","ModifyIndex":8,"ModifyTime":{time},"MountOptions":{{"FSType":"ext4","MountFlags":["[REDACTED]"]}},"Name":"database","Namespace":"prod","NodesExpected":1,"NodesHealthy":1,"Parameters":{{"type":"<gp3>"}},"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ProviderVersion":"1.0.0","ReadAllocs":{{}},"RequestedCapabilities":[{{"AccessMode":"single-node-writer","AttachmentMode":"file-system"}}],"RequestedCapacityMax":200,"RequestedCapacityMin":100,"RequestedTopologies":null,"ResourceExhausted":null,"Schedulable":true,"Secrets":null,"SnapshotID":"","SpecIndex":8,"Topologies":[],"WriteAllocs":{{}}}}"#,
         time = FakeClock::START
     );
     assert_eq!(
         answer.text(),
         format!(
-            r#"{{"Index":7,"KnownLeader":true,"LastContact":0,"NextToken":"","Volumes":[{volume}],"Warnings":""}}"#
+            r#"{{"Index":8,"KnownLeader":true,"LastContact":0,"NextToken":"","Volumes":[{volume}],"Warnings":""}}"#
         )
     );
-    assert_eq!(answer.index(), 7);
+    assert_eq!(answer.index(), 8);
     let answer = get(&agent, "/v1/volume/csi/db?namespace=prod").await;
     assert_eq!(answer.text(), volume);
-    assert_eq!(answer.index(), 7);
+    assert_eq!(answer.index(), 8);
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,7 +327,7 @@ async fn a_list_is_encoded_like_nomads() {
     assert_eq!(
         answer.text(),
         format!(
-            r#"[{{"AccessMode":"","AttachmentMode":"","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"CreateTime":{time},"CurrentReaders":0,"CurrentWriters":0,"ExternalID":"fake-1","ID":"db","ModifyIndex":6,"ModifyTime":{time},"Name":"db-name","Namespace":"default","NodesExpected":1,"NodesHealthy":1,"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ResourceExhausted":null,"Schedulable":true,"SpecIndex":6,"Topologies":[]}}]"#,
+            r#"[{{"AccessMode":"","AttachmentMode":"","ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":6,"CreateTime":{time},"CurrentReaders":0,"CurrentWriters":0,"ExternalID":"fake-1","ID":"db","ModifyIndex":7,"ModifyTime":{time},"Name":"db-name","Namespace":"default","NodesExpected":1,"NodesHealthy":1,"PluginID":"fake","Provider":"fake.csi.nomad-csi.test","ResourceExhausted":null,"Schedulable":true,"SpecIndex":7,"Topologies":[]}}]"#,
             time = FakeClock::START
         )
     );
@@ -344,9 +344,9 @@ async fn a_plugin_is_encoded_like_nomads() {
     let list = get(&agent, "/v1/plugins?type=csi&prefix=fa").await;
     assert_eq!(
         list.text(),
-        r#"[{"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":4,"ID":"fake","ModifyIndex":4,"NodesExpected":1,"NodesHealthy":1,"Provider":"fake.csi.nomad-csi.test"}]"#
+        r#"[{"ControllerRequired":true,"ControllersExpected":1,"ControllersHealthy":1,"CreateIndex":5,"ID":"fake","ModifyIndex":5,"NodesExpected":1,"NodesHealthy":1,"Provider":"fake.csi.nomad-csi.test"}]"#
     );
-    assert_eq!(list.index(), 4);
+    assert_eq!(list.index(), 5);
     assert_eq!(get(&agent, "/v1/plugins?type=csi&prefix=x").await.text(), "[]");
     let plugin = get(&agent, "/v1/plugin/csi/fake").await.json();
     let instance = &plugin["Controllers"][FakeAgent::NODE];
@@ -717,7 +717,7 @@ async fn a_blocking_read_waits_for_a_change() {
     let (held, changed) = tokio::join!(get(&agent, &uri), change);
     assert!(held.index() > seen && held.index() <= changed.index());
     assert_eq!(start.elapsed(), Duration::from_secs(7));
-    let plugins = get(&agent, "/v1/plugins?type=csi&index=4&wait=2s");
+    let plugins = get(&agent, "/v1/plugins?type=csi&index=5&wait=2s");
     let change = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         agent.observe(false).await;

@@ -17,7 +17,7 @@ use crate::error::{ClaimError, ServerError};
 use crate::ports::ServerPorts;
 use nomad_csi_claims::claim::{ClaimEvent, ClaimKey, Known};
 use nomad_csi_claims::state::{
-    AllocEvent, Event, EventKind, Placement, State, Subject, Table, Topic,
+    AllocEvent, AllocRecord, Event, EventKind, Placement, State, Subject, Table, Topic,
 };
 use nomad_csi_model::{
     AllocId, AllocReport, Job, JobVolumeKind, NamespacedId, NodeId, PluginId, VolumeAlias,
@@ -177,9 +177,14 @@ impl LocalControlPlane {
             .ok_or_else(|| format!("the group of allocation `{alloc}` has no CSI volume `{alias}`"))
     }
 
+    /// Returns what is on record of an allocation of this node: another node asks for nothing of it.
+    fn own_alloc<'a>(&self, state: &'a State, alloc: &AllocId) -> Option<&'a AllocRecord> {
+        state.alloc(alloc).filter(|record| record.node == self.node)
+    }
+
     fn placement(&self, alloc: &AllocId) -> Option<Placement> {
         self.ports.cell.read(|state| {
-            let placement = state.alloc(alloc).and_then(|one| one.placement.as_deref());
+            let placement = self.own_alloc(state, alloc).and_then(|one| one.placement.as_deref());
             placement.cloned()
         })
     }
@@ -292,6 +297,10 @@ impl ControlPlane for LocalControlPlane {
         known: Option<&MountDelay>,
     ) -> Result<MountDelay, ControlPlaneError> {
         let key = ClaimKey { alloc: alloc.clone(), alias: alias.clone() };
+        if self.placement(alloc).is_none() {
+            let text = format!("node `{}` has no allocation `{alloc}`", self.node);
+            return Err(ControlPlaneError::Failed(text));
+        }
         loop {
             let remote = self.ports.cell.read(|state| state.claimed_as(&key).cloned());
             let topic = match remote {
@@ -332,9 +341,8 @@ impl ControlPlane for LocalControlPlane {
                 let (alloc, alias) = (alloc.clone(), alias.clone());
                 let key = ClaimKey { alloc, alias };
                 let volume = self.ports.cell.read(|state| {
-                    let mut claims = state.claims_of(&key.alloc);
-                    let own = claims.find(|(own, _)| **own == key);
-                    own.map(|(_, volume)| volume.clone())
+                    self.own_alloc(state, &key.alloc)?;
+                    state.claimed_as(&key).cloned()
                 });
                 (volume, [key].into())
             }
@@ -371,7 +379,7 @@ impl ControlPlane for LocalControlPlane {
         let (alloc, alias) = (alloc.clone(), alias.clone());
         let key = ClaimKey { alloc, alias };
         let volume = self.ports.cell.read(|state| {
-            let placement = state.alloc(&key.alloc)?.placement.as_deref()?;
+            let placement = self.own_alloc(state, &key.alloc)?.placement.as_deref()?;
             let is_cut_off = placement.cut_off.contains(&key.alias);
             state.claimed_as(&key).filter(|_| is_cut_off).cloned()
         });
@@ -399,7 +407,7 @@ impl ControlPlane for LocalControlPlane {
     ) -> Result<(), ControlPlaneError> {
         self.hide_settings(alloc, &mut report);
         let is_news = self.ports.cell.read(|state| {
-            let record = state.alloc(alloc).filter(|record| !record.has_ended);
+            let record = self.own_alloc(state, alloc).filter(|record| !record.has_ended);
             let placement = record.and_then(|record| record.placement.as_deref());
             placement.is_some_and(|placement| placement.report.as_ref() != Some(&report))
         });

@@ -447,7 +447,7 @@ async fn registering_over_a_pending_creation_settles_it_first() {
 /// the next run has one volume, and deletes it.
 #[tokio::test(start_paused = true)]
 async fn a_creation_interrupted_anywhere_is_completed_by_the_next_run() {
-    const STARTED: usize = 3;
+    const STARTED: usize = 4;
     for fault in [
         None,
         Some(Fault::FailAfterEffect(StatusCode::Internal)),

@@ -1,0 +1,89 @@
+//! Opens the state of a server and the key of its secrets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::blocking;
+use super::config::AgentConfig;
+use super::directory::AgentDirs;
+use super::measured_journal::MeasuredJournal;
+use super::problems::{journal_problem, key_problem};
+use super::rotate_key::finish_if_resealed;
+use super::seal_clear_secrets::{any_sealed, seal_clear_secrets};
+use crate::telemetry::AgentMetrics;
+use nomad_csi_claims::state::State;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_ports::SentSecretsReader;
+use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
+use nomad_csi_server::{CellOptions, RecordedSecrets, Sealer, StateCell};
+
+/// Opens the state that the journal of the directory has.
+///
+/// # Errors
+/// If the journal is missing, damaged or of a later version.
+pub(super) async fn open_cell(
+    config: &AgentConfig,
+    dirs: &AgentDirs,
+    metrics: &Arc<AgentMetrics>,
+) -> Result<StateCell, Diagnostics> {
+    let checked = dirs.clone();
+    blocking::run_blocking(move || require_journal(&checked)).await??;
+    let journal = EmbeddedJournal::open(dirs.journal()).await;
+    let journal = journal.map_err(|error| journal_problem(&error))?;
+    seal_clear_secrets(dirs.key_file(), &journal).await?;
+    let journal = MeasuredJournal::new(journal, metrics.clone());
+    let options = CellOptions { limits: config.state_limits, ..CellOptions::default() };
+    let cell = StateCell::open(Arc::new(journal), options).await;
+    cell.map_err(|error| journal_problem(&error))
+}
+
+/// Refuses a directory whose journal is gone: the first start creates the journal before the key and
+/// the catalogue, so a new journal would forget what the old one recorded.
+fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
+    let exists = |path: &Path| path.symlink_metadata().is_ok();
+    let journal = dirs.journal();
+    if exists(&journal) || !exists(&dirs.key_file()) || !exists(&dirs.plugin_catalog()) {
+        return Ok(());
+    }
+    let message = format!("the agent's journal `{}` is missing", journal.display());
+    let code = Code::JournalMissing;
+    Err(Diagnostic::error(code, message)
+        .note("the key of its secrets and the catalogue of its plugin exist")
+        .help(code.advice())
+        .into())
+}
+
+/// Returns what reads the secrets that plugins were sent.
+pub(super) fn sent_secrets(cell: &StateCell, sealer: &Arc<dyn Sealer>) -> Arc<dyn SentSecretsReader> {
+    Arc::new(RecordedSecrets::new(cell.clone(), sealer.clone()))
+}
+
+/// Opens the key. With another key the agent must not start. Finishes a rotation of the key of which only the
+/// last step is left.
+pub(super) async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
+    let sealer = open_key(dirs, cell).await?;
+    if !sealer.is_in_rotation() {
+        return Ok(sealer);
+    }
+    let (file, state) = (dirs.key_file(), cell.read(State::clone));
+    let finished = blocking::run_blocking(move || finish_if_resealed(&file, &state)).await?;
+    if finished.map_err(|error| key_problem(&error))? {
+        return open_key(dirs, cell).await;
+    }
+    tracing::warn!(
+        key.file = %dirs.key_file().display(),
+        "a rotation of the key was interrupted; stop the agent and run `nomad-csi agent key rotate`"
+    );
+    Ok(sealer)
+}
+
+/// Opens the key and verifies it on a recorded secret.
+async fn open_key(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
+    let (file, sealed) = (dirs.key_file(), cell.read(any_sealed));
+    let open = move || {
+        let sample = sealed.as_ref().map(|(owner, secrets)| (owner, secrets));
+        KeySealer::open(&file, sample)
+    };
+    let sealer = blocking::run_blocking(open).await?;
+    sealer.map_err(|error| key_problem(&error))
+}

@@ -1,0 +1,181 @@
+//! `agent server`: answers the API and drives the steps of claims on nodes of other processes.
+//!
+//! ```text
+//! start   directory, lock, sockets, journal and state, key, term, port for nodes, operator's token, HTTP, "ready"
+//! stop    operator's token, HTTP (running requests are completed), calls to nodes, connections, state and journal
+//! ```
+//!
+//! Nodes, their tasks and mounts go on without it. Its term begins with the index of its start in the journal.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use super::assemble::volume_limits;
+use super::blocking::run_blocking;
+use super::cluster_nodes::ClusterNodes;
+use super::cluster_tls::load_tls;
+use super::core_dumps::restrict_core_dumps;
+use super::directory::AgentDirs;
+use super::listen::{DRAIN_LIMIT, Listeners};
+use super::metrics::serve_metrics_at;
+use super::node_registration::not_committed;
+use super::open_state::{open_cell, open_sealer};
+use super::operator_token::OperatorTokenFiles;
+use super::role_file::ServerConfig;
+use super::run::{create_token, notify_ready, notify_stopping, open_directory, release_directory};
+use crate::telemetry::AgentMetrics;
+use nomad_csi_claims::state::{Event, EventKind};
+use nomad_csi_model::Term;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_ports::{Clock, HostDirectory, IdSource, RandomIds, SystemClock};
+use nomad_csi_rpc::{ConnectedNodes, ControlPlaneService, NodeListener, Role};
+use nomad_csi_server::http::router;
+use nomad_csi_server::{
+    AgentInfo, Expected, NodeEvents, PluginCallQueues, ServerPorts, Services, StateCell,
+    VolumeLimits,
+};
+
+/// Runs a server until `stop`, then stops it in order.
+///
+/// # Errors
+/// If it cannot start. Nothing keeps running then.
+pub async fn run_server(config: ServerConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
+    restrict_core_dumps(config.agent.allows_core_dumps);
+    let tls = load_tls(&config.tls, Role::Server, &config.region).await?;
+    let (dirs, lock) = open_directory(&config.agent).await?;
+    let started = Server::start(&config, &dirs, tls).await;
+    let server = match started {
+        Ok(server) => server,
+        Err(problems) => {
+            release_directory(dirs, lock).await;
+            return Err(problems);
+        }
+    };
+    notify_ready();
+    stop.cancelled().await;
+    tracing::info!("stopping: running requests are completed; a second signal aborts them");
+    notify_stopping();
+    server.stop().await;
+    release_directory(dirs, lock).await;
+    Ok(())
+}
+
+/// A running server.
+struct Server {
+    services: Services,
+    operator: OperatorTokenFiles,
+    http: JoinSet<()>,
+    nodes: JoinSet<()>,
+    _metrics: JoinSet<()>,
+    /// Keeps the certificate for new connections.
+    _tls: watch::Sender<nomad_csi_rpc::ClusterTls>,
+    stop_http: CancellationToken,
+    stop_nodes: CancellationToken,
+}
+
+impl Server {
+    async fn start(
+        config: &ServerConfig,
+        dirs: &AgentDirs,
+        tls: nomad_csi_rpc::ClusterTls,
+    ) -> Result<Self, Diagnostics> {
+        let listeners = Listeners::open(config.agent.http, &dirs.agent_socket()).await?;
+        let connected = Arc::new(ConnectedNodes::default());
+        let (sender, receiver) = watch::channel(tls);
+        let port = NodeListener::bind(config.address, receiver, connected.clone()).await;
+        let port = port.map_err(|error| cannot_listen(config, &error))?;
+        let operator = create_token(&config.agent, dirs, &listeners).await?;
+        let metrics = Arc::new(AgentMetrics::default());
+        let serving = serve_metrics_at(config.agent.metrics, metrics.clone()).await?;
+        let cell = open_cell(&config.agent, dirs, &metrics).await?;
+        let wired = wire(config, dirs, &cell, (&listeners, &connected), metrics).await;
+        let (services, events) = match wired {
+            Ok(wired) => wired,
+            Err(problems) => {
+                cell.stop().await;
+                return Err(problems);
+            }
+        };
+        let address = port.address().map(|address| address.to_string()).unwrap_or_default();
+        let (stop_http, stop_nodes) = (CancellationToken::new(), CancellationToken::new());
+        let plane = ControlPlaneService::new(services.node_plane(events), connected);
+        let mut nodes = JoinSet::new();
+        nodes.spawn(port.serve(Routes::new(plane.into_server()), stop_nodes.clone()));
+        let settings = config.agent.http_settings.clone();
+        let limits = settings.limits.clone();
+        let http_address = listeners.address().map(|address| format!("http://{address}"));
+        let router = router(services.clone(), settings, operator.access());
+        let mut http = JoinSet::new();
+        http.spawn(listeners.serve(router, limits, stop_http.clone()));
+        tracing::info!(
+            address = http_address,
+            cluster = address,
+            socket = %dirs.agent_socket().display(),
+            data = %dirs.data().display(),
+            "the server is ready"
+        );
+        let (_metrics, _tls) = (serving, sender);
+        Ok(Self { services, operator, http, nodes, _metrics, _tls, stop_http, stop_nodes })
+    }
+
+    async fn stop(mut self) {
+        let operator = self.operator;
+        drop(run_blocking(move || operator.end()).await);
+        self.stop_http.cancel();
+        let served = async { while self.http.join_next().await.is_some() {} };
+        tokio::join!(self.services.drain(DRAIN_LIMIT), served);
+        self.stop_nodes.cancel();
+        while self.nodes.join_next().await.is_some() {}
+        self.services.cell.stop().await;
+    }
+}
+
+async fn wire(
+    config: &ServerConfig,
+    dirs: &AgentDirs,
+    cell: &StateCell,
+    (listeners, connected): (&Listeners, &Arc<ConnectedNodes>),
+    metrics: Arc<AgentMetrics>,
+) -> Result<(Services, Arc<NodeEvents>), Diagnostics> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
+    let sealer = Arc::new(open_sealer(dirs, cell).await?);
+    let leads = EventKind::LeaderStarted { origin: ids.uuid() };
+    let started = cell.commit(Expected::Any, Event::new(clock.now(), leads)).await;
+    let revision = started.map_err(|error| not_committed(&error))?;
+    let term = Term { epoch: 0, revision };
+    let connected = connected.clone();
+    let hosts: Arc<dyn HostDirectory> = Arc::new(ClusterNodes { connected, term });
+    let calls = PluginCallQueues::new(
+        config.agent.calls,
+        VolumeLimits::MAX_WAITING,
+        metrics.clone(),
+        cell.clone(),
+        hosts.clone(),
+    );
+    let events = Arc::new(NodeEvents::new(clock.clone()));
+    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, hosts, calls };
+    let uname = rustix::system::uname();
+    let about = AgentInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: uname.nodename().to_string_lossy().into_owned(),
+        region: config.region.clone(),
+        datacenter: AgentInfo::DATACENTER.to_owned(),
+        address: listeners.address().map(|address| address.to_string()).unwrap_or_default(),
+        node_id: String::new(),
+    };
+    let services = Services::new(ports, volume_limits(&config.agent), about)
+        .with_metrics(metrics)
+        .with_node_events(events.clone());
+    Ok((services, events))
+}
+
+fn cannot_listen(config: &ServerConfig, error: &std::io::Error) -> Diagnostics {
+    let message = format!("cannot listen for nodes on `{}`: {error}", config.address);
+    let help = "use another `address` in `[cluster]`, or stop what listens there";
+    Diagnostic::error(Code::AgentCannotListen, message).help(help).into()
+}

@@ -1,0 +1,6 @@
+//! The nodes of a server: how they register, and what each of them may ask and report.
+
+mod node_plugins;
+mod plane;
+
+pub(super) use plane::RecordedNodes;

@@ -1,0 +1,168 @@
+//! [`RecordedNodes`]: nodes of other processes, as they are on record.
+//!
+//! A node is who has its secret, of which the state has the hash. Its session is on record before anything is sent to it
+//! (rule 12 of the claims machine). What an operator decided about it stays when it registers again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use super::node_plugins::NodePlugins;
+use crate::cell::{CommitError, Expected};
+use crate::claims::ClaimService;
+use crate::jobs::LocalControlPlane;
+use crate::node_events::NodeEvents;
+use crate::observer::RecordingObserver;
+use crate::ports::ServerPorts;
+use nomad_csi_claims::state::{Event, EventKind, State};
+use nomad_csi_model::{Node, NodeId, Term, hex};
+use nomad_csi_ports::{
+    ClusterPosition, ControlPlane, MountObserver, NodePlane, NodeSecret, NotLeader, PluginObserver,
+    Registration, RegistrationRefused,
+};
+
+/// The nodes of a server.
+pub(crate) struct RecordedNodes {
+    ports: ServerPorts,
+    claims: ClaimService,
+    events: Arc<NodeEvents>,
+    /// Those that have registered, which bounds their number.
+    planes: Mutex<HashMap<NodeId, Arc<LocalControlPlane>>>,
+    registering: tokio::sync::Mutex<()>,
+}
+
+impl RecordedNodes {
+    pub(crate) fn new(ports: ServerPorts, claims: ClaimService, events: Arc<NodeEvents>) -> Self {
+        Self { ports, claims, events, planes: Mutex::default(), registering: Default::default() }
+    }
+
+    fn current(&self) -> ClusterPosition {
+        let (cluster_id, index) = self.ports.cell.read(|state| {
+            let cluster_id = state.origin().to_owned();
+            (cluster_id, state.index())
+        });
+        ClusterPosition { cluster_id, term: self.ports.term, index }
+    }
+
+    fn events(&self, kinds: Vec<EventKind>) -> Vec<Event> {
+        let now = self.ports.clock.now();
+        let kinds = kinds.into_iter();
+        kinds.map(|kind| Event::new(now, kind)).collect()
+    }
+}
+
+/// Returns what is stored of a secret.
+fn hash_of(secret: &NodeSecret) -> String {
+    hex(&Sha256::digest(secret.expose())).collect()
+}
+
+/// Refuses a node whose record is of another cluster, or of a later state than this one.
+fn check_position(
+    known: &ClusterPosition,
+    own: &ClusterPosition,
+) -> Result<(), RegistrationRefused> {
+    let ClusterPosition { cluster_id, term, index } = known;
+    if *cluster_id != own.cluster_id {
+        let (node, server) = (cluster_id.clone(), own.cluster_id.clone());
+        return Err(RegistrationRefused::OtherCluster { node, server });
+    }
+    // Since a restore that the node does not know of, indexes and revisions are others.
+    let is_later = term.epoch > own.term.epoch
+        || (term.epoch == own.term.epoch && (*term > own.term || *index > own.index));
+    if is_later {
+        let place = |term: &Term, index: u64| format!("term {term}, index {index}");
+        let (node, server) = (place(term, *index), place(&own.term, own.index));
+        let text = format!("the node has seen {node}, and the server is at {server}");
+        return Err(RegistrationRefused::WentBack(text));
+    }
+    Ok(())
+}
+
+/// Returns what has to be recorded of a registration; nothing if it is on record.
+fn news(state: &State, registration: &Registration, secret_hash: &str) -> Vec<EventKind> {
+    let Registration { node: offered, session, boot_id, .. } = registration;
+    let known = state.node(&offered.id);
+    let node = Node {
+        is_eligible: known.is_none_or(|known| known.is_eligible),
+        is_draining: known.is_some_and(|known| known.is_draining),
+        keeps_system_jobs: known.is_some_and(|known| known.keeps_system_jobs),
+        ..offered.clone()
+    };
+    let id = &offered.id;
+    let mut events = vec![];
+    if known != Some(&node) {
+        events.push(EventKind::NodeRegistered { node });
+    }
+    if state.session(id) != Some(session) || state.node_secret_hash(id) != Some(secret_hash) {
+        events.push(EventKind::NodeConnected {
+            node: id.clone(),
+            session: session.clone(),
+            secret_hash: Some(secret_hash.to_owned()),
+        });
+    }
+    if state.boot_id(id) != Some(boot_id.as_str()) {
+        events.push(EventKind::NodeBooted { node: id.clone(), boot_id: boot_id.clone() });
+    }
+    events
+}
+
+#[async_trait]
+impl NodePlane for RecordedNodes {
+    async fn register(
+        &self,
+        registration: Registration,
+    ) -> Result<ClusterPosition, RegistrationRefused> {
+        let secret_hash = hash_of(&registration.secret);
+        let id = &registration.node.id;
+        let _one_at_a_time = self.registering.lock().await;
+        let is_known = |state: &State| {
+            let known = state.node_secret_hash(id);
+            known.is_none_or(|known| known == secret_hash)
+        };
+        if !self.ports.cell.read(is_known) {
+            return Err(RegistrationRefused::WrongSecret);
+        }
+        if let Some(known) = &registration.known {
+            check_position(known, &self.current())?;
+        }
+        let news = self.ports.cell.read(|state| news(state, &registration, &secret_hash));
+        if !news.is_empty() {
+            let committed = self.ports.cell.commit_all(vec![], self.events(news)).await;
+            committed.map_err(|error| match error {
+                CommitError::Stopping => RegistrationRefused::Stopping,
+                error => RegistrationRefused::Failed(error.detail()),
+            })?;
+            tracing::info!(node.id = %id, node.name = registration.node.name, "the node registered");
+        }
+        Ok(self.current())
+    }
+
+    fn position(&self) -> Result<ClusterPosition, NotLeader> {
+        Ok(self.current())
+    }
+
+    fn of(&self, node: &NodeId) -> Arc<dyn ControlPlane> {
+        let mut planes = self.planes.lock();
+        let new = || {
+            let (ports, claims) = (self.ports.clone(), self.claims.clone());
+            Arc::new(LocalControlPlane::new(ports, claims, node.clone()))
+        };
+        planes.entry(node.clone()).or_insert_with(new).clone()
+    }
+
+    fn plugins_of(&self, node: &NodeId) -> Arc<dyn PluginObserver> {
+        let cell = self.ports.cell.clone();
+        let reports = RecordingObserver::new(cell.clone(), self.ports.clock.clone());
+        Arc::new(NodePlugins { cell, node: node.clone(), reports })
+    }
+
+    fn mounts_of(&self, node: &NodeId) -> Arc<dyn MountObserver> {
+        self.events.of_node(node.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Registrations, and what one node may do with what belongs to another.
+
+use super::*;
+use crate::fake::FakeAgent;
+use nomad_csi_claims::state::samples::jobs::{alloc_placed, job_key, job_registered};
+use nomad_csi_model::{AllocId, AllocReport, ClientStatus, PluginId, PluginInstance, VolumeAlias};
+use nomad_csi_ports::{AssignedAllocs, ControlPlaneError, LostMount};
+use nomad_csi_testing::PluginSettings;
+
+struct Cluster {
+    agent: FakeAgent,
+    nodes: Arc<dyn NodePlane>,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let agent = FakeAgent::start(PluginSettings::default()).await.unwrap();
+        let events = Arc::new(NodeEvents::new(Arc::new(agent.clock.clone())));
+        Self { nodes: agent.services.node_plane(events), agent }
+    }
+
+    async fn register(&self, registration: Registration) -> Result<u64, RegistrationRefused> {
+        let position = self.nodes.register(registration).await?;
+        Ok(position.index)
+    }
+
+    fn position(&self) -> ClusterPosition {
+        self.nodes.position().unwrap()
+    }
+}
+
+fn registration(id: &str, session: &str) -> Registration {
+    Registration {
+        node: Node::new(id.into(), format!("machine of {id}"), "dc1"),
+        secret: NodeSecret::new([7; 32]),
+        session: session.into(),
+        boot_id: "boot-1".to_owned(),
+        version: "1.2.3".to_owned(),
+        features: vec![],
+        known: None,
+    }
+}
+
+#[tokio::test]
+async fn a_registration_is_on_record_before_it_is_answered_and_once() {
+    let cluster = Cluster::start().await;
+    let first = cluster.register(registration("n1", "s1")).await.unwrap();
+    let (id, cell) = ("n1".into(), &cluster.agent.cell);
+    assert_eq!(cell.index(), first);
+    cell.read(|state| {
+        assert_eq!(state.node(&id).unwrap().name, "machine of n1");
+        assert_eq!(state.session(&id), Some(&"s1".into()));
+        assert_eq!(state.boot_id(&id), Some("boot-1"));
+        assert!(!state.node_secret_hash(&id).unwrap().contains("070707"), "only a hash is stored");
+    });
+    let again = cluster.register(registration("n1", "s1")).await;
+    assert_eq!(again, Ok(first), "nothing is new");
+    let restarted = cluster.register(registration("n1", "s2")).await;
+    assert_eq!(restarted, Ok(first + 1));
+    let rebooted = Registration { boot_id: "boot-2".to_owned(), ..registration("n1", "s3") };
+    assert_eq!(cluster.register(rebooted).await, Ok(first + 3));
+    assert_eq!(cell.read(|state| state.session(&id).cloned()), Some("s3".into()));
+}
+
+/// A certificate of a node lets nobody be another one.
+#[tokio::test]
+async fn another_secret_changes_nothing() {
+    let cluster = Cluster::start().await;
+    let index = cluster.register(registration("n1", "s1")).await.unwrap();
+    let other = Registration { secret: NodeSecret::new([8; 32]), ..registration("n1", "s2") };
+    assert_eq!(cluster.register(other).await, Err(RegistrationRefused::WrongSecret));
+    assert_eq!(cluster.agent.cell.index(), index);
+}
+
+#[tokio::test]
+async fn what_an_operator_decided_about_a_node_stays() {
+    let cluster = Cluster::start().await;
+    cluster.register(registration("n1", "s1")).await.unwrap();
+    let read = || cluster.agent.cell.read(|state| state.node(&"n1".into()).cloned().unwrap());
+    let decided = Node { is_eligible: false, is_draining: true, ..read() };
+    cluster.agent.record_event(EventKind::NodeRegistered { node: decided }).await;
+    let mut renamed = registration("n1", "s2");
+    renamed.node.name = "renamed".to_owned();
+    cluster.register(renamed).await.unwrap();
+    let node = read();
+    assert_eq!((&*node.name, node.is_eligible, node.is_draining), ("renamed", false, true));
+}
+
+#[tokio::test]
+async fn a_node_that_knows_another_or_a_later_cluster_is_refused() {
+    let cluster = Cluster::start().await;
+    let own = cluster.position();
+    let known = |known: ClusterPosition| {
+        let known = Some(known);
+        cluster.register(Registration { known, ..registration("n1", "s1") })
+    };
+    let other = ClusterPosition { cluster_id: "other".to_owned(), ..own.clone() };
+    let refused = known(other).await.unwrap_err();
+    assert!(matches!(refused, RegistrationRefused::OtherCluster { .. }), "{refused}");
+    let Term { epoch, revision } = own.term;
+    for later in [
+        ClusterPosition { index: own.index + 1, ..own.clone() },
+        ClusterPosition { term: Term { epoch, revision: revision + 1 }, ..own.clone() },
+        ClusterPosition { term: Term { epoch: epoch + 1, revision: 0 }, index: 0, ..own.clone() },
+    ] {
+        let refused = known(later.clone()).await.unwrap_err();
+        assert!(matches!(refused, RegistrationRefused::WentBack(_)), "{later:?}: {refused}");
+    }
+    assert_eq!(cluster.agent.cell.read(|state| state.node(&"n1".into()).cloned()), None);
+    known(own).await.unwrap();
+}
+
+/// Two nodes, and allocation `a1` of a job on the first one.
+async fn with_alloc() -> Cluster {
+    let cluster = Cluster::start().await;
+    for id in ["n1", "n2"] {
+        cluster.register(registration(id, "s1")).await.unwrap();
+    }
+    let key = job_key("web");
+    cluster.agent.record_event(job_registered(&key)).await;
+    cluster.agent.record_event(alloc_placed(&key, "a1", "n1")).await;
+    cluster
+}
+
+fn instance(alloc: &str, agent: &FakeAgent) -> PluginInstance {
+    let known = agent.cell.read(|state| {
+        let record = state.plugin_record(&FakeAgent::PLUGIN.into()).cloned();
+        record.unwrap().allocs.into_values().next().unwrap().instance
+    });
+    PluginInstance { alloc_id: alloc.into(), ..known }
+}
+
+#[tokio::test]
+async fn a_node_has_its_own_allocations_only() {
+    let cluster = with_alloc().await;
+    let (own, other) = (cluster.nodes.of(&"n1".into()), cluster.nodes.of(&"n2".into()));
+    let ids = |listed: AssignedAllocs| {
+        // The job of the test is not sealed, so it cannot be opened.
+        listed.unreadable.into_iter().map(|alloc| alloc.id).collect::<Vec<_>>()
+    };
+    let (alloc, alias): (AllocId, VolumeAlias) = ("a1".into(), "data".into());
+    assert_eq!(ids(own.assigned(None).await.unwrap()), [alloc.clone()]);
+    assert_eq!(ids(other.assigned(None).await.unwrap()), []);
+    let refused = other.mount(&alloc, &alias).await.unwrap_err();
+    assert!(refused.is_final, "{refused}");
+    let delay = other.wait_for_mount_delay(&alloc, &alias, None).await;
+    assert!(matches!(delay, Err(ControlPlaneError::Failed(_))), "{delay:?}");
+    let index = cluster.agent.cell.index();
+    let report = AllocReport {
+        status: ClientStatus::Failed,
+        description: "not mine".to_owned(),
+        tasks: Default::default(),
+    };
+    other.report(&alloc, report.clone()).await.unwrap();
+    let lost = LostMount::Target { alloc: alloc.clone(), alias: alias.clone() };
+    other.note_lost(&lost, "not mine").await.unwrap();
+    other.note_cut_off(&alloc, &alias).await.unwrap();
+    assert_eq!(cluster.agent.cell.index(), index, "nothing was recorded");
+    own.report(&alloc, report).await.unwrap();
+    assert!(cluster.agent.cell.index() > index);
+}
+
+#[tokio::test]
+async fn a_node_reports_its_own_plugins_only() {
+    let cluster = with_alloc().await;
+    let plugin = PluginId::from("ebs");
+    let (first, second): (NodeId, NodeId) = ("n1".into(), "n2".into());
+    let (own, other) = (cluster.nodes.plugins_of(&first), cluster.nodes.plugins_of(&second));
+    for alloc in ["a1", "unplaced"] {
+        let instance = instance(alloc, &cluster.agent);
+        own.changed(&plugin, &first, instance.clone()).await.unwrap();
+        let index = cluster.agent.cell.index();
+        assert!(other.changed(&plugin, &second, instance.clone()).await.is_err(), "{alloc}");
+        assert!(other.changed(&plugin, &first, instance).await.is_err(), "{alloc}");
+        assert!(other.gone(&plugin, &alloc.into()).await.is_err(), "{alloc}");
+        assert_eq!(cluster.agent.cell.index(), index, "{alloc}");
+        own.gone(&plugin, &alloc.into()).await.unwrap();
+    }
+}
