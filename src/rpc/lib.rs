@@ -4,5 +4,9 @@
 //! calls the node. The messages are those of `proto/nomadcsi/`.
 
 mod tls;
+mod transport;
 
 pub use tls::{Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError};
+pub use transport::{
+    ConnectedNodes, ConnectionToken, Dialer, NodeChannel, NodeListener, Registrar,
+};
