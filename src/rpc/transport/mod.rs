@@ -4,20 +4,18 @@
 //! `ncsi-node/1` the server. Both need a certificate of their role. A pair of connections lives and ends together.
 
 mod address_limit;
-mod connected_nodes;
-mod connection_token;
-mod dialer;
+pub(crate) mod connected_nodes;
+pub(crate) mod connection_token;
+pub(crate) mod dialer;
 mod listener;
-mod node_connection;
+pub(crate) mod node_connection;
 mod peer_stream;
 mod protocol;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use connected_nodes::BeginRefused;
 pub use connected_nodes::{ConnectedNodes, NodeChannel};
 pub use connection_token::ConnectionToken;
 pub use dialer::{Dialer, Registrar};
 pub use listener::NodeListener;
-pub(crate) use node_connection::NodeConnection;
