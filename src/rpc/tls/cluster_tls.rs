@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
 use super::authority::since_epoch;
@@ -123,10 +123,12 @@ fn client_config(
     chain: &[CertificateDer<'static>],
     key: PrivateKeyDer<'static>,
 ) -> Result<ClientConfig, rustls::Error> {
-    ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots.clone())
-        .with_client_auth_cert(chain.to_vec(), key)
+        .with_client_auth_cert(chain.to_vec(), key)?;
+    config.resumption = Resumption::disabled();
+    Ok(config)
 }
 
 fn server_config(
@@ -136,10 +138,14 @@ fn server_config(
 ) -> Result<ServerConfig, rustls::Error> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider()).build();
     let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-    ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain.to_vec(), key)
+        .with_single_cert(chain.to_vec(), key)?;
+    // A session that is resumed is not checked again: its certificate may have ended.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
 }
 
 fn check_own(

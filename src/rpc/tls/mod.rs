@@ -3,9 +3,9 @@
 //! A role is a DNS name in a certificate, so any authority can issue it, and rustls checks it.
 
 mod authority;
-mod cluster_tls;
-mod provider;
-mod role;
+pub(crate) mod cluster_tls;
+pub(crate) mod provider;
+pub(crate) mod role;
 mod tls_error;
 
 #[cfg(test)]

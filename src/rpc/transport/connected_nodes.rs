@@ -1,0 +1,209 @@
+//! [`ConnectedNodes`]: which nodes are registered at this server, and the channels on which it calls them.
+//!
+//! A node ID has one registration. Another process with the same ID is refused while the first is connected, as with a
+//! copied disk: pings end a connection that is dead, so the second one waits seconds only. The same process replaces its own
+//! registration. A channel lives no longer than the registration that its token is of.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use super::connection_token::ConnectionToken;
+use super::node_connection::NodeConnection;
+use nomad_csi_model::{HostSession, NodeId};
+
+/// The channel on which the server calls a node.
+#[derive(Clone, Debug)]
+pub struct NodeChannel {
+    /// The node.
+    pub node: NodeId,
+    /// The run of its process, as it registered.
+    pub session: HostSession,
+    /// Where its services answer. Calls fail when the connection is gone.
+    pub channel: Channel,
+    ended: CancellationToken,
+}
+
+impl NodeChannel {
+    /// Waits until the connection is gone.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+/// The nodes that are connected to this server.
+#[derive(Default)]
+pub struct ConnectedNodes {
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+}
+
+/// It has an entry for each open connection only, which the listener limits.
+#[derive(Default)]
+struct State {
+    registered: HashMap<NodeId, Registered>,
+    registering: BTreeSet<NodeId>,
+    nodes_of_tokens: HashMap<ConnectionToken, NodeId>,
+    channels: HashMap<NodeId, NodeChannel>,
+}
+
+struct Registered {
+    connection: NodeConnection,
+    session: HostSession,
+    token: ConnectionToken,
+}
+
+/// A registration cannot begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BeginRefused {
+    /// Another process with this node ID is connected.
+    Duplicate,
+    /// Another registration of this node ID has not ended.
+    Busy,
+}
+
+/// The right to register one node ID, until it is dropped.
+pub(crate) struct Registering {
+    nodes: Arc<ConnectedNodes>,
+    node: NodeId,
+    session: HostSession,
+}
+
+/// What a reversed connection belongs to.
+pub(super) struct Offer {
+    pub(super) node: NodeId,
+    pub(super) session: HostSession,
+    /// Ends with the registration, and ends the registration.
+    pub(super) closed: CancellationToken,
+}
+
+impl ConnectedNodes {
+    /// Returns the channel to a node; `None` if it is not connected.
+    pub fn channel(&self, node: &NodeId) -> Option<NodeChannel> {
+        let state = self.state.lock();
+        state.channels.get(node).filter(|channel| !channel.ended.is_cancelled()).cloned()
+    }
+
+    /// Returns the nodes with a channel, sorted.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let state = self.state.lock();
+        let mut nodes: Vec<_> = state.channels.keys().cloned().collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// Returns a counter that grows when a channel comes or goes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Begins a registration. One of a node ID runs at a time, so the session that is recorded last is that of the connection
+    /// that counts.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        node: &NodeId,
+        session: &HostSession,
+    ) -> Result<Registering, BeginRefused> {
+        let mut state = self.state.lock();
+        let current = state.registered.get(node);
+        let current = current.filter(|current| !current.connection.closed().is_cancelled());
+        if current.is_some_and(|current| current.session != *session) {
+            return Err(BeginRefused::Duplicate);
+        }
+        if !state.registering.insert(node.clone()) {
+            return Err(BeginRefused::Busy);
+        }
+        let (nodes, node, session) = (self.clone(), node.clone(), session.clone());
+        Ok(Registering { nodes, node, session })
+    }
+
+    /// Returns what a token is of, if it comes with the certificate of the connection that registered.
+    pub(super) fn offer(
+        &self,
+        token: &ConnectionToken,
+        certificate: &CertificateDer<'_>,
+    ) -> Option<Offer> {
+        let state = self.state.lock();
+        let node = state.nodes_of_tokens.get(token)?;
+        let registered = state.registered.get(node)?;
+        let is_own = registered.token == *token
+            && registered.connection.certificate() == certificate
+            && !registered.connection.closed().is_cancelled();
+        is_own.then(|| Offer {
+            node: node.clone(),
+            session: registered.session.clone(),
+            closed: registered.connection.closed().clone(),
+        })
+    }
+
+    /// Adds the channel of a registration until the connection is gone. Waits for that.
+    pub(super) async fn keep(&self, offer: Offer, channel: Channel) {
+        let Offer { node, session, closed: ended } = offer;
+        let added = NodeChannel { node: node.clone(), session, channel, ended: ended.clone() };
+        self.state.lock().channels.insert(node.clone(), added);
+        self.changes.send_modify(|count| *count += 1);
+        tracing::info!(node.id = %node, "a node is connected");
+        ended.cancelled().await;
+        let mut state = self.state.lock();
+        // The next registration of the node may have its channel there already.
+        if state.channels.get(&node).is_some_and(|channel| channel.ended.is_cancelled()) {
+            state.channels.remove(&node);
+        }
+        drop(state);
+        self.changes.send_modify(|count| *count += 1);
+        tracing::info!(node.id = %node, "a node is not connected any more");
+    }
+
+    fn forget(&self, node: &NodeId, connection: &NodeConnection) {
+        let mut state = self.state.lock();
+        let is_current = |one: &Registered| one.connection.is_same(connection);
+        if state.registered.get(node).is_some_and(is_current)
+            && let Some(registered) = state.registered.remove(node)
+        {
+            state.nodes_of_tokens.remove(&registered.token);
+        }
+    }
+}
+
+impl Registering {
+    /// Binds the node to its connection, and closes the one before. Returns the token for the reversed connection; `None` if
+    /// the connection is bound already, or there is no randomness.
+    pub(crate) fn bind(self, connection: &NodeConnection) -> Option<ConnectionToken> {
+        let token = ConnectionToken::random().ok()?;
+        let (node, session) = (self.node.clone(), self.session.clone());
+        if !connection.bind(node.clone(), session.clone()) {
+            return None;
+        }
+        let registered =
+            Registered { connection: connection.clone(), session, token: token.clone() };
+        let before = {
+            let mut state = self.nodes.state.lock();
+            state.nodes_of_tokens.insert(token.clone(), node.clone());
+            let before = state.registered.insert(node.clone(), registered);
+            if let Some(before) = &before {
+                state.nodes_of_tokens.remove(&before.token);
+            }
+            before
+        };
+        if let Some(before) = before {
+            before.connection.close();
+        }
+        let (nodes, connection) = (self.nodes.clone(), connection.clone());
+        tokio::spawn(async move {
+            connection.closed().cancelled().await;
+            nodes.forget(&node, &connection);
+        });
+        Some(token)
+    }
+}
+
+impl Drop for Registering {
+    fn drop(&mut self) {
+        self.nodes.state.lock().registering.remove(&self.node);
+    }
+}

@@ -1,0 +1,21 @@
+//! Owns the connections between servers and nodes.
+//!
+//! Nodes dial, and servers listen on one port. The protocol (ALPN) says who calls on a connection: on `h2` the node, on
+//! `ncsi-node/1` the server. Both need a certificate of their role. A pair of connections lives and ends together.
+
+mod address_limit;
+pub(crate) mod connected_nodes;
+pub(crate) mod connection_token;
+pub(crate) mod dialer;
+mod listener;
+pub(crate) mod node_connection;
+mod peer_stream;
+mod protocol;
+
+#[cfg(test)]
+mod tests;
+
+pub use connected_nodes::{ConnectedNodes, NodeChannel};
+pub use connection_token::ConnectionToken;
+pub use dialer::{Dialer, Registrar};
+pub use listener::NodeListener;

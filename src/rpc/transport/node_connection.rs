@@ -1,0 +1,69 @@
+//! [`NodeConnection`]: which node an accepted connection is, once it has registered.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::CertificateDer;
+use tokio_util::sync::CancellationToken;
+
+use nomad_csi_model::{HostSession, NodeId};
+
+/// An accepted connection on which a node calls. Clones are the same connection. The handlers of its requests find it in
+/// their extensions.
+#[derive(Clone)]
+pub(crate) struct NodeConnection(Arc<Inner>);
+
+struct Inner {
+    certificate: CertificateDer<'static>,
+    closed: CancellationToken,
+    bound: OnceLock<BoundNode>,
+    is_bound: CancellationToken,
+}
+
+/// The node of a connection.
+#[derive(Debug)]
+pub(crate) struct BoundNode {
+    pub(crate) node: NodeId,
+    pub(crate) session: HostSession,
+}
+
+impl NodeConnection {
+    pub(super) fn new(certificate: CertificateDer<'static>, closed: CancellationToken) -> Self {
+        let (bound, is_bound) = (OnceLock::new(), CancellationToken::new());
+        Self(Arc::new(Inner { certificate, closed, bound, is_bound }))
+    }
+
+    /// Returns the node, if it has registered.
+    pub(crate) fn bound(&self) -> Option<&BoundNode> {
+        self.0.bound.get()
+    }
+
+    /// Says which node it is. Returns whether it was not said before.
+    pub(super) fn bind(&self, node: NodeId, session: HostSession) -> bool {
+        let is_first = self.0.bound.set(BoundNode { node, session }).is_ok();
+        self.0.is_bound.cancel();
+        is_first
+    }
+
+    /// Waits until it has registered.
+    pub(super) async fn registered(&self) {
+        self.0.is_bound.cancelled().await;
+    }
+
+    /// Closes it.
+    pub(super) fn close(&self) {
+        self.0.closed.cancel();
+    }
+
+    /// The token that is cancelled at its end.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.0.closed
+    }
+
+    pub(super) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.0.certificate
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

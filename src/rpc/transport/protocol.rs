@@ -1,0 +1,40 @@
+//! What both ends of a connection agree on: protocols, pings and windows.
+
+use std::time::Duration;
+
+use tonic::transport::{Endpoint, Server};
+
+/// The node calls the server.
+pub(super) const CALLS: &[u8] = b"h2";
+/// The server calls the node: HTTP/2 with its roles reversed, after the token of the registration.
+pub(super) const REVERSED: &[u8] = b"ncsi-node/1";
+
+/// How often each end asks whether the other one is there, and how long it waits for the answer.
+const PING: Duration = Duration::from_secs(5);
+/// The bytes that may be on the way in one stream.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// The bytes that may be on the way in one connection.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// The most calls at the same time on a connection. The node keeps those that wait far below it, so
+/// that a report never waits behind them.
+const MAX_STREAMS: u32 = 2_048;
+
+/// Returns the settings of the end that calls. The name is for headers only: a connection is made before.
+pub(super) fn caller() -> Endpoint {
+    Endpoint::from_static("http://peer")
+        .http2_keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+}
+
+/// Returns the settings of the end that answers.
+pub(super) fn answering() -> Server {
+    Server::builder()
+        .http2_keepalive_interval(Some(PING))
+        .http2_keepalive_timeout(Some(PING))
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+}
