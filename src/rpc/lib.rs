@@ -2,3 +2,7 @@
 //!
 //! A node dials its servers and opens two connections to each: on one it calls the server, on the other the server
 //! calls the node. The messages are those of `proto/nomadcsi/`.
+
+mod host;
+
+pub use host::{HostDescription, NodeHostService, RemoteNode};
