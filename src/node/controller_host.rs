@@ -52,8 +52,10 @@ impl LocalControllerHost {
         let plugin = &volume.plugin_id;
         let RunningInstance { connection, controller, run, .. } =
             self.registry.running(plugin, &order.instance)?;
-        let unsupported =
-            |plugin: &PluginId, what| HostError::Unsupported { plugin: plugin.clone(), what };
+        let unsupported = |plugin: &PluginId, what: &'static str| HostError::Unsupported {
+            plugin: plugin.clone(),
+            what: what.into(),
+        };
         let capabilities = controller.ok_or_else(|| unsupported(plugin, "CONTROLLER_SERVICE"))?;
         if !capabilities.publish_unpublish_volume {
             return Err(unsupported(plugin, "PUBLISH_UNPUBLISH_VOLUME"));

@@ -16,9 +16,9 @@ use nomad_csi_model::{
 };
 use nomad_csi_ports::{
     Controller, ControllerPublishVolume, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
-    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, HostError, HostOperation,
+    CreatedVolume, ExpandVolume, ExpandedVolume, GetCapacity, HostError, HostOperation,
     ListSnapshots, ListVolumeHealth, ListedHealth, ModifyVolume, Page, PageRequest, PluginError,
-    Rpc, StatusCode, ValidateVolume, verdict_of, verdict_unsent,
+    Rpc, ValidateVolume,
 };
 
 /// A controller on the call locks of this process.
@@ -53,26 +53,7 @@ impl SerializedController {
                 self.call_locks.run(permit, self.process.clone(), work).await
             }
         };
-        result.map_err(|error| plugin_error(rpc, error))
-    }
-}
-
-/// Converts the error of a call lock to that of a call.
-fn plugin_error(rpc: Rpc, error: HostError) -> PluginError {
-    let (code, is_unsent) = match &error {
-        HostError::Plugin(_) => (StatusCode::Unknown, false),
-        HostError::Busy { .. } => (StatusCode::Aborted, true),
-        _ => (StatusCode::Unavailable, error.was_not_sent()),
-    };
-    match error {
-        HostError::Plugin(error) => error,
-        error => PluginError {
-            rpc,
-            code,
-            verdict: if is_unsent { verdict_unsent(rpc) } else { verdict_of(rpc, code) },
-            message: error.to_string(),
-            delivery: if is_unsent { Delivery::NotSent } else { Delivery::Unanswered },
-        },
+        result.map_err(|error: HostError| error.into_plugin_error(rpc))
     }
 }
 

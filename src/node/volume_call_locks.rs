@@ -28,7 +28,7 @@ use tracing::Instrument as _;
 use super::process_run::ProcessRun;
 use super::volume_call_lock::{CallLockRefusal, CallNumber, VolumeCallLock};
 use nomad_csi_model::{AllocId, ExternalId, HostSession, PluginId, RemoteVolume, SnapshotId, Term};
-use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError};
+use nomad_csi_ports::{CallOrder, Delivery, HostError, HostOperation, PluginError, TermGuard};
 
 /// The subject of the calls under one call lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -242,6 +242,12 @@ impl VolumeCallLocks {
 
     fn locked(&self) -> MutexGuard<'_, HashMap<CallLockKey, VolumeCallLock>> {
         self.shared.call_locks.lock()
+    }
+}
+
+impl TermGuard for VolumeCallLocks {
+    fn obey(&self, term: Term) -> Result<(), HostError> {
+        Self::obey(self, term)
     }
 }
 

@@ -749,6 +749,6 @@ mod tests {
         mount_point.prepare(&record(), true, Durability::Crash).unwrap();
         std::fs::write(&mount_point.record, "{").unwrap();
         let refused = find_all(&root).unwrap_err();
-        assert_eq!((refused.action, refused.path), ("read", mount_point.record));
+        assert_eq!((&*refused.action, refused.path), ("read", mount_point.record));
     }
 }

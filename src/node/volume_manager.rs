@@ -92,7 +92,7 @@ impl VolumeManager {
         let RunningInstance { connection, node, controller, run, volumes_in_plugin, .. } = instance;
         let capabilities = node.ok_or_else(|| HostError::Unsupported {
             plugin: plugin.clone(),
-            what: "the node service",
+            what: "the node service".into(),
         })?;
         let root = self.directories.root(plugin, volumes_in_plugin.as_deref())?;
         let process = PluginProcess { plugin: plugin.clone(), alloc: order.instance.clone(), run };
@@ -237,7 +237,10 @@ impl NodeHost for VolumeManager {
         }
         let plugin = &volume.plugin_id;
         let instance = self.registry.running(plugin, instance)?;
-        let unsupported = |what| HostError::Unsupported { plugin: plugin.clone(), what };
+        let unsupported = |what: &'static str| HostError::Unsupported {
+            plugin: plugin.clone(),
+            what: what.into(),
+        };
         let node = instance.node.ok_or(unsupported("the node service"))?;
         if !node.reports_stats() {
             return Err(unsupported("GET_VOLUME_STATS"));

@@ -546,7 +546,7 @@ impl VolumeSteps {
             return Ok(());
         }
         let plugin = self.calls.plugin().clone();
-        Err(HostError::Unsupported { plugin, what })
+        Err(HostError::Unsupported { plugin, what: what.into() })
     }
 
     /// Refuses what was decided without an attachment, if the plugin attaches volumes now (rule 18 of the claims
@@ -560,14 +560,14 @@ impl VolumeSteps {
 
     fn changed(&self, what: &'static str) -> HostError {
         let plugin = self.calls.plugin().clone();
-        HostError::Changed { plugin, what }
+        HostError::Changed { plugin, what: what.into() }
     }
 
     fn not_there(&self, mount_point: &MountPoint, found: &'static str) -> HostError {
         HostError::NotThere {
             plugin: self.calls.plugin().clone(),
             path: mount_point.mount.clone(),
-            found,
+            found: found.into(),
         }
     }
 

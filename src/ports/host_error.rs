@@ -5,13 +5,15 @@
 //! carry it out, and is the request out of date. A request that was sent and got no clear answer may have taken effect, and may still
 //! do so while the plugin's process lives.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::plugin::{Delivery, PluginError, StatusCode};
+use super::plugin::{Delivery, PluginError, Rpc, StatusCode};
+use super::verdict::{verdict_of, verdict_unsent};
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
-    AllocId, ExternalId, HostSession, PluginId, RemoteVolume, Term, shell_quoted,
+    AllocId, ExternalId, HostSession, NodeId, PluginId, RemoteVolume, Term, shell_quoted,
 };
 
 /// An operation that a host carries out for one volume.
@@ -79,7 +81,7 @@ impl std::fmt::Display for HostOperation {
 #[error("cannot {action} `{}`: {reason}", path.display())]
 pub struct HostFileError {
     /// The failed action: `create the directory`, `read the mounts at`.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     /// The path on the host.
     pub path: PathBuf,
     /// The kind of the error.
@@ -91,7 +93,12 @@ pub struct HostFileError {
 impl HostFileError {
     /// The error of an action on a path.
     pub fn new(action: &'static str, path: &Path, error: &io::Error) -> Self {
-        Self { action, path: path.to_owned(), kind: error.kind(), reason: error.to_string() }
+        Self {
+            action: action.into(),
+            path: path.to_owned(),
+            kind: error.kind(),
+            reason: error.to_string(),
+        }
     }
 
     /// Returns whether the file could be read, and has not what was written to it.
@@ -152,7 +159,7 @@ pub enum HostError {
         /// The plugin.
         plugin: PluginId,
         /// CSI's name of the capability.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// The plugin was started again with other capabilities than the request was decided for.
     #[error("plugin `{plugin}` has gained or lost {what} since the step was decided")]
@@ -160,7 +167,7 @@ pub enum HostError {
         /// The plugin.
         plugin: PluginId,
         /// CSI's name of the capability.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// The plugin refused the call, or its answer was lost.
     #[error("{0}")]
@@ -185,7 +192,7 @@ pub enum HostError {
         /// The path on the host.
         path: PathBuf,
         /// The state of the path: `not a mount point`.
-        found: &'static str,
+        found: Cow<'static, str>,
     },
     /// The plugin answered success, but the mount is still there.
     #[error("plugin `{plugin}` reports success, but `{}` is still mounted", path.display())]
@@ -256,6 +263,18 @@ pub enum HostError {
         /// The plugin's name of the volume.
         volume: ExternalId,
     },
+    /// There is no connection to the node, so nothing was sent to it.
+    #[error("node `{node}` cannot be reached")]
+    Unreachable {
+        /// The node.
+        node: NodeId,
+    },
+    /// The request may have reached the node, and its answer did not come back. The node runs what it got to its end.
+    #[error("node `{node}` did not answer")]
+    Unanswered {
+        /// The node.
+        node: NodeId,
+    },
 }
 
 impl HostError {
@@ -275,14 +294,16 @@ impl HostError {
             | Self::Occupied { .. }
             | Self::Sealed { .. }
             | Self::NotPrepared(_)
-            | Self::Stopping => true,
+            | Self::Stopping
+            | Self::Unreachable { .. } => true,
             Self::Plugin(error) => error.delivery == Delivery::NotSent,
             Self::ProcessEnded { .. }
             | Self::NotThere { .. }
             | Self::StillThere { .. }
             | Self::StillOpen { .. }
             | Self::NotFinished(_)
-            | Self::Lost { .. } => false,
+            | Self::Lost { .. }
+            | Self::Unanswered { .. } => false,
         }
     }
 
@@ -330,7 +351,9 @@ impl HostError {
             | Self::NotPrepared(_)
             | Self::NotFinished(_)
             | Self::Stopping
-            | Self::Lost { .. } => false,
+            | Self::Lost { .. }
+            | Self::Unreachable { .. }
+            | Self::Unanswered { .. } => false,
         }
     }
 
@@ -386,8 +409,31 @@ impl HostError {
             | Self::InUse { .. }
             | Self::StagingLost { .. }
             | Self::Stopping
-            | Self::Lost { .. } => return None,
+            | Self::Lost { .. }
+            | Self::Unanswered { .. } => return None,
+            Self::Unreachable { node } => {
+                format!("check that the agent of node `{node}` runs and reaches the servers")
+            }
         })
+    }
+
+    /// Converts it to the error of a call of the plugin. A call lock that is busy answers `ABORTED` as CSI names it.
+    pub fn into_plugin_error(self, rpc: Rpc) -> PluginError {
+        let (code, is_unsent) = match &self {
+            Self::Plugin(_) => (StatusCode::Unknown, false),
+            Self::Busy { .. } => (StatusCode::Aborted, true),
+            error => (StatusCode::Unavailable, error.was_not_sent()),
+        };
+        match self {
+            Self::Plugin(error) => error,
+            error => PluginError {
+                rpc,
+                code,
+                verdict: if is_unsent { verdict_unsent(rpc) } else { verdict_of(rpc, code) },
+                message: error.to_string(),
+                delivery: if is_unsent { Delivery::NotSent } else { Delivery::Unanswered },
+            },
+        }
     }
 }
 
@@ -476,6 +522,8 @@ mod tests {
                 true,
             ),
             (HostError::Lost { operation, volume: name }, true),
+            (HostError::Unreachable { node: "n".into() }, false),
+            (HostError::Unanswered { node: "n".into() }, true),
         ] {
             assert_eq!(error.was_not_sent(), !is_sent, "{error}");
             assert_eq!(error.may_have_taken_effect(), is_sent, "{error}");

@@ -31,6 +31,7 @@ mod stats;
 mod step_text;
 mod storage;
 mod task_logs;
+mod term_guard;
 mod verdict;
 
 pub use attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
@@ -82,4 +83,5 @@ pub use storage::{
 pub use task_logs::{
     LogChunk, LogOrigin, LogPosition, LogStream, TaskLogError, TaskLogs, TaskOutput,
 };
+pub use term_guard::TermGuard;
 pub use verdict::{verdict_of, verdict_unsent};

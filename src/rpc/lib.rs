@@ -3,10 +3,12 @@
 //! A node dials its servers and opens two connections to each: on one it calls the server, on the other the server
 //! calls the node. The messages are those of `proto/nomadcsi/`.
 
+mod host;
 mod plane;
 mod tls;
 mod transport;
 
+pub use host::{HostDescription, NodeHostService, RemoteNode};
 pub use plane::{ClusterFile, ControlPlaneService, NodeProfile, RemoteControlPlane};
 pub use tls::{Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError};
 pub use transport::{

@@ -22,7 +22,7 @@ use nomad_csi_ports::{
     ControllerUnpublishRequest, ControllerUnpublishVolume, Delivery, HostError, HostOperation,
     NodeExpandRequest, NodeExpandVolume, NodeHost, NodeService as _, NodeVolumeStats, PluginError,
     PublishRequest, PublishVolume, StageRequest, StageVolume, StatsRequest, SweepOutcome,
-    UnpublishRequest, UnstageRequest,
+    TermGuard, UnpublishRequest, UnstageRequest,
 };
 
 /// A node, or the machine of the controllers.
@@ -140,6 +140,12 @@ impl FakeStepHost {
     }
 }
 
+impl TermGuard for FakeStepHost {
+    fn obey(&self, term: Term) -> Result<(), HostError> {
+        Self::obey(self, term)
+    }
+}
+
 fn is_unanswered<T>(answer: &Result<T, HostError>) -> bool {
     matches!(answer, Err(HostError::Plugin(error)) if error.delivery == Delivery::Unanswered)
 }
@@ -163,7 +169,7 @@ impl Running {
     /// Refuses what the plugin does not advertise, as the hosts do.
     fn require(&self, is_there: bool, what: &'static str) -> Result<(), HostError> {
         let plugin = self.plugin.clone();
-        is_there.then_some(()).ok_or(HostError::Unsupported { plugin, what })
+        is_there.then_some(()).ok_or(HostError::Unsupported { plugin, what: what.into() })
     }
 
     fn require_staging(&self) -> Result<(), HostError> {
@@ -178,7 +184,7 @@ impl Running {
     /// Refuses what was decided for other capabilities, as the hosts do.
     fn require_same(&self, decided: bool, now: bool, what: &'static str) -> Result<(), HostError> {
         let plugin = self.plugin.clone();
-        (decided == now).then_some(()).ok_or(HostError::Changed { plugin, what })
+        (decided == now).then_some(()).ok_or(HostError::Changed { plugin, what: what.into() })
     }
 
     fn require_attaches(&self, decided: bool) -> Result<(), HostError> {
