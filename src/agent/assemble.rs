@@ -23,7 +23,7 @@ use super::tasks::{TaskDrivers, prepare_limits, task_drivers};
 use super::unused_endpoint::report_unused_endpoints;
 use crate::telemetry::AgentMetrics;
 use nomad_csi_model::diagnostic::Diagnostics;
-use nomad_csi_model::{HostSession, Job, Node, NodeId};
+use nomad_csi_model::{AllocId, HostSession, Job, Node, NodeId, PluginId};
 use nomad_csi_node::driver::RawExec;
 use nomad_csi_node::{AllocRunners, PluginHost, PluginTask, Supervisor, SupervisorDeps};
 use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SystemClock};
@@ -166,8 +166,14 @@ async fn supervisors(
         supervisors.push(Supervisor::new(task, deps.clone()));
     }
     for endpoint in &config.plugin_endpoints {
-        let known = (dirs, cell, node.clone());
-        let found = running_plugin(endpoint, config, (&*deps.connector, &*deps.sent), known);
+        let recorded = |plugin: &PluginId, task: &AllocId| {
+            cell.read(|state| {
+                let alloc = state.plugin_record(plugin)?.allocs.get(task)?;
+                Some(alloc.instance.clone())
+            })
+        };
+        let connections = (&*deps.connector, &*deps.sent);
+        let found = running_plugin(endpoint, config, connections, (dirs, node.clone()), recorded);
         let (task, running) = found.await?;
         used.push(task.task.clone());
         let deps = SupervisorDeps { driver: Arc::new(running), ..deps.clone() };

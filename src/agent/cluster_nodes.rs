@@ -16,13 +16,7 @@ pub(super) struct ClusterNodes {
 impl HostDirectory for ClusterNodes {
     fn node(&self, node: &NodeId) -> Option<ConnectedNode> {
         let channel = self.connected.channel(node)?.channel;
-        let remote = Arc::new(RemoteNode::new(channel, node.clone(), self.term));
-        Some(ConnectedNode {
-            host: remote.clone(),
-            controllers: remote.clone(),
-            plugins: remote.clone(),
-            logs: Some(remote),
-        })
+        Some(RemoteNode::new(channel, node.clone(), self.term).connected())
     }
 
     fn nodes(&self) -> Vec<NodeId> {

@@ -1,9 +1,11 @@
-//! Reads the certificate of a process of a cluster, and says when it ends soon.
+//! The certificates of a cluster: makes them, and reads that of this process.
+
+use std::path::PathBuf;
 
 use super::blocking::run_blocking;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_ports::SystemClock;
-use nomad_csi_rpc::{ClusterTls, ClusterTlsFiles, Role, TlsError};
+use nomad_csi_rpc::{Authority, ClusterTls, ClusterTlsFiles, Role, TlsError};
 
 /// A certificate with fewer days left is worth a warning.
 const FEW_DAYS: u64 = 30;
@@ -28,6 +30,44 @@ pub(super) async fn load_tls(
         Ok(tls)
     };
     run_blocking(load).await?.map_err(|error| tls_problem(&error))
+}
+
+/// The certificates that this program makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateRole {
+    /// That of a server.
+    Server,
+    /// That of a node.
+    Node,
+}
+
+/// Makes an authority in a directory, and returns the file with its certificate.
+///
+/// # Errors
+/// If the directory has one, or a file cannot be written.
+pub async fn create_authority(directory: PathBuf) -> Result<PathBuf, Diagnostics> {
+    let create = move || Authority::create(&directory, &SystemClock);
+    let authority = run_blocking(create).await?.map_err(|error| tls_problem(&error))?;
+    Ok(authority.certificate_file())
+}
+
+/// Issues a certificate of the authority in a directory, and returns its files.
+///
+/// # Errors
+/// If the authority cannot be read, or a file cannot be written.
+pub async fn issue_certificate(
+    directory: PathBuf,
+    role: CertificateRole,
+    name: String,
+    region: String,
+) -> Result<Vec<PathBuf>, Diagnostics> {
+    let role = match role {
+        CertificateRole::Server => Role::Server,
+        CertificateRole::Node => Role::Node,
+    };
+    let issue = move || Authority::open(&directory).issue(role, &name, &region, &SystemClock);
+    let issued = run_blocking(issue).await?.map_err(|error| tls_problem(&error))?;
+    Ok(vec![issued.certificate, issued.key])
 }
 
 /// A file with a certificate or a key as a diagnostic.

@@ -5,6 +5,8 @@
 //!   journal.redb
 //!   secrets.key
 //!   node.id             which node of the state this agent is
+//!   node.secret         what no other node of a cluster knows
+//!   cluster.json        the cluster of the node, and the highest place in its log that it has seen
 //!   operator.token      what a client of the TCP address must know to change something
 //!   plugins/hostpath/   state and data of the embedded plugin
 //!   plugins/hostpath.process   the process that runs it
@@ -148,6 +150,16 @@ impl AgentDirs {
     /// The file that says which node this is.
     pub(super) fn node_id_file(&self) -> PathBuf {
         self.data.join("node.id")
+    }
+
+    /// The file with the secret of the node.
+    pub(super) fn node_secret_file(&self) -> PathBuf {
+        self.data.join("node.secret")
+    }
+
+    /// The file with what the node remembers of its cluster.
+    pub(super) fn cluster_file(&self) -> PathBuf {
+        self.data.join("cluster.json")
     }
 
     /// The directory below which volumes are staged and published. It is created with the first one.

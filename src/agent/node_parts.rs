@@ -91,6 +91,11 @@ impl NodeParts {
         &self.registry
     }
 
+    /// Returns what connects to a plugin.
+    pub(super) fn plugin_connections(&self) -> (GrpcConnector, Arc<dyn SentSecretsReader>) {
+        (GrpcConnector::measured(self.tools.metrics.clone()), self.server.sent.clone())
+    }
+
     /// Returns what the supervisor of a plugin needs that this driver starts.
     pub(super) fn supervisor_deps(&self, driver: Arc<dyn TaskDriver>) -> SupervisorDeps {
         SupervisorDeps {

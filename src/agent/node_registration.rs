@@ -30,7 +30,8 @@ pub(super) async fn this_node(
     opened.await?.map_err(|error| node_id_problem(&error))
 }
 
-fn node_id_problem(error: &NodeIdError) -> Diagnostics {
+/// The file with the ID of a node as a diagnostic.
+pub(super) fn node_id_problem(error: &NodeIdError) -> Diagnostics {
     let message = format!("cannot identify this node: {error}");
     let problem = Diagnostic::error(Code::AgentNodeId, message)
         .help("restore the file from a backup, or write the ID of this node into it");
@@ -43,6 +44,43 @@ pub(super) struct NodeOffer<'a> {
     pub(super) drivers: &'a TaskDrivers,
     /// The directories that jobs can mount by name.
     pub(super) host_volumes: &'a BTreeMap<String, HostVolume>,
+}
+
+/// Returns this machine as a node. What an operator decided about the known one stays.
+///
+/// # Errors
+/// If its attributes cannot be read.
+pub(super) async fn offered_node(
+    id: NodeId,
+    known: Option<&Node>,
+    offered: &NodeOffer<'_>,
+) -> Result<Node, Diagnostics> {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
+    Ok(Node {
+        is_eligible: known.is_none_or(|known| known.is_eligible),
+        is_draining: known.is_some_and(|known| known.is_draining),
+        keeps_system_jobs: known.is_some_and(|known| known.keeps_system_jobs),
+        drivers: offered
+            .drivers
+            .iter()
+            .map(|(name, driver)| (name.clone(), driver.mount_config()))
+            .collect(),
+        host_volumes: offered.host_volumes.clone(),
+        attributes: blocking::run_blocking(node_attributes).await?,
+        ..Node::new(id, name, AgentInfo::DATACENTER)
+    })
+}
+
+/// Returns the ID of the boot of this machine.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) async fn node_boot_id() -> Result<String, Diagnostics> {
+    blocking::run_blocking(boot_id).await?.map_err(|error| {
+        let message = format!("cannot read the boot ID of this machine from `/proc`: {error}");
+        Diagnostic::error(Code::AgentNodeId, message).into()
+    })
 }
 
 /// Records the start of the agent, and its node with this run of its process. The node takes the machine's current name. The
@@ -58,21 +96,7 @@ pub(super) async fn register_node(
     ids: &dyn IdSource,
 ) -> Result<(Node, Term), Diagnostics> {
     let known = cell.read(|state| state.node(&id).cloned());
-    let uname = rustix::system::uname();
-    let name = uname.nodename().to_string_lossy();
-    let node = Node {
-        is_eligible: known.as_ref().is_none_or(|known| known.is_eligible),
-        is_draining: known.as_ref().is_some_and(|known| known.is_draining),
-        keeps_system_jobs: known.as_ref().is_some_and(|known| known.keeps_system_jobs),
-        drivers: offered
-            .drivers
-            .iter()
-            .map(|(name, driver)| (name.clone(), driver.mount_config()))
-            .collect(),
-        host_volumes: offered.host_volumes.clone(),
-        attributes: blocking::run_blocking(node_attributes).await?,
-        ..Node::new(id, name, AgentInfo::DATACENTER)
-    };
+    let node = offered_node(id, known.as_ref(), offered).await?;
     let record = async |kind| {
         let committed = cell.commit(Expected::Any, Event::new(clock.now(), kind)).await;
         committed.map_err(|error| not_committed(&error))
@@ -92,16 +116,14 @@ pub(super) async fn register_node(
 /// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
 /// in doubt.
 async fn boot_event(cell: &StateCell, node: &NodeId) -> Result<Option<EventKind>, Diagnostics> {
-    let boot_id = blocking::run_blocking(boot_id).await?.map_err(|error| {
-        let message = format!("cannot read the boot ID of this machine from `/proc`: {error}");
-        Diagnostic::error(Code::AgentNodeId, message)
-    })?;
+    let boot_id = node_boot_id().await?;
     let is_known = cell.read(|state| state.boot_id(node) == Some(boot_id.as_str()));
     let node = node.clone();
     Ok((!is_known).then_some(EventKind::NodeBooted { node, boot_id }))
 }
 
-fn not_committed(error: &CommitError) -> Diagnostics {
+/// The start of an agent that cannot be recorded, as a diagnostic.
+pub(super) fn not_committed(error: &CommitError) -> Diagnostics {
     match error {
         CommitError::Journal(error) => journal_problem(error),
         CommitError::Conflict { .. }

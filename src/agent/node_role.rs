@@ -14,10 +14,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 
 use super::blocking::run_blocking;
 use super::cluster_tls::load_tls;
+use super::config::AgentConfig;
 use super::core_dumps::restrict_core_dumps;
 use super::directory::AgentDirs;
 use super::listen::DRAIN_LIMIT;
@@ -35,11 +35,10 @@ use crate::telemetry::AgentMetrics;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{HostSession, Node, NodeId};
 use nomad_csi_node::{Supervisor, SupervisorDeps};
-use nomad_csi_ports::{
-    Clock, IdSource, NoSentSecrets, RandomIds, Registration, SystemClock,
-};
+use nomad_csi_ports::{Clock, ConnectedNode, IdSource, NoSentSecrets, RandomIds, SystemClock};
 use nomad_csi_rpc::{
-    ClusterFile, ClusterTls, Dialer, NodeHostPorts, NodeHostService, RemoteControlPlane, Role,
+    ClusterFile, ClusterTls, Dialer, HostDescription, NodeHostService, NodeProfile,
+    RemoteControlPlane, Role,
 };
 use nomad_csi_server::store::open_node_id;
 
@@ -104,17 +103,16 @@ impl RunningNode {
         });
         let session = HostSession::new(ids.uuid());
         let boot_id = node_boot_id().await?;
-        let registration = Registration {
+        let profile = NodeProfile {
             node: Node::clone(&node),
             secret: open_node_secret(dirs.node_secret_file()).await?,
             session: session.clone(),
             boot_id: boot_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             features: vec![],
-            known: None,
         };
         let memory = Arc::new(ClusterFile::new(dirs.cluster_file()));
-        let control = RemoteControlPlane::new(registration, memory).await;
+        let control = RemoteControlPlane::open(profile, memory, ids.clone()).await;
         let control = control.map_err(|error| cluster_problem(dirs.data(), &error.reason))?;
         let control = Arc::new(control);
         let server = ServerSide {
@@ -134,21 +132,22 @@ impl RunningNode {
         let runners = parts.runners(&config.agent, dirs, control.clone(), hidden);
         let mut allocs = JoinSet::new();
         allocs.spawn(runners.run(stop_allocs.clone()));
-        let service = NodeHostService::new(NodeHostPorts {
+        let connected = ConnectedNode {
             host: parts.hosts.node.clone(),
             controllers: parts.hosts.controllers.clone(),
             plugins: parts.registry().clone(),
-            logs: parts.logs.clone(),
-            terms: Arc::new(parts.call_locks().clone()),
-            session,
-            boot_id,
-        });
+            logs: Some(parts.logs.clone()),
+        };
+        let terms = Arc::new(parts.call_locks().clone());
+        let service = NodeHostService::new(connected, terms, HostDescription { session, boot_id });
         let (sender, receiver) = watch::channel(tls);
-        let routes = Routes::new(service.into_server());
-        let dialer = Dialer::new(config.servers.clone(), receiver, control, routes, ids);
+        let (servers, routes) = (config.servers.clone(), service.into_routes());
+        let dialer = Dialer::new(servers, receiver, control.clone(), routes, ids);
         let stop_connections = CancellationToken::new();
         let mut connections = JoinSet::new();
         connections.spawn(dialer.run(stop_connections.clone()));
+        let stop = stop_connections.clone();
+        connections.spawn(async move { control.run(stop).await });
         tracing::info!(node.id = %node.id, data = %dirs.data().display(), "the node is ready");
         Ok(Self {
             parts,
@@ -185,7 +184,7 @@ async fn own_id(file: PathBuf, ids: &dyn IdSource) -> Result<NodeId, Diagnostics
 
 /// Returns the supervisors of the plugins that run already.
 async fn endpoint_supervisors(
-    config: &super::config::AgentConfig,
+    config: &AgentConfig,
     dirs: &AgentDirs,
     node: &NodeId,
     parts: &NodeParts,
@@ -194,7 +193,7 @@ async fn endpoint_supervisors(
     for endpoint in &config.plugin_endpoints {
         let (connector, sent) = parts.plugin_connections();
         let known = (dirs, node.clone());
-        let found = running_plugin(endpoint, config, (&*connector, &*sent), known, |_, _| None);
+        let found = running_plugin(endpoint, config, (&connector, &*sent), known, |_, _| None);
         let (task, running) = found.await?;
         let deps: SupervisorDeps = parts.supervisor_deps(Arc::new(running));
         supervisors.push(Supervisor::new(task, deps));

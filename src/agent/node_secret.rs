@@ -46,7 +46,8 @@ fn unusable(file: &Path, error: &std::io::Error) -> Diagnostic {
 }
 
 fn damaged(file: &Path) -> Diagnostic {
-    let message = format!("cannot use the secret of this node `{}`: it has not 32 bytes", file.display());
+    let message =
+        format!("cannot use the secret of this node `{}`: it has not 32 bytes", file.display());
     let help = "restore it from a backup: the servers know the node by it";
     Diagnostic::error(Code::AgentNodeId, message).help(help)
 }

@@ -54,13 +54,19 @@ fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
 }
 
 /// Returns what reads the secrets that plugins were sent.
-pub(super) fn sent_secrets(cell: &StateCell, sealer: &Arc<dyn Sealer>) -> Arc<dyn SentSecretsReader> {
+pub(super) fn sent_secrets(
+    cell: &StateCell,
+    sealer: &Arc<dyn Sealer>,
+) -> Arc<dyn SentSecretsReader> {
     Arc::new(RecordedSecrets::new(cell.clone(), sealer.clone()))
 }
 
 /// Opens the key. With another key the agent must not start. Finishes a rotation of the key of which only the
 /// last step is left.
-pub(super) async fn open_sealer(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagnostics> {
+pub(super) async fn open_sealer(
+    dirs: &AgentDirs,
+    cell: &StateCell,
+) -> Result<KeySealer, Diagnostics> {
     let sealer = open_key(dirs, cell).await?;
     if !sealer.is_in_rotation() {
         return Ok(sealer);

@@ -215,9 +215,7 @@ fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Diagnostics> {
             Some(refused) => Err(refused.diagnostic("use the configuration").into()),
             None => Err(unusable(&error).into()),
         },
-        Ok(_) if text.len() as u64 > MAX_BYTES => {
-            Err(unusable(&"it is larger than 1 MiB").into())
-        }
+        Ok(_) if text.len() as u64 > MAX_BYTES => Err(unusable(&"it is larger than 1 MiB").into()),
         Ok(_) => toml::from_str(&text).map_err(|error| {
             let line = error.span().map(|span| line_of(&text, span.start));
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();

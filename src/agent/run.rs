@@ -70,13 +70,13 @@ pub async fn run_agent(config: AgentConfig, stop: CancellationToken) -> Result<(
     agent.report_ready();
     stop.cancelled().await;
     tracing::info!("stopping: running requests are completed; a second signal aborts them");
-    notify(NotifyState::Stopping);
+    notify_stopping();
     agent.stop().await;
     Ok(())
 }
 
 /// Names the descriptors that the agent was started with and that its tasks would inherit.
-fn warn_about_descriptors() {
+pub(super) fn warn_about_descriptors() {
     match inherited_descriptors() {
         Ok(inherited) => {
             for InheritedDescriptor { number, target } in inherited {
@@ -113,11 +113,41 @@ pub(super) enum OpenResult {
 /// # Errors
 /// If a part cannot start. Nothing keeps running then.
 pub(super) async fn open_agent(config: &AgentConfig) -> Result<OpenResult, Diagnostics> {
+    match lock_directory(config).await? {
+        DirectoryResult::ServedBy(socket) => Ok(OpenResult::ServedBy(socket)),
+        DirectoryResult::Locked(dirs, lock) => {
+            let agent = Agent::start(config, dirs, lock).await?;
+            Ok(OpenResult::Started(Box::new(agent)))
+        }
+    }
+}
+
+/// The result of opening a data directory.
+enum DirectoryResult {
+    Locked(AgentDirs, DataLock),
+    /// The agent that listens on this socket has the data directory.
+    ServedBy(PathBuf),
+}
+
+/// Locks the data directory, for a process that never uses another one.
+///
+/// # Errors
+/// If it cannot be used, or another process does.
+pub(super) async fn open_directory(
+    config: &AgentConfig,
+) -> Result<(AgentDirs, DataLock), Diagnostics> {
+    match lock_directory(config).await? {
+        DirectoryResult::Locked(dirs, lock) => Ok((dirs, lock)),
+        DirectoryResult::ServedBy(socket) => Err(served_elsewhere(&socket)),
+    }
+}
+
+async fn lock_directory(config: &AgentConfig) -> Result<DirectoryResult, Diagnostics> {
     let setting = config.data.clone();
     let dirs = blocking::run_blocking(move || DataDir::prepare(&setting)).await??;
     let started_at = SystemClock.now();
     match acquire_lock(dirs.path(), started_at, config.on_lock_conflict).await? {
-        LockResult::ServedBy(socket) => Ok(OpenResult::ServedBy(socket)),
+        LockResult::ServedBy(socket) => Ok(DirectoryResult::ServedBy(socket)),
         LockResult::Acquired(lock) => {
             let (runtime, is_shared) = (config.runtime_dir.clone(), config.http.is_some());
             let (dirs, lock) = blocking::run_blocking(move || {
@@ -126,8 +156,7 @@ pub(super) async fn open_agent(config: &AgentConfig) -> Result<OpenResult, Diagn
                     .map(|lock| (dirs, lock))
             })
             .await??;
-            let agent = Agent::start(config, dirs, lock).await?;
-            Ok(OpenResult::Started(Box::new(agent)))
+            Ok(DirectoryResult::Locked(dirs, lock))
         }
     }
 }
@@ -326,12 +355,12 @@ impl Agent {
             data = %self.dirs.data().display(),
             "the agent is ready"
         );
-        notify(NotifyState::Ready);
+        notify_ready();
     }
 }
 
 /// Makes the token of the operator.
-async fn create_token(
+pub(super) async fn create_token(
     config: &AgentConfig,
     dirs: &AgentDirs,
     listeners: &Listeners,
@@ -343,7 +372,7 @@ async fn create_token(
 }
 
 /// Releases the directory. Sockets go first, because those of the next agent have the same names.
-async fn release_directory(dirs: AgentDirs, lock: DataLock) {
+pub(super) async fn release_directory(dirs: AgentDirs, lock: DataLock) {
     let mounts = LinuxMounter.list().await;
     let released = blocking::run_blocking(move || {
         dirs.remove_sockets();
@@ -358,6 +387,16 @@ async fn release_directory(dirs: AgentDirs, lock: DataLock) {
     if released.await.is_err() {
         tracing::warn!("the agent's directories were not cleaned up");
     }
+}
+
+/// Tells the service manager that the process is ready.
+pub(super) fn notify_ready() {
+    notify(NotifyState::Ready);
+}
+
+/// Tells the service manager that the process stops.
+pub(super) fn notify_stopping() {
+    notify(NotifyState::Stopping);
 }
 
 /// Notifies the service manager, if there is one.

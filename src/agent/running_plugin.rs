@@ -17,17 +17,17 @@ use super::plugin_endpoint::PluginEndpoint;
 use nomad_csi_csi::deadline::for_rpc;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::retry::RetryPolicy;
-use nomad_csi_model::{AllocId, NodeId, PluginId, hex};
+use nomad_csi_model::{AllocId, NodeId, PluginId, PluginInstance, hex};
 use nomad_csi_node::PluginTask;
 use nomad_csi_node::driver::RunningPlugin;
 use nomad_csi_ports::{Connector, Rpc, SentSecrets, SentSecretsReader};
-use nomad_csi_server::StateCell;
 
 /// Backoff while polling GetPluginInfo.
 const ASK_AGAIN: RetryPolicy =
     RetryPolicy { initial: Duration::from_millis(20), max: Duration::from_millis(500) };
 
-/// Returns the task that supervises the plugin of an endpoint, and what finds its process.
+/// Returns the task that supervises the plugin of an endpoint, and what finds its process. The instance that is on record is
+/// asked for, if the server is in this process.
 ///
 /// # Errors
 /// If the plugin has no ID and does not answer in time, or its ID is that of the embedded plugin.
@@ -35,7 +35,8 @@ pub(super) async fn running_plugin(
     endpoint: &PluginEndpoint,
     config: &AgentConfig,
     (connector, sent): (&dyn Connector, &dyn SentSecretsReader),
-    (dirs, cell, node): (&AgentDirs, &StateCell, NodeId),
+    (dirs, node): (&AgentDirs, NodeId),
+    recorded: impl FnOnce(&PluginId, &AllocId) -> Option<PluginInstance>,
 ) -> Result<(PluginTask, RunningPlugin), Diagnostics> {
     let socket = &endpoint.socket;
     let plugin = match &endpoint.id {
@@ -50,10 +51,7 @@ pub(super) async fn running_plugin(
         return Err(id_is_taken(socket));
     }
     let task = task_id(&node, socket);
-    let recorded = cell.read(|state| {
-        let alloc = state.plugin_record(&plugin)?.allocs.get(&task)?;
-        Some(alloc.instance.clone())
-    });
+    let recorded = recorded(&plugin, &task);
     let running = running_at(socket, &dirs.running_process(&task), plugin.as_str(), config);
     let task =
         PluginTask { plugin, node, task, socket: socket.clone(), health_timeout: None, recorded };

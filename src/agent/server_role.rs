@@ -12,7 +12,6 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 
 use super::assemble::volume_limits;
 use super::blocking::run_blocking;
@@ -32,7 +31,7 @@ use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::Term;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_ports::{Clock, HostDirectory, IdSource, RandomIds, SystemClock};
-use nomad_csi_rpc::{ConnectedNodes, ControlPlaneService, NodeListener, Role};
+use nomad_csi_rpc::{ClusterTls, ConnectedNodes, ControlPlaneService, NodeListener, Role};
 use nomad_csi_server::http::router;
 use nomad_csi_server::{
     AgentInfo, Expected, NodeEvents, PluginCallQueues, ServerPorts, Services, StateCell,
@@ -72,7 +71,7 @@ struct Server {
     nodes: JoinSet<()>,
     _metrics: JoinSet<()>,
     /// Keeps the certificate for new connections.
-    _tls: watch::Sender<nomad_csi_rpc::ClusterTls>,
+    _tls: watch::Sender<ClusterTls>,
     stop_http: CancellationToken,
     stop_nodes: CancellationToken,
 }
@@ -81,7 +80,7 @@ impl Server {
     async fn start(
         config: &ServerConfig,
         dirs: &AgentDirs,
-        tls: nomad_csi_rpc::ClusterTls,
+        tls: ClusterTls,
     ) -> Result<Self, Diagnostics> {
         let listeners = Listeners::open(config.agent.http, &dirs.agent_socket()).await?;
         let connected = Arc::new(ConnectedNodes::default());
@@ -104,7 +103,7 @@ impl Server {
         let (stop_http, stop_nodes) = (CancellationToken::new(), CancellationToken::new());
         let plane = ControlPlaneService::new(services.node_plane(events), connected);
         let mut nodes = JoinSet::new();
-        nodes.spawn(port.serve(Routes::new(plane.into_server()), stop_nodes.clone()));
+        nodes.spawn(port.serve(plane.into_routes(), stop_nodes.clone()));
         let settings = config.agent.http_settings.clone();
         let limits = settings.limits.clone();
         let http_address = listeners.address().map(|address| format!("http://{address}"));

@@ -91,6 +91,15 @@ pub(super) fn dispatch(
             Some(AgentCommand::Journal(journal)) => {
                 runtime.client(agent::show_journal(context, journal))
             }
+            Some(AgentCommand::Server(role)) => {
+                runtime.server(Threads::Many, agent::serve_cluster(context, role))
+            }
+            Some(AgentCommand::Node(role)) => {
+                runtime.server(Threads::Many, agent::join_cluster(context, role))
+            }
+            Some(AgentCommand::Tls(command)) => {
+                runtime.client(agent::make_certificates(context, command))
+            }
             Some(AgentCommand::Key(AgentKeyCommand::Rotate(rotation))) => {
                 runtime.client(agent::rotate_agent_key(context, rotation))
             }

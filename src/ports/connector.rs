@@ -74,6 +74,16 @@ pub trait SentSecretsReader: Send + Sync {
     async fn sent(&self, plugin: Option<&PluginId>) -> SentSecrets;
 }
 
+/// Nothing that was sent before is known, as on a node: the server has the record. What its own connections have sent is hidden.
+pub struct NoSentSecrets;
+
+#[async_trait]
+impl SentSecretsReader for NoSentSecrets {
+    async fn sent(&self, _: Option<&PluginId>) -> SentSecrets {
+        SentSecrets::default()
+    }
+}
+
 /// Creates connections.
 pub trait Connector: Send + Sync {
     /// Returns a connection to the plugin at `socket`, which hides what was `sent` to the plugin before. Does no I/O, so

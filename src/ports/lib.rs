@@ -44,7 +44,9 @@ pub use call_observer::{CallLoad, CallObserver};
 pub use capacity::GetCapacity;
 pub use clock::{Clock, SystemClock};
 pub use cluster_memory::{ClusterMemory, ClusterMemoryError, ClusterPosition};
-pub use connector::{Connector, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader};
+pub use connector::{
+    Connector, NoSentSecrets, PeerProcess, PluginConnection, SentSecrets, SentSecretsReader,
+};
 pub use control_plane::{
     AssignedAlloc, AssignedAllocs, ControlPlane, ControlPlaneError, LostMount, MountDelay,
     MountRefused, UnreadableAlloc,

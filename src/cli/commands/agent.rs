@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::agent::{
-    AgentConfig, AgentOptions, CheckedState, PluginConcurrency, ProfileOptions, RotatedKey,
-    check_data_directory, embedded_directory, rotate_key,
+    AgentConfig, AgentOptions, CertificateRole, CheckedState, NodeConfig, PluginConcurrency,
+    ProfileOptions, RotatedKey, ServerConfig, check_data_directory, create_authority,
+    embedded_directory, issue_certificate, rotate_key, run_node, run_server,
 };
 use crate::cli::args::{AgentProfileArgs, OutputArgs};
 use crate::cli::command_context::CommandContext;
@@ -77,6 +78,72 @@ pub(crate) enum AgentCommand {
     /// Replace the key of stored secrets
     #[command(subcommand)]
     Key(AgentKeyCommand),
+    /// Run a server, to which nodes connect
+    ///
+    /// It answers the API and decides; nodes of other machines run the tasks and call the plugins. It needs no root.
+    /// Nodes and their tasks go on while it does not run. One server is supported.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi agent server --config /etc/nomad-csi/server.toml"
+    )]
+    Server(AgentRoleArgs),
+    /// Run a node of a cluster, which connects to its servers
+    ///
+    /// It runs tasks and calls plugins, and listens nowhere. It runs as root if it mounts volumes. It stops no task
+    /// because a server is silent.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi agent node --config /etc/nomad-csi/node.toml"
+    )]
+    Node(AgentRoleArgs),
+    /// Make the certificates of a cluster
+    #[command(subcommand)]
+    Tls(AgentTlsCommand),
+}
+
+/// Arguments of the roles of a cluster.
+#[derive(Args, Debug)]
+pub(crate) struct AgentRoleArgs {
+    /// Configuration file, in TOML
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: PathBuf,
+}
+
+/// The subcommands of `agent tls`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AgentTlsCommand {
+    /// Make the authority of a cluster
+    ///
+    /// Writes ca.pem and ca-key.pem, valid for ten years. Whoever has the key can make a server or a node of the cluster:
+    /// keep it away from both.
+    #[command(after_long_help = "Example:\n  nomad-csi agent tls init --dir tls")]
+    Init(AgentTlsDirectoryArgs),
+    /// Make the certificate of a server
+    #[command(after_long_help = "Example:\n  nomad-csi agent tls server s1 --dir tls")]
+    Server(AgentTlsIssueArgs),
+    /// Make the certificate of a node
+    #[command(after_long_help = "Example:\n  nomad-csi agent tls node n1 --dir tls")]
+    Node(AgentTlsIssueArgs),
+}
+
+/// Arguments of `agent tls init`.
+#[derive(Args, Debug)]
+pub(crate) struct AgentTlsDirectoryArgs {
+    /// Directory of the authority, which only this user can change
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+}
+
+/// Arguments of the commands that issue a certificate, valid for a year, into NAME.pem and NAME-key.pem.
+#[derive(Args, Debug)]
+pub(crate) struct AgentTlsIssueArgs {
+    /// Name of the certificate, and of its files
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Directory of the authority
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// Region of the cluster
+    #[arg(long, value_name = "REGION", default_value = "global")]
+    pub cluster_region: String,
 }
 
 /// The subcommands of `agent key`.
@@ -125,7 +192,7 @@ pub(crate) struct AgentArgs {
     /// The subcommand; without one, the agent runs.
     #[command(subcommand)]
     pub command: Option<AgentCommand>,
-    /// Run a server and a node in one process, the only supported mode
+    /// Run a server and a node in one process
     #[arg(long)]
     pub dev: bool,
     /// Directory of the agent's state [default: a temporary directory]
@@ -209,6 +276,70 @@ pub(crate) async fn serve_agent(
     })?;
     crate::agent::run_agent(config, context.interrupts.stop().clone()).await?;
     Ok(Exit::Done)
+}
+
+/// Runs a server of a cluster. A signal stops it with success.
+///
+/// # Errors
+/// If it cannot start.
+pub(crate) async fn serve_cluster(
+    context: &CommandContext,
+    arguments: &AgentRoleArgs,
+) -> Result<Exit, CliError> {
+    let runtime_dir = context.environment.path(Variable::RuntimeDir);
+    let config = ServerConfig::read(&context.directory.join(&arguments.config), runtime_dir)?;
+    run_server(config, context.interrupts.stop().clone()).await?;
+    Ok(Exit::Done)
+}
+
+/// Runs a node of a cluster. A signal stops it with success.
+///
+/// # Errors
+/// If it cannot start.
+pub(crate) async fn join_cluster(
+    context: &CommandContext,
+    arguments: &AgentRoleArgs,
+) -> Result<Exit, CliError> {
+    let runtime_dir = context.environment.path(Variable::RuntimeDir);
+    let config = NodeConfig::read(&context.directory.join(&arguments.config), runtime_dir)?;
+    run_node(config, context.interrupts.stop().clone()).await?;
+    Ok(Exit::Done)
+}
+
+/// Makes the certificates of a cluster.
+///
+/// # Errors
+/// If a file cannot be written, or exists.
+pub(crate) async fn make_certificates(
+    context: &CommandContext,
+    command: &AgentTlsCommand,
+) -> Result<Exit, CliError> {
+    let made = match command {
+        AgentTlsCommand::Init(AgentTlsDirectoryArgs { dir }) => {
+            let file = create_authority(context.directory.join(dir)).await?;
+            vec![file]
+        }
+        AgentTlsCommand::Server(arguments) => {
+            issue(context, CertificateRole::Server, arguments).await?
+        }
+        AgentTlsCommand::Node(arguments) => {
+            issue(context, CertificateRole::Node, arguments).await?
+        }
+    };
+    for file in made {
+        context.printer.print_result(&format!("Wrote {}\n", file.display()));
+    }
+    Ok(Exit::Done)
+}
+
+async fn issue(
+    context: &CommandContext,
+    role: CertificateRole,
+    arguments: &AgentTlsIssueArgs,
+) -> Result<Vec<PathBuf>, CliError> {
+    let AgentTlsIssueArgs { name, dir, cluster_region } = arguments;
+    let directory = context.directory.join(dir);
+    Ok(issue_certificate(directory, role, name.clone(), cluster_region.clone()).await?)
 }
 
 /// Checks a data directory.

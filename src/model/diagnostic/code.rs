@@ -598,6 +598,10 @@ codes! {
     // --- agent
     AgentNoMode = "agent/no-mode": "The agent needs a mode.",
         "Start it with --dev, which runs server and node in one process.";
+    AgentBadConfig = "agent/config": "The configuration file of a server or a node cannot be read, or has a key or a value that is not possible.",
+        "Correct the file; docs/cluster.md lists the keys.";
+    AgentCertificate = "agent/certificate": "A certificate of a server or a node, or its key, cannot be made or used.",
+        "Issue another one with `nomad-csi agent tls`, or correct the path in the configuration.";
     AgentBadAddress = "agent/bad-address": "The listen address is not valid.",
         "Write an IP address and a port: 127.0.0.1:4646 or [::1]:4646.";
     AgentBadLimit = "agent/bad-limit": "The text is not a limit of the agent's HTTP API, or its value is out of range.",

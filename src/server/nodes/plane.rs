@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::node_plugins::NodePlugins;
-use crate::cell::{CommitError, Expected};
+use crate::cell::CommitError;
 use crate::claims::ClaimService;
 use crate::jobs::LocalControlPlane;
 use crate::node_events::NodeEvents;
