@@ -69,6 +69,11 @@ impl Machine {
         Self { directory, agent: None, data: "agent" }
     }
 
+    /// A machine whose agent is two processes, which the test starts: a server, and a node with its data in `node`.
+    pub(crate) fn of_cluster() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), agent: None, data: "node" }
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join(self.data)
     }

@@ -21,6 +21,8 @@ mod alloc_runner;
 mod browsers;
 mod claims_kill;
 mod claims_load;
+mod cluster;
+mod cluster_machine;
 mod connection_limits;
 mod control_groups;
 mod cut_offs;

@@ -207,7 +207,9 @@ pub(crate) fn kill_tasks(data: &str) {
 fn ready_line(log: &Mutex<Vec<String>>) -> Option<Value> {
     let lines = log.lock().unwrap();
     let mut events = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    events.find(|event| event["message"] == "the agent is ready")
+    events.find(|event| {
+        event["message"] == "the agent is ready" || event["message"] == "the server is ready"
+    })
 }
 
 /// Sends a signal to a process that the test started.

@@ -1,0 +1,198 @@
+//! A server, a node and a plugin on one machine, each in a process of its own.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use crate::agent_process::{AgentProcess, program};
+use crate::job_machine::Machine;
+use crate::plugin_process::{KilledOnDrop, endpoint, plugin_command};
+use crate::wait::until;
+
+/// The ID of the plugin.
+pub(crate) const PLUGIN: &str = "ebs";
+
+/// A server with one node.
+pub(crate) struct Cluster {
+    /// The API is that of the server.
+    pub(crate) machine: Machine,
+    node: Option<NodeProcess>,
+    plugin: Option<KilledOnDrop>,
+    faults: Vec<String>,
+    address: String,
+}
+
+/// The process of a node. Its log is one file for all runs.
+struct NodeProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+        if std::thread::panicking() {
+            eprintln!(
+                "log of the node:\n{}",
+                std::fs::read_to_string(&self.log).unwrap_or_default()
+            );
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts a server, a node, and a plugin with these options.
+    pub(crate) fn start(faults: &[String]) -> Self {
+        // An own address of this machine: another process cannot have taken its port when the server starts again.
+        let [a, b, ..] = std::process::id().to_le_bytes();
+        let mut cluster = Self {
+            machine: Machine::of_cluster(),
+            node: None,
+            plugin: None,
+            faults: faults.to_vec(),
+            address: format!("127.77.{a}.{b}:4647"),
+        };
+        for words in [&["init"][..], &["server", "s1"], &["node", "n1"], &["node", "stranger"]] {
+            cluster.run(&[&["agent", "tls"], words, &["--dir", "tls"]].concat());
+        }
+        cluster.write("server.toml", "data_dir = 'server'", "s1");
+        cluster.write_node("node.toml", "node", "n1");
+        cluster.start_server();
+        cluster.start_plugin();
+        cluster.start_node();
+        cluster
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.machine.directory.path().join(name)
+    }
+
+    /// Runs a command in the directory of the cluster, which succeeds.
+    pub(crate) fn run(&self, words: &[&str]) -> String {
+        let output = program(words).current_dir(self.machine.directory.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn write(&self, name: &str, keys: &str, certificate: &str) {
+        let address = match certificate {
+            "s1" => format!("address = '{}'\n", self.address),
+            _ => String::new(),
+        };
+        let http = match certificate {
+            "s1" => "[http]\naddress = '127.0.0.1:0'\n",
+            _ => "",
+        };
+        let text = format!(
+            "{keys}\n{http}[cluster]\n{address}ca = 'tls/ca.pem'\ncert = 'tls/{certificate}.pem'\n\
+             key = 'tls/{certificate}-key.pem'\n"
+        );
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Writes the configuration of a node.
+    pub(crate) fn write_node(&self, name: &str, data: &str, certificate: &str) {
+        let endpoint = endpoint(self.machine.directory.path());
+        let keys = format!(
+            "data_dir = '{data}'\nservers = ['{}']\nplugin_endpoints = ['{PLUGIN}={endpoint}']",
+            self.address
+        );
+        self.write(name, &keys, certificate);
+    }
+
+    pub(crate) fn start_server(&mut self) {
+        let mut command = program(["agent", "server", "--config"]);
+        command.arg(self.path("server.toml"));
+        command.env("NOMAD_CSI_LOG", "info,nomad_csi_server::claims=debug");
+        self.machine.agent = Some(AgentProcess::run_with_its_log(command));
+    }
+
+    pub(crate) fn kill_server(&mut self) {
+        self.machine.kill();
+    }
+
+    pub(crate) fn start_node(&mut self) {
+        self.node = Some(self.spawn_node("node.toml"));
+        self.wait_for_node("the node is ready");
+    }
+
+    fn spawn_node(&self, config: &str) -> NodeProcess {
+        let log = self.path(&format!("{config}.log"));
+        let mut command = program(["agent", "node", "--config"]);
+        command.arg(self.path(config)).stdout(Stdio::null());
+        command.stderr(File::options().create(true).append(true).open(&log).unwrap());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("NOMAD_CSI_LOG", "info");
+        NodeProcess { child: command.spawn().unwrap(), log }
+    }
+
+    /// Runs another node until its log has a text.
+    pub(crate) fn run_node_until(&self, config: &str, text: &str) {
+        let node = self.spawn_node(config);
+        until(text, || {
+            let log = std::fs::read_to_string(&node.log).unwrap();
+            log.contains(text).then_some(()).ok_or(log)
+        });
+    }
+
+    /// Waits until the log of the newest run of the node has a text.
+    pub(crate) fn wait_for_node(&self, text: &str) {
+        let log = &self.node.as_ref().unwrap().log;
+        until(text, || {
+            let log = std::fs::read_to_string(log).unwrap();
+            log.contains(text).then_some(()).ok_or(log)
+        });
+    }
+
+    pub(crate) fn kill_node(&mut self) {
+        self.node = None;
+    }
+
+    /// Stops the node with a signal and waits for its end.
+    pub(crate) fn stop_node(&mut self) {
+        let mut node = self.node.take().unwrap();
+        crate::agent_process::signal_process(node.child.id(), rustix::process::Signal::TERM);
+        let status = until("the node to end", || {
+            let ended = node.child.try_wait().unwrap();
+            ended.ok_or_else(|| "it runs".to_owned())
+        });
+        assert!(status.success(), "{status}");
+    }
+
+    pub(crate) fn start_plugin(&mut self) {
+        let directory = self.machine.directory.path();
+        let faults = self.faults.iter().flat_map(|fault| ["--fault", fault]);
+        let flags: Vec<_> =
+            ["--attach", "--backing", "directory"].into_iter().chain(faults).collect();
+        self.plugin = Some(KilledOnDrop(plugin_command(directory, &flags).spawn().unwrap()));
+    }
+
+    pub(crate) fn kill_plugin(&mut self) {
+        self.plugin = None;
+    }
+
+    /// The next process of the plugin has no faults of an RPC.
+    pub(crate) fn forget_fault(&mut self, rpc: &str) {
+        self.faults.retain(|fault| !fault.starts_with(&format!("{rpc}:")));
+    }
+
+    /// Waits until the plugin has injected a fault into an RPC.
+    pub(crate) fn wait_for_fault(&self, rpc: &str) {
+        let log = self.path("plugin.log");
+        until(&format!("a fault of {rpc}"), || {
+            let text = std::fs::read_to_string(&log).unwrap();
+            let is_meant = |line: &str| line.contains("injecting a fault") && line.contains(rpc);
+            text.lines().any(is_meant).then_some(()).ok_or(text)
+        });
+    }
+
+    /// Nothing is left, and every process ends.
+    pub(crate) fn end(mut self) {
+        self.machine.assert_clean();
+        self.stop_node();
+        let server = self.machine.agent.take().unwrap();
+        assert!(server.stop().success());
+    }
+}
