@@ -1,16 +1,13 @@
-//! The nodes of [`super::FakeAgent`], and instances of plugins without a state.
+//! The nodes of [`super::FakeAgent`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::plugin_instances::{ControllerMachine, PluginInstances};
-use nomad_csi_model::{AllocId, NodeId, PluginId};
+use nomad_csi_model::NodeId;
 use nomad_csi_ports::{
-    ConnectedNode, ControllerHost, HostDirectory, NodeHost, PluginConnection, PluginDirectory,
-    TaskLogs,
+    ConnectedNode, ControllerHost, HostDirectory, NodeHost, PluginDirectory, TaskLogs,
 };
 
 /// Nodes that share their plugins and controllers.
@@ -54,21 +51,5 @@ impl HostDirectory for FakeHosts {
 
     fn nodes(&self) -> Vec<NodeId> {
         self.nodes.lock().keys().cloned().collect()
-    }
-}
-
-/// No instances: queues alone.
-#[cfg(test)]
-pub(crate) struct NoInstances;
-
-#[cfg(test)]
-#[async_trait]
-impl PluginInstances for NoInstances {
-    async fn connection(&self, _: &PluginId, _: &AllocId) -> Option<PluginConnection> {
-        None
-    }
-
-    fn machine(&self, _: &PluginId, _: &AllocId) -> Option<ControllerMachine> {
-        None
     }
 }

@@ -3,11 +3,13 @@
 mod agent;
 mod hosts;
 mod journal;
+#[cfg(test)]
+mod no_instances;
 mod sealer;
 
 pub use agent::FakeAgent;
 pub use hosts::FakeHosts;
-#[cfg(test)]
-pub(crate) use hosts::NoInstances;
 pub use journal::{AppendFault, MemoryJournal};
+#[cfg(test)]
+pub(crate) use no_instances::NoInstances;
 pub use sealer::FakeSealer;
