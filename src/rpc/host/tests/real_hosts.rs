@@ -10,9 +10,9 @@ use nomad_csi_model::{
     Usage,
 };
 use nomad_csi_ports::{
-    CallOrder, ConnectedNode, ControllerHost as _, ControllerPublishRequest,
-    ControllerUnpublishRequest, CreateVolume, HostError, NodeHost as _, PluginDirectory as _,
-    PublishRequest, Rpc, StageRequest, StatusCode, UnpublishRequest, UnstageRequest,
+    CallOrder, ConnectedNode, ControllerPublishRequest, ControllerUnpublishRequest, CreateVolume,
+    HostError, NodeHost as _, PluginDirectory as _, PublishRequest, Rpc, StageRequest, StatusCode,
+    UnpublishRequest, UnstageRequest,
 };
 use nomad_csi_testing::{Call, FakeBackend, FakeDirectory, FakeStepHost, Fault, PluginSettings};
 

@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use super::samples::{Random, Sample};
 use nomad_csi_model::{AllocId, ExternalId, PluginId, RemoteVolume, Secrets, SnapshotId, Term};
 use nomad_csi_ports::{
-    CallOrder, ConnectedNode, ControllerHost as _, ControllerPublishRequest,
-    ControllerPublishVolume, ControllerUnpublishRequest, ControllerUnpublishVolume, CreateSnapshot,
-    CreateVolume, ExpandVolume, GetCapacity, HostError, ListSnapshots, ListVolumeHealth, LogOrigin,
-    LogPosition, ModifyVolume, NodeExpandRequest, NodeHost as _, NodeVolumeHealth, NodeVolumeStats,
-    PageRequest, PluginDirectory as _, PluginError, PublishRequest, StageRequest, StatsRequest,
-    TaskLogError, TaskLogs as _, TaskOutput, UnpublishRequest, UnstageRequest, ValidateVolume,
+    CallOrder, ConnectedNode, ControllerPublishRequest, ControllerPublishVolume,
+    ControllerUnpublishRequest, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
+    ExpandVolume, GetCapacity, HostError, ListSnapshots, ListVolumeHealth, LogOrigin, LogPosition,
+    ModifyVolume, NodeExpandRequest, NodeVolumeHealth, NodeVolumeStats, PageRequest, PluginError,
+    PublishRequest, StageRequest, StatsRequest, TaskLogError, TaskOutput, UnpublishRequest,
+    UnstageRequest, ValidateVolume,
 };
 
 /// Whether a call changes something, and how its term travels.
@@ -33,6 +33,10 @@ pub(super) enum Failure {
     Plugin(PluginError),
     Logs(TaskLogError),
 }
+
+/// The most bytes of an output that a node gives at once, or fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadLimit(pub(super) u64);
 
 /// The answer as text: its type depends on the call.
 pub(super) type Outcome = Result<String, Failure>;
@@ -138,8 +142,8 @@ requests! {
         HasFiles(output: TaskOutput): Read, logs(node.logs.as_ref().unwrap().has_files(&output).await);
         Locate(output: TaskOutput, origin: LogOrigin, offset: u64): Read,
             logs(node.logs.as_ref().unwrap().locate(&output, origin, offset).await);
-        ReadLog(output: TaskOutput, position: LogPosition, limit: u64): Read,
-            logs(node.logs.as_ref().unwrap().read(&output, position, limit.min(64 << 10)).await);
+        ReadLog(output: TaskOutput, position: LogPosition, limit: ReadLimit): Read,
+            logs(node.logs.as_ref().unwrap().read(&output, position, limit.0).await);
         WaitForMore(output: TaskOutput, position: LogPosition): Read,
             logs(node.logs.as_ref().unwrap().wait_for_more(&output, position).await);
     }

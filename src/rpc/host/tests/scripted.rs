@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::request::{Call, plugin_alloc, plugin_id};
+use super::request::{Call, ReadLimit, plugin_alloc, plugin_id};
 use super::samples::{Random, Sample};
 use nomad_csi_model::{
     AllocId, Bytes, Capacity, ControllerCapabilities, ExternalId, ExternalVolume, NodeCapabilities,
@@ -407,7 +407,7 @@ impl TaskLogs for ScriptedNode {
         position: LogPosition,
         limit: u64,
     ) -> Result<LogChunk, TaskLogError> {
-        self.handle(Call::ReadLog(output.clone(), position, limit)).await
+        self.handle(Call::ReadLog(output.clone(), position, ReadLimit(limit))).await
     }
 
     async fn wait_for_more(

@@ -19,7 +19,8 @@ fn no_message_has_a_debug() {
                 .any(|derived| line.contains(derived));
         if is_message {
             let next = lines.peek().copied().unwrap_or_default();
-            assert!(next.contains("skip_debug"), "{line}\n{next}");
+            let is_number = line.contains("::prost::Enumeration");
+            assert!(is_number || next.contains("skip_debug"), "{line}\n{next}");
             assert!(!line.contains("Debug"), "{line}");
             messages += 1;
         }
@@ -38,7 +39,7 @@ async fn no_failure_of_a_call_shows_a_secret_of_its_request() {
         let call = Call::sample(name, &mut Random(5)).of_term(Term::default());
         let shown = format!("{call:?}");
         assert!(!shown.contains(CANARY), "{shown}");
-        with_secrets += usize::from(shown.contains("Secrets") || shown.contains("secrets"));
+        with_secrets += usize::from(shown.contains("secrets: "));
         node.hold();
         let ports = remote.connected();
         let of_call = call.clone();
@@ -53,5 +54,5 @@ async fn no_failure_of_a_call_shows_a_secret_of_its_request() {
             assert!(!format!("{failure:?}").contains(CANARY), "{name}: {failure:?}");
         }
     }
-    assert!(with_secrets > 15, "{with_secrets}");
+    assert_eq!(with_secrets, 14, "four more calls have secrets without a request around them");
 }
