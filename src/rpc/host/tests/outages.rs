@@ -26,6 +26,9 @@ fn sampled(name: &str) -> Call {
     Call::sample(name, &mut Random(11)).of_term(Term::default())
 }
 
+/// A call that changes nothing.
+const READ: &str = "Stats";
+
 fn changes(call: &Call) -> bool {
     match call.effect() {
         Effect::Step | Effect::Change => true,
@@ -58,20 +61,20 @@ async fn a_connection_that_breaks_during_a_call_leaves_no_answer() {
         let ports = remote.connected();
         let caller = tokio::spawn(async move { call.make_on(&ports, &plugin).await });
         node.wait_for_arrived(1).await;
+        // It shows when the node has noticed the end of the connection.
+        let read = tokio::spawn(async move { sampled(READ).make(&remote.connected()).await });
+        node.wait_for_arrived(2).await;
         connection.break_now().await;
         let failure = caller.await.unwrap().unwrap_err();
         assert!(failure.is_unanswered(), "{name}: {failure:?}");
         assert!(!failure.was_not_sent(), "{name}: {failure:?}");
-        if !is_change {
-            node.wait_for_dropped(1).await;
-        }
+        assert!(read.await.unwrap().unwrap_err().is_unanswered());
+        let expected = if is_change { (1, 1) } else { (0, 2) };
+        node.wait_for_dropped(expected.1).await;
         node.release();
-        if is_change {
-            node.wait_for_finished(1).await;
-        }
-        let expected = if is_change { (1, 0) } else { (0, 1) };
+        node.wait_for_finished(expected.0).await;
         assert_eq!(node.ended(), expected, "{name}");
-        assert_eq!(node.recorded(), [sampled(name)], "{name} is not repeated");
+        assert_eq!(node.recorded(), [sampled(name), sampled(READ)], "{name} is not repeated");
     }
 }
 

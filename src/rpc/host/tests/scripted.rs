@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -138,9 +139,14 @@ impl ScriptedNode {
     }
 }
 
+/// How long a test waits for what has to happen.
+const LIMIT: Duration = Duration::from_secs(20);
+
 async fn wait_for(count: &watch::Sender<usize>, calls: usize) {
     let mut count = count.subscribe();
-    drop(count.wait_for(|so_far| *so_far >= calls).await);
+    let reached = count.wait_for(|so_far| *so_far >= calls);
+    let waited = tokio::time::timeout(LIMIT, reached).await;
+    assert!(waited.is_ok(), "timed out: not {calls} calls");
 }
 
 impl TermGuard for ScriptedNode {
