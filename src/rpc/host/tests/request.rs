@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::samples::{Random, Sample};
+use super::samples::{Random, Sample as _};
 use nomad_csi_model::{AllocId, ExternalId, PluginId, RemoteVolume, Secrets, SnapshotId, Term};
 use nomad_csi_ports::{
     CallOrder, ConnectedNode, ControllerPublishRequest, ControllerPublishVolume,
