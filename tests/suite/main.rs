@@ -99,6 +99,7 @@ mod plugin_check;
 #[cfg(feature = "agent")]
 mod plugin_echo;
 mod proposed_commands;
+mod protocol_code;
 mod reconcile_loop;
 #[cfg(feature = "agent")]
 mod security;

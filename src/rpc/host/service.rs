@@ -52,7 +52,16 @@ impl NodeHostService {
         terms: Arc<dyn TermGuard>,
         description: HostDescription,
     ) -> Self {
-        Self { node, terms, description, changes: Arc::new(Semaphore::new(MAX_CHANGES)) }
+        Self::limited((node, terms), description, MAX_CHANGES)
+    }
+
+    /// The same, with another limit.
+    pub(super) fn limited(
+        (node, terms): (ConnectedNode, Arc<dyn TermGuard>),
+        description: HostDescription,
+        max_changes: usize,
+    ) -> Self {
+        Self { node, terms, description, changes: Arc::new(Semaphore::new(max_changes)) }
     }
 
     /// Returns the service for a server of gRPC.
