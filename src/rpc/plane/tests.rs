@@ -1,1 +1,7 @@
-//! Tests of the plane.
+//! Tests of servers and nodes with real sockets and certificates.
+
+mod bed;
+mod calls;
+mod lists;
+mod strangers;
+mod trust;

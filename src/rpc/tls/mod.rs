@@ -2,7 +2,7 @@
 //!
 //! A role is a DNS name in a certificate, so any authority can issue it, and rustls checks it.
 
-mod authority;
+pub(crate) mod authority;
 pub(crate) mod cluster_tls;
 pub(crate) mod provider;
 pub(crate) mod role;

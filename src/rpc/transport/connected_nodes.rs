@@ -176,7 +176,7 @@ impl Registering {
     pub(crate) fn bind(self, connection: &NodeConnection) -> Option<ConnectionToken> {
         let token = ConnectionToken::random().ok()?;
         let (node, session) = (self.node.clone(), self.session.clone());
-        if !connection.bind(node.clone(), session.clone()) {
+        if !connection.bind(node.clone()) {
             return None;
         }
         let registered =
