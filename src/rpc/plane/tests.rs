@@ -1,6 +1,7 @@
 //! Tests of servers and nodes with real sockets and certificates.
 
 mod bed;
+mod breaks;
 mod calls;
 mod lists;
 mod strangers;

@@ -59,7 +59,12 @@ impl Authority {
     pub fn create(directory: &Path, clock: &dyn Clock) -> Result<Self, TlsError> {
         let made = private::create_directory(directory);
         let directory = made.map_err(|error| {
-            TlsError::new("create", directory, error, "choose a directory that only you can change")
+            TlsError::new(
+                "create",
+                directory,
+                error.to_string(),
+                "choose a directory that only you can change",
+            )
         })?;
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| directory.join(name));
         let signing = new_key(&key)?;
@@ -194,7 +199,7 @@ fn new_key(file: &Path) -> Result<KeyPair, TlsError> {
 }
 
 fn cannot_make(file: &Path, error: &rcgen::Error) -> TlsError {
-    TlsError::new("create", file, error, "report this as a bug")
+    TlsError::new("create", file, error.to_string(), "report this as a bug")
 }
 
 fn read_key(file: &Path) -> Result<String, TlsError> {
@@ -203,7 +208,7 @@ fn read_key(file: &Path) -> Result<String, TlsError> {
         .and_then(|opened| opened.take(MAX_KEY_BYTES).read_to_string(&mut text));
     read.map_err(|error| {
         let help = "run `nomad-csi agent tls init` first, or name the directory of the authority";
-        TlsError::new("read", file, error, help)
+        TlsError::new("read", file, error.to_string(), help)
     })?;
     Ok(text)
 }
@@ -228,7 +233,12 @@ fn write_pair(
 fn write_new(path: &Path, pem: &str) -> Result<(), TlsError> {
     let cannot_write = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => taken(path),
-        _ => TlsError::new("create", path, error, "make room, or choose another directory"),
+        _ => TlsError::new(
+            "create",
+            path,
+            error.to_string(),
+            "make room, or choose another directory",
+        ),
     };
     let mut file: File = private::create_new(path).map_err(cannot_write)?;
     let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());

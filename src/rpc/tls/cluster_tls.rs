@@ -239,7 +239,12 @@ fn trusted_roots(
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
         roots.add(certificate.clone()).map_err(|error| {
-            TlsError::new("use", file, error, "write certificates of authorities into it, in PEM")
+            TlsError::new(
+                "use",
+                file,
+                error.to_string(),
+                "write certificates of authorities into it, in PEM",
+            )
         })?;
     }
     Ok(roots)
@@ -250,7 +255,7 @@ pub(super) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'stati
     let pem = read(file)?;
     let help = "write one certificate after the other into it, in PEM";
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let found = found.map_err(|error| TlsError::new("read", file, error, help))?;
+    let found = found.map_err(|error| TlsError::new("read", file, error.to_string(), help))?;
     if found.is_empty() {
         return Err(TlsError::new("read", file, "it contains no certificate in PEM", help));
     }
@@ -287,7 +292,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let read = private::open_given(file)
         .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut content));
     let help = "check the path, its owner and its mode";
-    read.map_err(|error| TlsError::new("read", file, error, help))?;
+    read.map_err(|error| TlsError::new("read", file, error.to_string(), help))?;
     if content.len() as u64 > MAX_BYTES {
         return Err(TlsError::new("read", file, "it is larger than 1 MiB", help));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +25,13 @@ use crate::transport::connected_nodes::ConnectedNodes;
 use crate::transport::dialer::Dialer;
 use crate::transport::listener::NodeListener;
 use nomad_csi_model::{
-    AllocId, Job, JobId, JobType, MountOptions, Namespace, Node, NodeId, PluginId, PluginInstance,
-    RestartPolicy, Task, TaskEnvironment, TaskGroup, Term,
+    AllocId, AllocReport, Job, JobId, JobType, MountOptions, Namespace, Node, NodeId, PluginId,
+    PluginInstance, RestartPolicy, Task, TaskEnvironment, TaskGroup, Term, VolumeAlias,
 };
 use nomad_csi_ports::{
-    AssignedAlloc, ClusterMemory, ClusterMemoryError, ClusterPosition, ControlPlane, MountEvent,
-    MountObserver, NodePlane, NodeSecret, NotLeader, PluginObserver, Registration,
+    AssignedAlloc, AssignedAllocs, ClusterMemory, ClusterMemoryError, ClusterPosition,
+    ControlPlane, ControlPlaneError, LostMount, MountDelay, MountEvent, MountObserver,
+    MountRefused, NodePlane, NodeSecret, NotLeader, PluginObserver, Registration,
     RegistrationRefused, ReportRefused,
 };
 use nomad_csi_testing::{CountingIds, FakeControlPlane};
@@ -93,6 +95,100 @@ pub(super) struct TestPlane {
     pub(super) registrations: watch::Sender<Vec<(NodeId, String)>>,
     pub(super) plugins: watch::Sender<Vec<String>>,
     pub(super) events: watch::Sender<Vec<(NodeId, MountEvent)>>,
+    pub(super) gate: Gate,
+}
+
+/// Stops calls that arrive, while it is closed. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Gate {
+    is_closed: watch::Sender<bool>,
+    arrived: watch::Sender<u64>,
+}
+
+impl Gate {
+    /// Stops every call from now on.
+    pub(super) fn close(&self) {
+        self.is_closed.send_replace(true);
+    }
+
+    /// Lets all calls pass.
+    pub(super) fn open(&self) {
+        self.is_closed.send_replace(false);
+    }
+
+    async fn pass(&self) {
+        if *self.is_closed.borrow() {
+            self.arrived.send_modify(|count| *count += 1);
+        }
+        self.is_closed.subscribe().wait_for(|is_closed| !is_closed).await.unwrap();
+    }
+
+    /// Waits until this many calls have been stopped.
+    pub(super) async fn wait_for_arrivals(&self, number: u64) {
+        self.arrived.subscribe().wait_for(|count| *count >= number).await.unwrap();
+    }
+
+    /// Returns how many calls have been stopped.
+    pub(super) fn arrivals(&self) -> u64 {
+        *self.arrived.borrow()
+    }
+}
+
+/// A server that stops calls at a gate.
+struct Gated {
+    gate: Gate,
+    control: Arc<FakeControlPlane>,
+}
+
+#[async_trait]
+impl ControlPlane for Gated {
+    async fn assigned(&self, after: Option<u64>) -> Result<AssignedAllocs, ControlPlaneError> {
+        self.gate.pass().await;
+        self.control.assigned(after).await
+    }
+
+    async fn mount(&self, alloc: &AllocId, alias: &VolumeAlias) -> Result<PathBuf, MountRefused> {
+        self.gate.pass().await;
+        self.control.mount(alloc, alias).await
+    }
+
+    async fn wait_for_mount_delay(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+        known: Option<&MountDelay>,
+    ) -> Result<MountDelay, ControlPlaneError> {
+        self.gate.pass().await;
+        self.control.wait_for_mount_delay(alloc, alias, known).await
+    }
+
+    async fn wait_for_claim_change(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError> {
+        self.gate.pass().await;
+        self.control.wait_for_claim_change(alloc, alias).await
+    }
+
+    async fn note_lost(&self, lost: &LostMount, reason: &str) -> Result<(), ControlPlaneError> {
+        self.gate.pass().await;
+        self.control.note_lost(lost, reason).await
+    }
+
+    async fn note_cut_off(
+        &self,
+        alloc: &AllocId,
+        alias: &VolumeAlias,
+    ) -> Result<(), ControlPlaneError> {
+        self.gate.pass().await;
+        self.control.note_cut_off(alloc, alias).await
+    }
+
+    async fn report(&self, alloc: &AllocId, report: AllocReport) -> Result<(), ControlPlaneError> {
+        self.gate.pass().await;
+        self.control.report(alloc, report).await
+    }
 }
 
 impl TestPlane {
@@ -104,7 +200,17 @@ impl TestPlane {
             registrations: watch::Sender::default(),
             plugins: watch::Sender::default(),
             events: watch::Sender::default(),
+            gate: Gate::default(),
         })
+    }
+
+    fn recorder(&self, node: &NodeId) -> Recorder {
+        Recorder {
+            gate: self.gate.clone(),
+            node: node.clone(),
+            plugins: self.plugins.clone(),
+            events: self.events.clone(),
+        }
     }
 
     /// Returns the server as a node sees it.
@@ -119,6 +225,7 @@ impl NodePlane for TestPlane {
         &self,
         registration: Registration,
     ) -> Result<ClusterPosition, RegistrationRefused> {
+        self.gate.pass().await;
         let position = self.position()?;
         let (node, secret) = (registration.node.id, registration.secret);
         let mut secrets = self.secrets.lock();
@@ -142,27 +249,20 @@ impl NodePlane for TestPlane {
     }
 
     fn of(&self, node: &NodeId) -> Arc<dyn ControlPlane> {
-        self.control_of(node.as_str())
+        Arc::new(Gated { gate: self.gate.clone(), control: self.control_of(node.as_str()) })
     }
 
     fn plugins_of(&self, node: &NodeId) -> Arc<dyn PluginObserver> {
-        Arc::new(Recorder {
-            node: node.clone(),
-            plugins: self.plugins.clone(),
-            events: self.events.clone(),
-        })
+        Arc::new(self.recorder(node))
     }
 
     fn mounts_of(&self, node: &NodeId) -> Arc<dyn MountObserver> {
-        Arc::new(Recorder {
-            node: node.clone(),
-            plugins: self.plugins.clone(),
-            events: self.events.clone(),
-        })
+        Arc::new(self.recorder(node))
     }
 }
 
 struct Recorder {
+    gate: Gate,
     node: NodeId,
     plugins: watch::Sender<Vec<String>>,
     events: watch::Sender<Vec<(NodeId, MountEvent)>>,
@@ -176,12 +276,14 @@ impl PluginObserver for Recorder {
         node: &NodeId,
         instance: PluginInstance,
     ) -> Result<(), ReportRefused> {
+        self.gate.pass().await;
         let text = format!("{}: {plugin} on {node}: {instance:?}", self.node);
         self.plugins.send_modify(|all| all.push(text));
         Ok(())
     }
 
     async fn gone(&self, plugin: &PluginId, alloc: &AllocId) -> Result<(), ReportRefused> {
+        self.gate.pass().await;
         if alloc.as_str() == "foreign" {
             return Err(ReportRefused { reason: "it is of another node".to_owned() });
         }

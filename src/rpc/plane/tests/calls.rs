@@ -7,8 +7,8 @@ use nomad_csi_model::{
     VolumeId,
 };
 use nomad_csi_ports::{
-    ControlPlane, ControlPlaneError, LostMount, MountAction, MountDelay, MountEvent, MountObserver,
-    MountRefused, PluginObserver,
+    ControlPlane as _, ControlPlaneError, LostMount, MountAction, MountDelay, MountEvent,
+    MountObserver as _, MountRefused, PluginObserver as _,
 };
 
 use super::bed::{Bed, CANARY, TestServer, assigned, soon};
@@ -75,7 +75,7 @@ async fn every_answer_of_the_server_reaches_the_node() {
 
     let running = report(ClientStatus::Running);
     soon("a report", node.report(&alloc, running.clone())).await.unwrap();
-    assert_eq!(control.reports(&alloc), [running.clone()]);
+    assert_eq!(control.reports(&alloc), std::slice::from_ref(&running));
     control.refuse_reports(1);
     let failed = soon("a failure", node.report(&alloc, running)).await;
     assert_eq!(failed, Err(ControlPlaneError::Failed("the disk is full".to_owned())));
@@ -167,7 +167,9 @@ async fn no_message_and_no_error_shows_a_secret() {
     let json = serde_json::to_string(listed.allocs[0].job.as_ref()).unwrap();
     assert!(json.contains(CANARY), "the node needs it");
     assert!(!format!("{listed:?}").contains(CANARY));
-    let broken = json.replace("\"groups\"", "\"grups\"").into_bytes();
+    let broken = json.replace("\"priority\":50", &format!("\"priority\":\"{CANARY}\""));
+    assert_ne!(broken, json);
+    let broken = broken.into_bytes();
     let message =
         super::super::messages::Assigned { id: "a".to_owned(), job: broken, ..Default::default() };
     let part = super::super::messages::AllocsPart {

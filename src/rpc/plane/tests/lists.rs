@@ -1,7 +1,7 @@
 //! Lists of allocations.
 
 use nomad_csi_model::{AllocReport, ClientStatus};
-use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, ControlPlane, UnreadableAlloc};
+use nomad_csi_ports::{AssignedAlloc, AssignedAllocs, ControlPlane as _, UnreadableAlloc};
 
 use super::super::alloc_list::{InvalidList, ListDecoder, ListEncoder};
 use super::super::messages::{AllocsPart, allocs_item::Item};

@@ -1,7 +1,7 @@
 //! Which servers a node believes: no other cluster, no older state, no server that is not the leader.
 
 use nomad_csi_model::NodeId;
-use nomad_csi_ports::{ControlPlane, ControlPlaneError, NotLeader};
+use nomad_csi_ports::{ControlPlane as _, ControlPlaneError, NotLeader};
 
 use super::bed::{Bed, Certificates, TestNode, TestPlane, TestServer, assigned, at, profile, soon};
 use crate::tls::role::Role;
