@@ -13,9 +13,10 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose,
 };
 
-use super::cluster_tls::{read_certificates, verify_at};
+use super::cluster_tls::read_certificates;
 use super::role::Role;
 use super::tls_error::TlsError;
+use super::validity::{since_epoch, verify_at};
 use nomad_csi_model::private;
 use nomad_csi_ports::Clock;
 
@@ -187,11 +188,6 @@ fn limit(mut params: CertificateParams, clock: &dyn Clock, days: u64) -> Certifi
     params.not_before = epoch + now.saturating_sub(EARLIER);
     params.not_after = epoch + now + Duration::from_secs(days * 86_400);
     params
-}
-
-/// Returns the time since the epoch; zero for one before it.
-pub(super) fn since_epoch(clock: &dyn Clock) -> Duration {
-    Duration::from_nanos(u64::try_from(clock.now()).unwrap_or_default())
 }
 
 fn new_key(file: &Path) -> Result<KeyPair, TlsError> {

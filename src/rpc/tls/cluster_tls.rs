@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
-use super::authority::since_epoch;
 use super::provider::provider;
 use super::role::Role;
 use super::tls_error::TlsError;
+use super::validity::{since_epoch, verify_at};
 use nomad_csi_model::private;
 use nomad_csi_ports::Clock;
 
@@ -177,58 +177,6 @@ fn check_own(
     }
     let reason = format!("it has no DNS name `{}`", role.dns_name(region));
     Err(TlsError::new("use", file, reason, command))
-}
-
-/// Checks a certificate at a time since the epoch, with those that follow it: one of the authorities issued it, and both are
-/// valid then.
-pub(super) fn verify_at(
-    chain: &[CertificateDer<'_>],
-    authorities: &[CertificateDer<'_>],
-    then: Duration,
-) -> Result<(), rustls::Error> {
-    let mut refused = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-    for authority in authorities {
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone().into_owned())?;
-        match verify_with(chain, &roots, then) {
-            // The verifier ignores when an authority ends, unless it is asked about that certificate itself.
-            Ok(()) => match verify_with(std::slice::from_ref(authority), &roots, then) {
-                Err(error) if has_wrong_time(&error) => refused = error,
-                Ok(()) | Err(_) => return Ok(()),
-            },
-            Err(error) if has_wrong_time(&error) => refused = error,
-            Err(error) if !has_wrong_time(&refused) => refused = error,
-            Err(_) => {}
-        }
-    }
-    Err(refused)
-}
-
-fn has_wrong_time(error: &rustls::Error) -> bool {
-    matches!(
-        error,
-        rustls::Error::InvalidCertificate(
-            CertificateError::Expired
-                | CertificateError::ExpiredContext { .. }
-                | CertificateError::NotValidYet
-                | CertificateError::NotValidYetContext { .. }
-        )
-    )
-}
-
-fn verify_with(
-    chain: &[CertificateDer<'_>],
-    roots: &RootCertStore,
-    then: Duration,
-) -> Result<(), rustls::Error> {
-    let (own, between) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-    verify_server_cert_signed_by_trust_anchor(
-        &ParsedCertificate::try_from(own)?,
-        roots,
-        between,
-        UnixTime::since_unix_epoch(then),
-        provider().signature_verification_algorithms.all,
-    )
 }
 
 /// Returns what to trust.

@@ -7,6 +7,7 @@ pub(crate) mod cluster_tls;
 pub(crate) mod provider;
 pub(crate) mod role;
 mod tls_error;
+mod validity;
 
 #[cfg(test)]
 pub(crate) mod samples;

@@ -147,25 +147,57 @@ async fn a_node_does_not_believe_a_server_without_the_role_of_one() {
     assert!(refused.is_err());
 }
 
-#[tokio::test(start_paused = true)]
+/// Returns after how many seconds the server closes a silent connection, of a clock that only this waits for.
+async fn closed_after(mut stream: impl tokio::io::AsyncRead + Unpin) -> u64 {
+    tokio::time::pause();
+    let begun = Instant::now();
+    let mut answer = vec![];
+    while matches!(stream.read_buf(&mut answer).await, Ok(1..)) {}
+    tokio::time::resume();
+    begun.elapsed().as_secs()
+}
+
+#[tokio::test]
 async fn a_connection_that_does_not_say_who_it_is_is_closed_after_ten_seconds() {
     let certificates = Certificates::new();
     let server = server(&certificates).await;
     let node = certificates.tls(Role::Node, "n1");
     // No TLS; TLS without a registration; TLS without a token.
-    let begun = Instant::now();
-    let mut tcp = TcpStream::connect(server.address).await.unwrap();
-    let ended = |read: std::io::Result<usize>| matches!(read, Ok(0) | Err(_));
-    assert!(ended(tcp.read(&mut [0; 16]).await));
-    assert_eq!(begun.elapsed().as_secs(), 10);
+    let tcp = TcpStream::connect(server.address).await.unwrap();
+    let mut took = vec![closed_after(tcp).await];
     for protocol in [CALLS, REVERSED] {
-        let begun = Instant::now();
-        // The clock runs on while nothing but sockets is waited for.
-        let Ok(mut stream) = open(server.address, node.client(protocol)).await else { continue };
-        let mut answer = vec![];
-        while matches!(stream.read_buf(&mut answer).await, Ok(1..)) {}
-        assert!(begun.elapsed().as_secs() <= 11, "{:?}", begun.elapsed());
+        let mut stream = open(server.address, node.client(protocol)).await.unwrap();
+        if protocol == CALLS {
+            stream.write_all(PREFACE).await.unwrap();
+        }
+        took.push(closed_after(stream).await);
     }
+    let (client, closed) = calling(server.address, &node).await;
+    tokio::time::pause();
+    let begun = Instant::now();
+    closed.cancelled().await;
+    took.push(begun.elapsed().as_secs());
+    drop(client);
+    assert!(took.iter().all(|took| (9..=11).contains(took)), "{took:?}");
+}
+
+#[tokio::test]
+async fn an_address_has_few_connections_whose_node_is_not_known() {
+    let certificates = Certificates::new();
+    let server = server(&certificates).await;
+    let begun = Instant::now();
+    let mut held = vec![];
+    for _ in 0..100 {
+        held.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let mut refused = TcpStream::connect(server.address).await.unwrap();
+    let read = soon("an end", refused.read(&mut [0; 1])).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    drop(held);
+    let node = certificates.tls(Role::Node, "n1");
+    soon("room", async { while is_closed(server.address, node.client(CALLS), PREFACE).await {} })
+        .await;
 }
 
 /// A connection of a test that calls as a node.
