@@ -86,7 +86,8 @@ fn a_list_counts_only_with_all_its_parts_in_order() {
     };
     let allocs = (0..4).map(|number| large(number.to_string())).collect();
     let list = AssignedAllocs { revision: 9, allocs, ..AssignedAllocs::default() };
-    let parts = || ListEncoder::default().encode(list.clone(), &at("c1", 5, 100));
+    let encoded = ListEncoder::default().encode(list.clone(), &at("c1", 5, 100));
+    let parts = || encoded.clone();
     assert_eq!(parts().len(), 4);
     assert_eq!(received(&mut ListDecoder::default(), parts()).unwrap(), list);
     // Without the first part, without one between, and with the next list in between.
