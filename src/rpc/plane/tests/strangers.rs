@@ -26,7 +26,7 @@ use crate::tls::role::Role;
 use crate::tls::samples::{self, REGION};
 use crate::transport::dialer::Registrar as _;
 use crate::transport::peer_stream::{PeerStream, channel_over};
-use nomad_csi_ports::{Clock as _, SystemClock};
+use nomad_csi_ports::{Clock as _, NotLeader, SystemClock};
 use nomad_csi_testing::FakeClock;
 
 const CALLS: &[u8] = b"h2";
@@ -236,11 +236,8 @@ async fn register(
     }
 }
 
-#[tokio::test]
-async fn before_its_registration_a_connection_can_call_nothing() {
-    let certificates = Certificates::new();
-    let server = server(&certificates).await;
-    let (mut client, _closed) = calling(server.address, &certificates.tls(Role::Node, "n1")).await;
+/// Returns the status of every call but Register.
+async fn codes_of(client: &mut ControlPlaneClient<Channel>) -> Vec<(&'static str, Code)> {
     let mut codes = vec![];
     macro_rules! try_all {
         ($($call:ident($request:ident)),*) => {$(
@@ -262,8 +259,23 @@ async fn before_its_registration_a_connection_can_call_nothing() {
     );
     let methods = include_str!("../../../../proto/nomadcsi/plane/v1/plane.proto");
     assert_eq!(codes.len() + 1, methods.matches("\n  rpc ").count(), "all but Register");
-    for (call, code) in codes {
+    codes
+}
+
+#[tokio::test]
+async fn before_its_registration_and_at_another_than_the_leader_a_connection_can_call_nothing() {
+    let certificates = Certificates::new();
+    let plane = TestPlane::new(at("c1", 5, 100));
+    let tls = certificates.tls(Role::Server, "s1");
+    let server = TestServer::start(&plane, tls, "127.0.0.1:0").await;
+    let (mut client, _closed) = calling(server.address, &certificates.tls(Role::Node, "n1")).await;
+    for (call, code) in codes_of(&mut client).await {
         assert_eq!(code, Code::Unauthenticated, "{call}");
+    }
+    register(&mut client, registration("n1", 1, "run")).await.unwrap();
+    *plane.position.lock() = Err(NotLeader { leader: None });
+    for (call, code) in codes_of(&mut client).await {
+        assert_eq!(code, Code::FailedPrecondition, "{call}");
     }
 }
 
@@ -369,6 +381,12 @@ async fn a_reversed_connection_needs_the_token_and_the_certificate_of_its_regist
     let mut rest = vec![];
     soon("the reversed connection is closed", stream.read_to_end(&mut rest)).await.ok();
     assert!(is_closed(server.address, tls.client(REVERSED), &token).await, "an old token");
+    soon("nothing is left", async {
+        while !server.nodes.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
