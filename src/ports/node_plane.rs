@@ -118,7 +118,7 @@ pub trait NodePlane: Send + Sync {
     /// If it is not the leader.
     fn position(&self) -> Result<ClusterPosition, NotLeader>;
 
-    /// Returns the server as this node sees it. It checks that an allocation is one of this node, and answers for one of another
+    /// Returns the server as this node sees it: the same one for each call, because it remembers refused mounts. It checks that an allocation is one of this node, and answers for one of another
     /// node as for one that does not exist.
     fn of(&self, node: &NodeId) -> Arc<dyn ControlPlane>;
 

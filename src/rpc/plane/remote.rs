@@ -26,7 +26,7 @@ use super::messages::{self as wire, mount_reply, register_reply, wait_for_mount_
 use super::node_profile::NodeProfile;
 use super::refusal::refusal_text;
 use super::servers::{ConnectedServer, Servers, client_over};
-use super::status::{leader_of, reason_of};
+use super::status::{is_refused, leader_of, reason_of};
 use crate::transport::connection_token::ConnectionToken;
 use crate::transport::dialer::Registrar;
 use nomad_csi_model::retry::RetryPolicy;
@@ -42,7 +42,7 @@ type Client = ControlPlaneClient<Channel>;
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// The pauses between attempts of what waits for a server.
 const RETRY: RetryPolicy =
-    RetryPolicy { initial: Duration::from_millis(250), max: Duration::from_secs(10) };
+    RetryPolicy { initial: Duration::from_millis(250), max: Duration::from_secs(5) };
 /// A stream that lasted this long was a success: the pauses begin again.
 const LASTED: Duration = Duration::from_secs(30);
 /// The most mounts, waits for delays and waits for changes at the same time. Others wait here, so that a connection always
@@ -204,7 +204,13 @@ impl RemoteControlPlane {
                     .await;
                 match sent {
                     Ok(_) => break,
-                    Err(reason) => {
+                    Err(failed) if failed.is_refused => {
+                        let reason = failed.reason;
+                        tracing::warn!(reason, "events of mounts are forgotten");
+                        break;
+                    }
+                    Err(failed) => {
+                        let reason = failed.reason;
                         tracing::debug!(reason, "the events of mounts are not sent");
                         self.pause(&mut failures).await;
                     }
@@ -229,19 +235,23 @@ impl RemoteControlPlane {
         &self,
         request: Q,
         call: impl Fn(Client, Q) -> F,
-    ) -> Result<R, String> {
+    ) -> Result<R, NoAnswer> {
         let Ok(mut server) = timeout(CALL_LIMIT, self.servers.any()).await else {
-            return Err("this node is connected to no server".to_owned());
+            let reason = "this node is connected to no server".to_owned();
+            return Err(NoAnswer { reason, is_refused: false });
         };
         let mut asked = vec![];
         loop {
             let answer = timeout(CALL_LIMIT, call(server.client.clone(), request.clone())).await;
-            let reason = match answer.unwrap_or_else(|_| Err(took_too_long())) {
+            let failed = match answer.unwrap_or_else(|_| Err(took_too_long())) {
                 Ok(answer) => return Ok(answer.into_inner()),
-                Err(status) => self.leave(&server, &status),
+                Err(status) => NoAnswer {
+                    reason: self.leave(&server, &status),
+                    is_refused: is_refused(&status),
+                },
             };
             asked.push(server.connection);
-            server = self.servers.next(&asked).ok_or(reason)?;
+            server = self.servers.next(&asked).ok_or(failed)?;
         }
     }
 
@@ -266,6 +276,13 @@ impl RemoteControlPlane {
     }
 }
 
+/// No server answered a call.
+struct NoAnswer {
+    reason: String,
+    /// True if a server will not answer the same call later either.
+    is_refused: bool,
+}
+
 /// A stream of lists.
 struct Lists {
     parts: tonic::Streaming<wire::AllocsPart>,
@@ -277,15 +294,15 @@ fn took_too_long() -> Status {
 }
 
 /// Returns the result of a call that is done or failed.
-fn done(reply: Result<wire::DoneReply, String>) -> Result<(), ControlPlaneError> {
-    match reply.map_err(ControlPlaneError::Failed)?.failed {
+fn done(reply: Result<wire::DoneReply, NoAnswer>) -> Result<(), ControlPlaneError> {
+    match reply.map_err(|failed| ControlPlaneError::Failed(failed.reason))?.failed {
         Some(reason) => Err(ControlPlaneError::Failed(reason)),
         None => Ok(()),
     }
 }
 
-fn recorded(reply: Result<wire::DoneReply, String>) -> Result<(), ReportRefused> {
-    match reply.map_err(|reason| ReportRefused { reason })?.failed {
+fn recorded(reply: Result<wire::DoneReply, NoAnswer>) -> Result<(), ReportRefused> {
+    match reply.map_err(|failed| ReportRefused { reason: failed.reason })?.failed {
         Some(reason) => Err(ReportRefused { reason }),
         None => Ok(()),
     }

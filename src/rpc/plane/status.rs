@@ -52,3 +52,8 @@ pub(super) fn reason_of(server: &str, status: &Status) -> String {
         | Code::Unauthenticated => format!("server `{server}` refused: {}", status.message()),
     }
 }
+
+/// Returns whether the server will not answer the same request later either.
+pub(super) fn is_refused(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::Unimplemented)
+}

@@ -1,1 +1,8 @@
-//! Tests of the plane.
+//! Tests of servers and nodes with real sockets and certificates.
+
+mod bed;
+mod breaks;
+mod calls;
+mod lists;
+mod strangers;
+mod trust;

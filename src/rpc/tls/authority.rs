@@ -13,9 +13,10 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose,
 };
 
-use super::cluster_tls::{read_certificates, verify_at};
+use super::cluster_tls::read_certificates;
 use super::role::Role;
 use super::tls_error::TlsError;
+use super::validity::{since_epoch, verify_at};
 use nomad_csi_model::private;
 use nomad_csi_ports::Clock;
 
@@ -59,7 +60,12 @@ impl Authority {
     pub fn create(directory: &Path, clock: &dyn Clock) -> Result<Self, TlsError> {
         let made = private::create_directory(directory);
         let directory = made.map_err(|error| {
-            TlsError::new("create", directory, error, "choose a directory that only you can change")
+            TlsError::new(
+                "create",
+                directory,
+                error.to_string(),
+                "choose a directory that only you can change",
+            )
         })?;
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| directory.join(name));
         let signing = new_key(&key)?;
@@ -184,17 +190,12 @@ fn limit(mut params: CertificateParams, clock: &dyn Clock, days: u64) -> Certifi
     params
 }
 
-/// Returns the time since the epoch; zero for one before it.
-pub(super) fn since_epoch(clock: &dyn Clock) -> Duration {
-    Duration::from_nanos(u64::try_from(clock.now()).unwrap_or_default())
-}
-
 fn new_key(file: &Path) -> Result<KeyPair, TlsError> {
     KeyPair::generate().map_err(|error| cannot_make(file, &error))
 }
 
 fn cannot_make(file: &Path, error: &rcgen::Error) -> TlsError {
-    TlsError::new("create", file, error, "report this as a bug")
+    TlsError::new("create", file, error.to_string(), "report this as a bug")
 }
 
 fn read_key(file: &Path) -> Result<String, TlsError> {
@@ -203,7 +204,7 @@ fn read_key(file: &Path) -> Result<String, TlsError> {
         .and_then(|opened| opened.take(MAX_KEY_BYTES).read_to_string(&mut text));
     read.map_err(|error| {
         let help = "run `nomad-csi agent tls init` first, or name the directory of the authority";
-        TlsError::new("read", file, error, help)
+        TlsError::new("read", file, error.to_string(), help)
     })?;
     Ok(text)
 }
@@ -228,7 +229,12 @@ fn write_pair(
 fn write_new(path: &Path, pem: &str) -> Result<(), TlsError> {
     let cannot_write = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => taken(path),
-        _ => TlsError::new("create", path, error, "make room, or choose another directory"),
+        _ => TlsError::new(
+            "create",
+            path,
+            error.to_string(),
+            "make room, or choose another directory",
+        ),
     };
     let mut file: File = private::create_new(path).map_err(cannot_write)?;
     let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
-use super::authority::since_epoch;
 use super::provider::provider;
 use super::role::Role;
 use super::tls_error::TlsError;
+use super::validity::{since_epoch, verify_at};
 use nomad_csi_model::private;
 use nomad_csi_ports::Clock;
 
@@ -179,58 +179,6 @@ fn check_own(
     Err(TlsError::new("use", file, reason, command))
 }
 
-/// Checks a certificate at a time since the epoch, with those that follow it: one of the authorities issued it, and both are
-/// valid then.
-pub(super) fn verify_at(
-    chain: &[CertificateDer<'_>],
-    authorities: &[CertificateDer<'_>],
-    then: Duration,
-) -> Result<(), rustls::Error> {
-    let mut refused = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-    for authority in authorities {
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone().into_owned())?;
-        match verify_with(chain, &roots, then) {
-            // The verifier ignores when an authority ends, unless it is asked about that certificate itself.
-            Ok(()) => match verify_with(std::slice::from_ref(authority), &roots, then) {
-                Err(error) if has_wrong_time(&error) => refused = error,
-                Ok(()) | Err(_) => return Ok(()),
-            },
-            Err(error) if has_wrong_time(&error) => refused = error,
-            Err(error) if !has_wrong_time(&refused) => refused = error,
-            Err(_) => {}
-        }
-    }
-    Err(refused)
-}
-
-fn has_wrong_time(error: &rustls::Error) -> bool {
-    matches!(
-        error,
-        rustls::Error::InvalidCertificate(
-            CertificateError::Expired
-                | CertificateError::ExpiredContext { .. }
-                | CertificateError::NotValidYet
-                | CertificateError::NotValidYetContext { .. }
-        )
-    )
-}
-
-fn verify_with(
-    chain: &[CertificateDer<'_>],
-    roots: &RootCertStore,
-    then: Duration,
-) -> Result<(), rustls::Error> {
-    let (own, between) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-    verify_server_cert_signed_by_trust_anchor(
-        &ParsedCertificate::try_from(own)?,
-        roots,
-        between,
-        UnixTime::since_unix_epoch(then),
-        provider().signature_verification_algorithms.all,
-    )
-}
-
 /// Returns what to trust.
 fn trusted_roots(
     file: &Path,
@@ -239,7 +187,12 @@ fn trusted_roots(
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
         roots.add(certificate.clone()).map_err(|error| {
-            TlsError::new("use", file, error, "write certificates of authorities into it, in PEM")
+            TlsError::new(
+                "use",
+                file,
+                error.to_string(),
+                "write certificates of authorities into it, in PEM",
+            )
         })?;
     }
     Ok(roots)
@@ -250,7 +203,7 @@ pub(super) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'stati
     let pem = read(file)?;
     let help = "write one certificate after the other into it, in PEM";
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let found = found.map_err(|error| TlsError::new("read", file, error, help))?;
+    let found = found.map_err(|error| TlsError::new("read", file, error.to_string(), help))?;
     if found.is_empty() {
         return Err(TlsError::new("read", file, "it contains no certificate in PEM", help));
     }
@@ -287,7 +240,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let read = private::open_given(file)
         .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut content));
     let help = "check the path, its owner and its mode";
-    read.map_err(|error| TlsError::new("read", file, error, help))?;
+    read.map_err(|error| TlsError::new("read", file, error.to_string(), help))?;
     if content.len() as u64 > MAX_BYTES {
         return Err(TlsError::new("read", file, "it is larger than 1 MiB", help));
     }

@@ -2,11 +2,12 @@
 //!
 //! A role is a DNS name in a certificate, so any authority can issue it, and rustls checks it.
 
-mod authority;
+pub(crate) mod authority;
 pub(crate) mod cluster_tls;
 pub(crate) mod provider;
 pub(crate) mod role;
 mod tls_error;
+mod validity;
 
 #[cfg(test)]
 pub(crate) mod samples;

@@ -20,10 +20,10 @@ impl TlsError {
     pub(super) fn new(
         action: &'static str,
         file: &Path,
-        reason: impl ToString,
+        reason: impl Into<String>,
         help: impl Into<String>,
     ) -> Self {
         let file = file.to_owned();
-        Self { action, file, reason: reason.to_string(), help: help.into() }
+        Self { action, file, reason: reason.into(), help: help.into() }
     }
 }

@@ -102,6 +102,17 @@ impl ConnectedNodes {
         self.changes.subscribe()
     }
 
+    /// Returns whether nothing is remembered.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        let State { registered, registering, nodes_of_tokens, channels } = &*state;
+        registered.is_empty()
+            && registering.is_empty()
+            && nodes_of_tokens.is_empty()
+            && channels.is_empty()
+    }
+
     /// Begins a registration. One of a node ID runs at a time, so the session that is recorded last is that of the connection
     /// that counts.
     pub(crate) fn begin(
@@ -176,7 +187,7 @@ impl Registering {
     pub(crate) fn bind(self, connection: &NodeConnection) -> Option<ConnectionToken> {
         let token = ConnectionToken::random().ok()?;
         let (node, session) = (self.node.clone(), self.session.clone());
-        if !connection.bind(node.clone(), session.clone()) {
+        if !connection.bind(node.clone()) {
             return None;
         }
         let registered =

@@ -41,3 +41,15 @@ impl fmt::Debug for ConnectionToken {
         f.write_str("ConnectionToken([REDACTED])")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_and_are_in_no_debug_output() {
+        let (one, other) = (ConnectionToken::random().unwrap(), ConnectionToken::random().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(format!("{one:?}"), "ConnectionToken([REDACTED])");
+    }
+}

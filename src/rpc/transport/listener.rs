@@ -111,7 +111,7 @@ impl NodeListener {
                 let ip = address.ip();
                 let places = self.shared.unknown.enter(ip).zip(self.shared.all.enter(ip));
                 let Some((unknown, all)) = places else {
-                    tracing::warn!(client.address = %ip, "too many connections of one address: closed");
+                    tracing::debug!(client.address = %ip, "too many connections of one address: closed");
                     continue;
                 };
                 let (shared, sender) = (self.shared.clone(), sender.clone());

@@ -7,13 +7,10 @@ mod address_limit;
 pub(crate) mod connected_nodes;
 pub(crate) mod connection_token;
 pub(crate) mod dialer;
-mod listener;
+pub(crate) mod listener;
 pub(crate) mod node_connection;
-mod peer_stream;
+pub(crate) mod peer_stream;
 mod protocol;
-
-#[cfg(test)]
-mod tests;
 
 pub use connected_nodes::{ConnectedNodes, NodeChannel};
 pub use connection_token::ConnectionToken;

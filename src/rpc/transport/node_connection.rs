@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 
-use nomad_csi_model::{HostSession, NodeId};
+use nomad_csi_model::NodeId;
 
 /// An accepted connection on which a node calls. Clones are the same connection. The handlers of its requests find it in
 /// their extensions.
@@ -23,7 +23,6 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct BoundNode {
     pub(crate) node: NodeId,
-    pub(crate) session: HostSession,
 }
 
 impl NodeConnection {
@@ -38,8 +37,8 @@ impl NodeConnection {
     }
 
     /// Says which node it is. Returns whether it was not said before.
-    pub(super) fn bind(&self, node: NodeId, session: HostSession) -> bool {
-        let is_first = self.0.bound.set(BoundNode { node, session }).is_ok();
+    pub(super) fn bind(&self, node: NodeId) -> bool {
+        let is_first = self.0.bound.set(BoundNode { node }).is_ok();
         self.0.is_bound.cancel();
         is_first
     }

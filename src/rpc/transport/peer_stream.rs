@@ -14,7 +14,7 @@ use super::protocol::caller;
 
 /// A connection that ends when its token is cancelled, and cancels the token when it ends. `I` is what the handlers of its
 /// requests see.
-pub(super) struct PeerStream<S, I> {
+pub(crate) struct PeerStream<S, I> {
     stream: S,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     info: I,
@@ -22,7 +22,7 @@ pub(super) struct PeerStream<S, I> {
 }
 
 impl<S, I> PeerStream<S, I> {
-    pub(super) fn new(stream: S, closed: &CancellationToken, info: I) -> Self {
+    pub(crate) fn new(stream: S, closed: &CancellationToken, info: I) -> Self {
         Self {
             stream,
             closed: Box::pin(closed.clone().cancelled_owned()),
@@ -80,7 +80,7 @@ impl<S, I: Clone + Send + Sync + 'static> Connected for PeerStream<S, I> {
 }
 
 /// Returns the calling end of a connection. When the connection is gone, every call fails: nothing is dialled again.
-pub(super) async fn channel_over<S, I>(
+pub(crate) async fn channel_over<S, I>(
     stream: PeerStream<S, I>,
 ) -> Result<Channel, tonic::transport::Error>
 where
