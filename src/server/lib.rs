@@ -33,7 +33,7 @@ pub mod store;
 mod variables;
 mod volumes;
 
-pub use candidates::{Candidates, NoController, candidates};
+pub use candidates::{Candidates, InstanceEnd, NoController, candidates};
 pub use cell::{
     CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
 };
