@@ -214,7 +214,8 @@ impl History {
     }
 
     fn any_request(&self) -> Option<IntentRequest> {
-        let (number, has_new_instance) = (self.chance / 24 % 3, self.chance / 72 % 4 == 0);
+        let (number, has_new_instance) =
+            (self.chance / 24 % 3, (self.chance / 72).is_multiple_of(4));
         let fingerprint = format!("request-{number}");
         (number > 0).then_some(IntentRequest { fingerprint, has_new_instance })
     }
