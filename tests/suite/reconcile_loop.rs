@@ -325,6 +325,71 @@ fn an_unhealthy_plugin_is_logged_once_until_its_health_changes() {
     assert_eq!(run.count(CREATE), 1, "{:#?}", run.requests);
 }
 
+/// A session in whose files the maximum of `db` is below its size, and `other` does not exist yet.
+fn one_blocked_and_one_to_create() -> (Session, String) {
+    let blocked = SPEC.replace("  capability {", "  capacity_max = \"1GiB\"\n\n  capability {");
+    let other = SPEC.replace("set = \"web\"\n", "").replace("\"db\"", "\"other\"");
+    let session = Session::new(&(blocked + &other));
+    session.respond(
+        READ,
+        [json(&VOLUME.replace(r#""ModifyIndex""#, r#""Capacity":5368709120,"ModifyIndex""#))],
+    );
+    let other = VOLUME.replace("\"db\"", "\"other\"").replace("vol-db", "vol-other");
+    let read = READ.replace("/db", "/other");
+    session.respond(&read, [absent(), absent(), json(&other)]);
+    session.rounds(1);
+    let create = CREATE.replace("/db", "/other");
+    session.respond(&create, [json(&format!(r#"{{"Volumes":[{other}]}}"#))]);
+    session.respond(&DATA.replace("vol-db", "vol-other"), [json(&format!("[{other}]"))]);
+    (session, create)
+}
+
+#[test]
+fn one_blocked_change_stops_the_others_and_the_log_names_all_that_is_not_corrected() {
+    let (session, _) = one_blocked_and_one_to_create();
+    let run = session.run();
+    assert_eq!(run.writes(), [""; 0]);
+    for line in [
+        "volume db is not corrected: blocked",
+        "volume other is not corrected: waits for the blocked volumes",
+        "nothing is changed until this is resolved",
+    ] {
+        assert_eq!(run.log_lines(line).len(), 1, "{line}: {:#?}", run.log);
+    }
+}
+
+#[test]
+fn with_keep_going_the_other_changes_are_made() {
+    let (session, create) = one_blocked_and_one_to_create();
+    let run = session.run_with("--keep-going");
+    assert_eq!(run.writes(), [&create]);
+    for (line, count) in [
+        ("volume db is not corrected: blocked", 1),
+        ("volume other is not corrected", 0),
+        ("these volumes are not changed until this is resolved", 1),
+        ("nothing is changed until this is resolved", 0),
+    ] {
+        assert_eq!(run.log_lines(line).len(), count, "{line}: {:#?}", run.log);
+    }
+}
+
+/// A copy of a volume that is not there yet would fail.
+#[test]
+fn what_depends_on_a_blocked_change_waits_with_it() {
+    let (session, create) = one_blocked_and_one_to_create();
+    let clone = SPEC
+        .replace("set = \"web\"\n", "")
+        .replace("\"db\"", "\"copy\"")
+        .replace("  capability {", "  clone_id = \"vol-db\"\n\n  capability {");
+    session.write("copy.hcl", &clone);
+    session.respond(&READ.replace("/db", "/copy"), [absent()]);
+    let run = session.run_with("-f copy.hcl --keep-going");
+    assert_eq!(run.writes(), [&create]);
+    let line = "volume `copy` is not changed: a volume that it depends on is blocked";
+    assert_eq!(run.log_lines(line).len(), 1, "{:#?}", run.log);
+    assert_eq!(run.log_lines("round failed").len(), 0, "{:#?}", run.log);
+}
+
 /// The permissions of the token are checked before any change. A missing one is logged once.
 #[test]
 fn a_change_without_permission_is_not_started() {
