@@ -364,6 +364,7 @@ fn with_keep_going_the_other_changes_are_made() {
     let run = session.run_with("--keep-going");
     assert_eq!((run.count(&create), run.writes().len()), (1, 1), "{:#?}", run.log);
     for (line, count) in [
+        ("cannot update volume `db`", 1),
         ("volume db is not corrected: blocked", 1),
         ("volume other is not corrected", 0),
         ("these volumes are not changed until this is resolved", 1),
@@ -376,18 +377,26 @@ fn with_keep_going_the_other_changes_are_made() {
 /// A copy of a volume that is not there yet would fail.
 #[test]
 fn what_depends_on_a_blocked_change_waits_with_it() {
-    let (session, create) = one_blocked_and_one_to_create();
-    let clone = SPEC
-        .replace("set = \"web\"\n", "")
-        .replace("\"db\"", "\"copy\"")
-        .replace("  capability {", "  clone_id = \"vol-db\"\n\n  capability {");
-    session.write("copy.hcl", &clone);
+    let of = |id: &str, field: &str| {
+        let spec = SPEC.replace("set = \"web\"\n", "").replace("\"db\"", &format!("\"{id}\""));
+        spec.replace("  capability {", &format!("  {field}\n\n  capability {{"))
+    };
+    // Before 1.6.3, a server creates no volume with a minimum only, and this one does not say its version.
+    let source = of("db", "capacity_min = \"1GiB\"");
+    let session = Session::new(&(source + &of("copy", "clone_id = \"db\"")));
+    session.respond(READ, [absent()]);
     session.respond(&READ.replace("/db", "/copy"), [absent()]);
-    let run = session.run_with("-f copy.hcl --keep-going");
-    assert_eq!((run.count(&create), run.writes().len()), (1, 1), "{:#?}", run.log);
-    let line = "volume `copy` is not changed: a volume that it depends on is blocked";
-    assert_eq!(run.log_lines(line).len(), 1, "{:#?}", run.log);
-    assert_eq!(run.log_lines("round failed").len(), 0, "{:#?}", run.log);
+    session.rounds(1);
+    let run = session.run_with("--keep-going");
+    assert_eq!(run.writes(), [""; 0]);
+    for (line, count) in [
+        ("volume `copy` is not changed: a volume that it depends on is blocked", 1),
+        ("volume db is not corrected: blocked", 1),
+        ("volume copy is not corrected: blocked", 1),
+        ("round failed", 0),
+    ] {
+        assert_eq!(run.log_lines(line).len(), count, "{line}: {:#?}", run.log);
+    }
 }
 
 /// The permissions of the token are checked before any change. A missing one is logged once.

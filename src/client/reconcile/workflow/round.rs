@@ -211,7 +211,10 @@ impl Round<'_> {
             return Ok(());
         }
         if changes_volumes {
-            reporter.diagnostics(&prepared.diagnostics(), &specifications.sources);
+            // What blocks a volume is reported already.
+            let warnings = plan.volumes.iter().flat_map(|planned| &planned.warnings);
+            let warnings = plan.remarks.iter().chain(warnings).cloned().collect();
+            reporter.diagnostics(&warnings, &specifications.sources);
         }
         let owner = set.as_deref().map(SetLedger::set);
         let resolved = look_up_secrets(context, specifications, plan, owner).await?;
