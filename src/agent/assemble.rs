@@ -131,7 +131,9 @@ async fn wire(
     };
     let offered = NodeOffer { drivers: &drivers, host_volumes: &config.host_volumes };
     let node = register_node(cell, id, &offered, &*clock, &*ids).await?;
+    // A plugin of an earlier agent ends, whether it starts again.
     let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
+    let plugin_job = plugin_job.filter(|_| config.runs_embedded_plugin);
     let call_locks = VolumeCallLocks::new(HostSession::new(ids.uuid()));
     let registry = Arc::new(Registry::new(call_locks));
     let events = Arc::new(NodeEvents::new(node.id.clone(), clock.clone()));
@@ -160,6 +162,7 @@ async fn wire(
     };
     let embedded = match plugin_job {
         Some(_) => None,
+        None if !config.runs_embedded_plugin => None,
         None => Some(hostpath_task(dirs, cell, node.id.clone(), &*ids)),
     };
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
