@@ -94,7 +94,9 @@ async fn wire(
     let session = HostSession::new(ids.uuid());
     let started = (id, session.clone());
     let (node, term) = register_node(cell, started, &offered, &*clock, &*ids).await?;
+    // A plugin of an earlier agent ends, whether it starts again.
     let plugin_job = plugin_job::prepare(config, dirs, cell, &node.id).await?;
+    let plugin_job = plugin_job.filter(|_| config.runs_embedded_plugin);
     let events = Arc::new(NodeEvents::new(clock.clone()));
     let observer = Arc::new(RecordingObserver::new(cell.clone(), clock.clone()));
     let server = ServerSide {
@@ -109,6 +111,7 @@ async fn wire(
     let deps = parts.supervisor_deps(Arc::new(hostpath));
     let embedded = match plugin_job {
         Some(_) => None,
+        None if !config.runs_embedded_plugin => None,
         None => Some(hostpath_task(dirs, cell, node.id.clone(), &*ids)),
     };
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;

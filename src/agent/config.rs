@@ -21,6 +21,8 @@ use nomad_csi_server::{PluginConcurrency, StateLimits};
 pub struct AgentOptions {
     /// `--dev`: server and node in one process.
     pub dev: bool,
+    /// The working directory, from which relative paths of sockets start.
+    pub directory: PathBuf,
     /// `--data-dir`.
     pub data_dir: Option<PathBuf>,
     /// `--http ADDR:PORT`.
@@ -37,8 +39,10 @@ pub struct AgentOptions {
     pub allow_root_tasks: bool,
     /// `--host-volume NAME=PATH`.
     pub host_volumes: Vec<String>,
-    /// `--plugin-endpoint [ID=]unix://PATH`.
+    /// `--plugin-endpoint [ID=]URL`.
     pub plugin_endpoints: Vec<String>,
+    /// `--no-embedded-plugin`.
+    pub no_embedded_plugin: bool,
     /// `--plugin-endpoint-user UID`.
     pub plugin_endpoint_users: Vec<u32>,
     /// `--plugin-…`: the profile of the embedded plugin.
@@ -75,6 +79,8 @@ pub struct AgentConfig {
     pub host_volumes: BTreeMap<String, HostVolume>,
     /// The plugins that run already.
     pub plugin_endpoints: Vec<PluginEndpoint>,
+    /// True if the agent runs the embedded plugin.
+    pub runs_embedded_plugin: bool,
     /// The users that may run them, besides this user and root.
     pub plugin_endpoint_users: Vec<u32>,
     /// The directory for sockets whose path in the data directory would be too long.
@@ -138,7 +144,7 @@ impl AgentConfig {
         let settings = http_settings(options, limits).map_err(|problem| problems.extend(problem));
         let volumes = host_volumes(options).map_err(|problem| problems.extend(problem));
         let program = own_program().map_err(|problem| problems.extend(problem));
-        let endpoints = PluginEndpoint::parse_all(&options.plugin_endpoints)
+        let endpoints = PluginEndpoint::parse_all(&options.plugin_endpoints, &options.directory)
             .map_err(|problem| problems.extend(problem));
         if let Err(problem) = parse_profile(&options.plugin, "plugin-") {
             problems.extend(problem);
@@ -162,6 +168,7 @@ impl AgentConfig {
             state_limits,
             host_volumes,
             plugin_endpoints: endpoints,
+            runs_embedded_plugin: !options.no_embedded_plugin,
             runtime_dir: options.runtime_dir.clone(),
             plugin_program,
             plugin_profile: options.plugin.clone(),
@@ -187,6 +194,7 @@ impl AgentConfig {
             state_limits: StateLimits::default(),
             host_volumes: BTreeMap::new(),
             plugin_endpoints: vec![],
+            runs_embedded_plugin: true,
             runtime_dir,
             plugin_program: own_program()?,
             plugin_profile: ProfileOptions::default(),

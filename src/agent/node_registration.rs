@@ -7,7 +7,7 @@ use super::blocking;
 use super::node_attributes::node_attributes;
 use super::problems::{journal_problem, with_cause};
 use super::tasks::TaskDrivers;
-use nomad_csi_claims::state::{Event, EventKind};
+use nomad_csi_claims::state::{Event, EventKind, instances_without_alloc};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{HostSession, HostVolume, Node, NodeId, Term};
 use nomad_csi_node::mounts::boot_id;
@@ -107,19 +107,31 @@ pub(super) async fn register_node(
     }
     let connected = EventKind::NodeConnected { node: node.id.clone(), session, secret_hash: None };
     record(connected).await?;
-    if let Some(booted) = boot_event(cell, &node.id).await? {
+    if let Some((booted, is_rebooted)) = boot_event(cell, &node.id).await? {
+        // Before the boot is on record: an agent that is killed in between decides it again.
+        let gone = cell.read(|state| match is_rebooted {
+            true => instances_without_alloc(state, &node.id),
+            false => vec![],
+        });
+        for end in gone {
+            record(end).await?;
+        }
         record(booted).await?;
     }
     Ok((node, Term { epoch: 0, revision }))
 }
 
-/// Returns the event of the machine's boot, unless it is on record. After a reboot, what was mounted is
-/// in doubt.
-async fn boot_event(cell: &StateCell, node: &NodeId) -> Result<Option<EventKind>, Diagnostics> {
+/// Returns the event of the machine's boot and whether it was on record with another one, unless it is on record. After a
+/// reboot, what was mounted is in doubt.
+async fn boot_event(
+    cell: &StateCell,
+    node: &NodeId,
+) -> Result<Option<(EventKind, bool)>, Diagnostics> {
     let boot_id = node_boot_id().await?;
-    let is_known = cell.read(|state| state.boot_id(node) == Some(boot_id.as_str()));
+    let recorded = cell.read(|state| state.boot_id(node).map(ToOwned::to_owned));
+    let (is_known, is_rebooted) = (recorded.as_ref() == Some(&boot_id), recorded.is_some());
     let node = node.clone();
-    Ok((!is_known).then_some(EventKind::NodeBooted { node, boot_id }))
+    Ok((!is_known).then_some((EventKind::NodeBooted { node, boot_id }, is_rebooted)))
 }
 
 /// The start of an agent that cannot be recorded, as a diagnostic.
@@ -148,6 +160,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use nomad_csi_claims::state::samples;
+    use nomad_csi_model::PluginInstance;
     use nomad_csi_ports::RandomIds;
     use nomad_csi_server::CellOptions;
     use nomad_csi_server::fake::MemoryJournal;
@@ -186,6 +200,51 @@ mod tests {
         assert_eq!(cell.read(|state| state.session(&node.id).cloned()), Some("session".into()));
         assert_eq!(cell.read(|state| state.nodes().len()), 2);
         cell.stop().await;
+    }
+
+    /// An instance behind an endpoint, or one whose allocation an earlier version forgot: nothing else ends it.
+    #[tokio::test]
+    async fn a_restart_of_the_machine_ends_the_plugin_instances_without_an_allocation() {
+        let (here, other) =
+            ("00000000-1111-4222-8333-444455556666", "ffffffff-1111-4222-8333-444455556666");
+        let allocs = |cell: &StateCell| {
+            let record = |state: &State| state.plugin_record(&"ebs".into()).cloned();
+            let record = cell.read(record);
+            let allocs = record.into_iter().flat_map(|record| record.allocs.into_keys());
+            allocs.map(|alloc| alloc.to_string()).collect::<Vec<_>>()
+        };
+        for (earlier_boot, left) in [
+            (None, &["forgotten", "of-a-job", "elsewhere"][..]),
+            (Some("an earlier boot"), &["of-a-job", "elsewhere"]),
+        ] {
+            let cell = cell_with(&[here, other]).await;
+            let commit = async |kind| {
+                cell.commit(Expected::Any, Event::new(1, kind)).await.unwrap();
+            };
+            for (alloc, node) in [("forgotten", here), ("of-a-job", here), ("elsewhere", other)] {
+                let alloc_id = alloc.into();
+                let instance = PluginInstance { alloc_id, ..samples::instance(true) };
+                let (plugin, node) = ("ebs".into(), NodeId::new(node));
+                let instance = Box::new(instance);
+                commit(EventKind::PluginAllocObserved { plugin, node, instance }).await;
+            }
+            let started = EventKind::AllocStarted { alloc: "of-a-job".into(), node: here.into() };
+            commit(started).await;
+            if let Some(boot_id) = earlier_boot {
+                let (node, boot_id) = (here.into(), boot_id.to_owned());
+                commit(EventKind::NodeBooted { node, boot_id }).await;
+            }
+            let offered =
+                NodeOffer { drivers: &TaskDrivers::new(), host_volumes: &BTreeMap::new() };
+            let (clock, ids) = (FakeClock::default(), RandomIds);
+            for _ in 0..2 {
+                register_node(&cell, here.into(), &offered, &clock, &ids).await.unwrap();
+                let mut expected: Vec<_> = left.iter().map(ToString::to_string).collect();
+                expected.sort();
+                assert_eq!(allocs(&cell), expected, "{earlier_boot:?}");
+            }
+            cell.stop().await;
+        }
     }
 
     #[tokio::test]

@@ -3,7 +3,8 @@
 //! An agent leaves them on record while their processes run, however it ends. No call can run in a process that has exited, so such an
 //! instance is removed. One whose process still runs stays, unhealthy with this reason, because its calls may
 //! still take effect. So does one whose process is not on record: only the operator knows whether it runs, and says so with one
-//! start of the agent with the endpoint, on whose socket nothing listens any more.
+//! start of the agent with the endpoint, on whose socket nothing listens any more. A restart of the machine ends all of them, also
+//! the instances of allocations that an earlier version forgot, which are behind no endpoint (`node_registration`).
 
 use super::blocking::run_blocking;
 use super::directory::AgentDirs;
@@ -79,7 +80,7 @@ fn instances_on(state: &State, node: &NodeId) -> Vec<(PluginId, PluginInstance)>
 /// What is known of an instance without a record of its process, and how an operator ends it.
 const WITHOUT_RECORD: &str = "the agent was started without the plugin's `--plugin-endpoint`, and it is not on record which \
      process it is; start the agent with the option, or end the process of the plugin, remove its socket, start the agent once \
-     with the option and stop it with a signal";
+     with the option and stop it with a signal; if the plugin was a task of a job, end its process and restart the machine";
 
 fn of_process(why: &str) -> String {
     format!(

@@ -26,7 +26,7 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
     let process = process_environment.ownership;
     let reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports());
     let mut context = command_context(process_environment, global, width);
-    context.reports = reports;
+    context.reports = reports.map(|reports| reports.started_at(context.clock.now()));
     let exit = match parsed {
         Ok(cli) => dispatch(&context, &cli.command, process).unwrap_or_else(|error| {
             context.print_diagnostics(&error.diagnostics, &error.sources);
@@ -56,7 +56,7 @@ fn write_reports(context: &CommandContext, exit: Exit) -> Exit {
     let Some(reports) = &context.reports else {
         return exit;
     };
-    let problems = reports.write(&context.printer, &context.directory, exit);
+    let problems = reports.write(&context.printer, &context.directory, exit, context.clock.now());
     if problems.is_empty() {
         return exit;
     }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::args::ReportArgs;
 use super::exit::Exit;
-use super::ui::{Finding, Printer, RunReport};
+use super::ui::{Finding, Printer, RunReport, RunTime};
 use nomad_csi_client::files;
 use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 
@@ -14,6 +14,8 @@ use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 pub(super) struct RunReports {
     arguments: ReportArgs,
     report: Mutex<RunReport>,
+    /// Nanoseconds since the epoch.
+    started: i64,
 }
 
 impl RunReports {
@@ -21,8 +23,16 @@ impl RunReports {
     /// without end.
     pub(super) fn of(command: &'static str, arguments: &ReportArgs) -> Option<Self> {
         let report = RunReport { command, ..RunReport::default() };
-        (!arguments.formats.is_empty())
-            .then(|| Self { arguments: arguments.clone(), report: Mutex::new(report) })
+        (!arguments.formats.is_empty()).then(|| Self {
+            arguments: arguments.clone(),
+            report: Mutex::new(report),
+            started: 0,
+        })
+    }
+
+    /// Returns the reports of a run that starts at `now`, in nanoseconds since the epoch.
+    pub(super) fn started_at(self, now: i64) -> Self {
+        Self { started: now, ..self }
     }
 
     /// Changes the report.
@@ -38,24 +48,35 @@ impl RunReports {
         self.update(|report| report.findings.extend(findings));
     }
 
-    /// Writes all reports, relative to `directory`. Returns why some could not be written.
-    pub(super) fn write(&self, printer: &Printer, directory: &Path, exit: Exit) -> Diagnostics {
+    /// Writes all reports, relative to `directory`, of a run that ends at `now`. Returns why some could not be written.
+    pub(super) fn write(
+        &self,
+        printer: &Printer,
+        directory: &Path,
+        exit: Exit,
+        now: i64,
+    ) -> Diagnostics {
         let report = {
             let mut report = self.report.lock();
+            report.time = Some(RunTime { started: self.started, ended: now });
             report.has_failed = !matches!(exit, Exit::Done | Exit::ChangesPending);
             report.clone().with_ended_runs()
         };
         let mut problems = Diagnostics::default();
         for format in &self.arguments.formats {
             let text = format.text(&report);
+            let text = format!("{}\n", text.trim_end());
             let Some(path) = format.file() else {
+                // A run may have nothing to say to a workflow.
+                if text.trim().is_empty() {
+                    continue;
+                }
                 match format.has_commands() {
                     true => printer.print_commands(&text),
                     false => printer.print_result(&text),
                 }
                 continue;
             };
-            let text = format!("{}\n", text.trim_end());
             let written = files::write_over(directory, path.as_ref(), text.as_bytes());
             problems.extend(written.err().unwrap_or_default());
         }

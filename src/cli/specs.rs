@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::args::{FileArgs, SetArgs, SpecSyntax};
 use super::command_context::CommandContext;
+use super::env::Variable;
 use super::error::CliError;
 use super::exit::Exit;
 use super::ui::Place;
@@ -41,8 +42,11 @@ pub(super) struct LoadOptions<'a> {
     /// The volumes that may have the data of another one, as `--share` names them; `None` for a command that
     /// registers nothing.
     pub share: Option<&'a [String]>,
-    /// The rules of `--deny`; one of them is about the files.
+    /// The rules of `--deny`; those about the files are checked here.
     pub deny: &'a [DenyRule],
+    /// True if `--deny literal-secrets` refuses the files. Commands with a plan refuse the change instead, which names the
+    /// volume.
+    pub refuses_literal_secrets: bool,
 }
 
 /// How files that declare no volume are handled. In each case the files must exist and name a set:
@@ -237,13 +241,16 @@ pub(super) fn evaluate_texts(
     }
     let file_count = texts.len() + host_volumes.len();
     validate(&volumes, options.purpose, &mut diagnostics);
+    if options.refuses_literal_secrets {
+        diagnostics = diagnostics.map(deny_literal_secret);
+    }
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
     }
     if all_namespaces {
         check_declared_namespaces(&volumes, &mut diagnostics);
-    } else if context.global.namespace.is_some() {
-        check_namespaces(&volumes, &defaults.namespace, &mut diagnostics);
+    } else if let Some(source) = namespace_source(context, &defaults.namespace) {
+        check_namespaces(&volumes, &defaults.namespace, source, &mut diagnostics);
     }
     if options.empty_files == EmptyFiles::Pruned {
         diagnostics = diagnostics.map(explain_emptying);
@@ -297,6 +304,15 @@ fn deny_undeclared(problem: Diagnostic) -> Diagnostic {
     Diagnostic { severity: Severity::Error, ..problem }
         .note("`--deny undeclared-variables` refuses values without a declaration")
         .help(Code::SpecUndeclaredVariable.advice())
+}
+
+/// Makes an error of a secret that a file has literally.
+fn deny_literal_secret(problem: Diagnostic) -> Diagnostic {
+    if problem.code != Code::SpecLiteralSecret || is_error(&problem) {
+        return problem;
+    }
+    Diagnostic { severity: Severity::Error, ..problem }
+        .note("`--deny literal-secrets` refuses secrets that a file contains")
 }
 
 /// The name of the file of variables that a saved plan stands for.
@@ -443,19 +459,38 @@ fn check_declared_namespaces(volumes: &[VolumeSpec], diagnostics: &mut Diagnosti
     }
 }
 
-/// Checks that no volume declares another namespace than `--namespace`. Nomad's CLI ignores the flag then.
-fn check_namespaces(volumes: &[VolumeSpec], typed: &Namespace, diagnostics: &mut Diagnostics) {
+/// Returns what names the namespace `used` for the whole command: the flag or the variable. The namespace of a context is
+/// only a default.
+fn namespace_source(context: &CommandContext, used: &Namespace) -> Option<&'static str> {
+    if context.global.namespace.is_some() {
+        return Some("--namespace");
+    }
+    let variable = context.environment.text(Variable::Namespace).ok().flatten();
+    variable.filter(|name| *name == used.as_str()).map(|_| Variable::Namespace.name())
+}
+
+/// Checks that no volume declares another namespace than the flag or the variable. Nomad's CLI ignores both then.
+fn check_namespaces(
+    volumes: &[VolumeSpec],
+    named: &Namespace,
+    source: &str,
+    diagnostics: &mut Diagnostics,
+) {
+    let (quoted, remedy) = match source.starts_with("--") {
+        true => (format!("`{source}`"), format!("remove `{source}`")),
+        false => (source.to_owned(), format!("unset {source}")),
+    };
     for spec in volumes {
         let written = &spec.request.namespace;
-        if spec.namespace_given && written != typed {
+        if spec.namespace_given && written != named {
             let message = format!(
-                "volume `{}` declares namespace `{written}`, but `--namespace` names `{typed}`",
+                "volume `{}` declares namespace `{written}`, but {quoted} names `{named}`",
                 spec.request.id
             );
             diagnostics.push(
                 Diagnostic::error(Code::CliNamespaceConflict, message)
                     .label(spec.field_span("namespace"), "")
-                    .help("remove `--namespace`, or use the same namespace"),
+                    .help(format!("{remedy}, or use the same namespace")),
             );
         }
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::profile::PluginProfile;
+use nomad_csi_model::socket_path;
 
 /// Linux's limit for the path of a Unix socket, without the final NUL.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -86,12 +87,10 @@ impl Config {
     }
 }
 
-/// Parses `unix:///path` or `unix:/path`.
+/// Returns the socket of an endpoint. Its path is absolute, because the plugin has no directory of its own.
 fn socket_of(endpoint: &str) -> Result<PathBuf, ConfigError> {
-    let path = endpoint
-        .strip_prefix("unix://")
-        .or_else(|| endpoint.strip_prefix("unix:"))
-        .map(PathBuf::from)
+    let path = socket_path(endpoint)
+        .map(Path::to_owned)
         .filter(|path| path.is_absolute())
         .ok_or_else(|| ConfigError::NotUnix(endpoint.to_owned()))?;
     if path.file_name().is_none() || endpoint.ends_with('/') {

@@ -38,6 +38,7 @@ mod secrets;
 mod server_version;
 mod set_name;
 mod snapshot;
+mod socket_path;
 mod stats;
 mod task_state;
 mod term;
@@ -106,6 +107,7 @@ pub use secrets::{
 pub use server_version::{InvalidVersion, ServerVersion};
 pub use set_name::{SetName, SetNameProblem};
 pub use snapshot::Snapshot;
+pub use socket_path::socket_path;
 pub use stats::{PublishedStats, Quantity, ReportedQuantity, StatsUnit, VolumeStats};
 pub use task_state::{AllocReport, TaskEvent, TaskPhase, TaskState};
 pub use term::Term;

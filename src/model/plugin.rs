@@ -132,6 +132,10 @@ pub struct PluginInstance {
     pub provider: String,
     /// The plugin's version from GetPluginInfo.
     pub provider_version: String,
+    /// The process that answered, by a text that no other process of the instance has; `None` if it is not known, and in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// CONTROLLER_SERVICE: the plugin needs its controller, even if no controller runs yet (W18).
     pub requires_controller: bool,
     /// VOLUME_ACCESSIBILITY_CONSTRAINTS: volumes may be inaccessible from some nodes.

@@ -180,6 +180,8 @@ pub(super) struct FingerprintRecorder {
     pub(super) task: AllocId,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) observer: Arc<dyn PluginObserver>,
+    /// The process that is fingerprinted, by a text that no other one of the task has; `None` before the first.
+    pub(super) process: Option<String>,
     /// The instance that was recorded last, possibly by an earlier run of the agent.
     pub(super) recorded: Option<PluginInstance>,
 }
@@ -188,7 +190,8 @@ impl FingerprintRecorder {
     /// Reports the result if the instance changed.
     pub(super) async fn record(&mut self, result: &FingerprintResult) {
         let now = self.clock.now();
-        let Some(instance) = next(self.recorded.as_ref(), &self.task, result, now) else {
+        let own = (&self.task, &self.process);
+        let Some(instance) = next(self.recorded.as_ref(), own, result, now) else {
             return;
         };
         if instance.health.healthy {
@@ -224,12 +227,12 @@ impl FingerprintRecorder {
 /// Returns the instance to record, or `None` if it is already recorded.
 fn next(
     recorded: Option<&PluginInstance>,
-    task: &AllocId,
+    (task, process): (&AllocId, &Option<String>),
     result: &FingerprintResult,
     now: i64,
 ) -> Option<PluginInstance> {
     let found = match result {
-        FingerprintResult::Healthy(facts) => instance(facts, task, now),
+        FingerprintResult::Healthy(facts) => instance(facts, (task, process), now),
         FingerprintResult::Unhealthy(reason) => PluginInstance {
             alloc_id: task.clone(),
             health: Health { healthy: false, description: reason.clone() },
@@ -252,13 +255,18 @@ fn without_storage_messages(mut instance: PluginInstance) -> PluginInstance {
     instance
 }
 
-fn instance(facts: &PluginFacts, task: &AllocId, now: i64) -> PluginInstance {
+fn instance(
+    facts: &PluginFacts,
+    (task, process): (&AllocId, &Option<String>),
+    now: i64,
+) -> PluginInstance {
     PluginInstance {
         alloc_id: task.clone(),
         health: Health { healthy: true, description: facts.description().to_owned() },
         updated_at: now,
         provider: facts.info.name.clone(),
         provider_version: facts.info.vendor_version.clone(),
+        process: process.clone(),
         requires_controller: facts.capabilities.controller_service,
         requires_topologies: facts.capabilities.volume_accessibility_constraints,
         controller: facts.controller.clone(),
@@ -321,7 +329,7 @@ mod tests {
             let place = Topology { segments: [("zone".to_owned(), format!("z{at}"))].into() };
             settings.description.accessible_topology = (at % 2 == 0).then_some(place);
             let found = fingerprint_of(FakeBackend::new(settings.clone())).await;
-            let recorded = instance(&facts(found), &"a1".into(), 7);
+            let recorded = instance(&facts(found), (&"a1".into(), &None), 7);
             assert!(recorded.health.healthy);
             assert_eq!(recorded.health.description, "healthy");
             assert_eq!(recorded.updated_at, 7);
@@ -446,8 +454,22 @@ mod tests {
             task: "task".into(),
             clock: Arc::new(nomad_csi_ports::SystemClock),
             observer: observer.clone(),
+            process: Some("run 1".to_owned()),
             recorded: None,
         }
+    }
+
+    /// A plugin that was started again may be another build of the same version.
+    #[tokio::test]
+    async fn another_process_is_reported_although_nothing_else_changed() {
+        let observer = Arc::new(FakeObserver::default());
+        let mut fingerprint = fingerprint(&observer);
+        let healthy = fingerprint_of(plugin_named("p")).await;
+        fingerprint.record(&healthy).await;
+        fingerprint.process = Some("run 2".to_owned());
+        fingerprint.record(&healthy).await;
+        fingerprint.record(&healthy).await;
+        assert_eq!(observer.reports(), ["healthy", "healthy"]);
     }
 
     /// B64: only changes are reported, and none before the plugin was healthy once.

@@ -34,7 +34,7 @@ use crate::task_driver::{DriverError, StoppedProcess, Task, TaskDriver};
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_model::{AllocId, CsiPluginType, NodeId, PluginId, PluginInstance};
 use nomad_csi_ports::{
-    Clock, Connector, IdSource, PluginConnection, PluginObserver, SentSecretsReader,
+    Clock, Connector, IdSource, PeerProcess, PluginConnection, PluginObserver, SentSecretsReader,
 };
 
 /// The time between two fingerprints of a healthy plugin.
@@ -187,6 +187,7 @@ impl Supervisor {
             task: task.task.clone(),
             clock: deps.clock.clone(),
             observer: deps.observer.clone(),
+            process: None,
             recorded: task.recorded.clone(),
         };
         let (status, _) =
@@ -266,6 +267,11 @@ impl Supervisor {
         self.last_run.end().await;
         let run = ProcessRun::default();
         self.last_run = run.clone();
+        // One that the agent started is another one with each start.
+        let name = process.required_peer().map(|PeerProcess { pid, start_time }| {
+            format!("process {pid}, started at {start_time}")
+        });
+        self.fingerprint.process = Some(name.unwrap_or_else(|| self.deps.ids.uuid()));
         let socket = &self.task.socket;
         let connector = &self.deps.connector;
         let sent = self.deps.sent.sent(Some(&self.task.plugin)).await;

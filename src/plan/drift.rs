@@ -82,15 +82,17 @@ fn drift_of(
     };
     let comparison = Comparison::of(spec, applied, inputs);
     let owned = recorded.and_then(|recorded| recorded.volumes.get(key));
-    // These values are known, so they come before the fields whose hash is known.
-    let mut changed = exchanged_data(owned, existing, spec);
+    // These values are known, so they come before the fields whose hash is known. A plan reverses an exchange of data
+    // whatever the file ignores.
+    let exchanged = exchanged_data(owned, existing, spec);
+    let mut changed = vec![];
     if let Some(comparison) = &comparison {
         let unlike = spec.map(|spec| fields_unlike_file(spec, existing, recorded, inputs.rules));
         changed.extend(comparison.hashed(&mut found, existing, inputs));
         changed.extend(comparison.unlike_file(&mut found, existing, &unlike.unwrap_or_default()));
     }
     let is_known = comparison.is_some();
-    found.set_changed(changed, spec, inputs.ignore, is_known);
+    found.set_changed(exchanged, changed, spec, inputs.ignore, is_known);
     match evidence(inputs.provided, &DataIdentity::of(existing)) {
         Evidence::NotListed => found.set_data_gone(),
         Evidence::Listed(_) | Evidence::Unknown(_) => {}
@@ -99,19 +101,25 @@ fn drift_of(
 }
 
 impl VolumeDrift {
-    /// Sets the state from the changed fields, without those that are ignored.
+    /// Sets the state from exchanged data and the changed fields, without those that are ignored. A plan leaves ignored
+    /// fields as the server has them, so their changes in the file are not pending either.
     fn set_changed(
         &mut self,
+        exchanged: Vec<FieldDrift>,
         changed: Vec<FieldDrift>,
         spec: Option<&VolumeSpec>,
         ignore: &BTreeSet<String>,
         is_known: bool,
     ) {
-        let mut fields: Vec<FieldDrift> = vec![];
+        let ignores = |field: &str| {
+            spec.is_some_and(|spec| spec.ignores(field))
+                || ignore.iter().any(|of| is_part_of(field, of))
+        };
+        self.pending.retain(|field| !ignores(field));
+        let mut fields = exchanged;
         for drift in changed {
             let field = drift.field;
-            let is_ignored = spec.is_some_and(|spec| spec.ignores(field))
-                || ignore.iter().any(|of| is_part_of(field, of));
+            let is_ignored = ignores(field);
             if is_ignored && !self.ignored.contains(&field) {
                 self.ignored.push(field);
             }

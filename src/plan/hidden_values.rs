@@ -13,6 +13,8 @@ use std::borrow::Cow;
 
 use super::diff::{Change, FieldValue};
 use super::inputs::{OwnedVolume, RecordedValue};
+use super::ledger::MOUNT_FLAGS;
+use super::merge::SecretsChange;
 use super::rules::OmittedMap;
 use nomad_csi_model::{HiddenField, MountOptions, UnresolvedRequest, Volume};
 use nomad_csi_spec::VolumeSpec;
@@ -42,10 +44,12 @@ impl HiddenValues {
     pub(super) fn of(spec: &VolumeSpec, existing: &Volume, owned: Option<&OwnedVolume>) -> Self {
         let request = &spec.request;
         let unknown = |field| spec.unknown.contains(&field);
+        // Flags that the file ignores are never a difference, and no update clears them unasked.
+        let ignores_flags = spec.ignores(MOUNT_FLAGS);
         let flags = match &request.mount_options {
             Some(_) if unknown(HiddenField::MountFlags) => FileValue::Unknown,
             Some(options) if !options.mount_flags.is_empty() => FileValue::Given,
-            Some(options) if options.is_empty() => FileValue::Empty,
+            Some(options) if options.is_empty() && !ignores_flags => FileValue::Empty,
             Some(_) | None => FileValue::Omitted,
         };
         let options = existing.mount_options.as_ref();
@@ -54,7 +58,10 @@ impl HiddenValues {
             recorded_secrets: owned.map(|owned| owned.secrets).unwrap_or_default(),
             flags_redacted: options.is_some_and(MountOptions::are_redacted),
             flags,
-            recorded_flags: owned.map(|owned| owned.mount_flags).unwrap_or_default(),
+            recorded_flags: owned
+                .filter(|_| !ignores_flags)
+                .map(|owned| owned.mount_flags)
+                .unwrap_or_default(),
         }
     }
 
@@ -76,8 +83,10 @@ impl HiddenValues {
     pub(super) fn with_stored_flags<'a>(
         &self,
         mut request: Cow<'a, UnresolvedRequest>,
+        shown: &Volume,
     ) -> Cow<'a, UnresolvedRequest> {
-        if self.clears_flags() {
+        let shows_flags = shown.mount_options.as_ref().is_some_and(MountOptions::are_redacted);
+        if self.clears_flags() && shows_flags {
             let options = request.to_mut().mount_options.get_or_insert_default();
             options.mount_flags = vec![MountOptions::REDACTED.to_owned()];
         }
@@ -104,6 +113,16 @@ impl HiddenValues {
             cleared.push(HiddenField::MountFlags);
         }
         cleared
+    }
+
+    /// Returns what an update does to the secrets. Clearing those of a volume that was applied without any does nothing.
+    pub(super) fn effect_on_secrets(&self, change: SecretsChange) -> SecretsChange {
+        match change {
+            SecretsChange::Clear if self.recorded_secrets == RecordedValue::Empty => {
+                SecretsChange::Keep
+            }
+            SecretsChange::Clear | SecretsChange::Keep | SecretsChange::Replace => change,
+        }
     }
 
     /// Returns whether an update would clear the secrets if there are any, which is unknown.

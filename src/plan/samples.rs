@@ -179,6 +179,7 @@ pub(super) fn plugin(change: impl FnOnce(&mut Plugin)) -> PluginState {
         updated_at: 0,
         provider: "csi.example".into(),
         provider_version: "1".into(),
+        process: None,
         requires_controller: true,
         requires_topologies: false,
         controller: Some(ControllerInfo {

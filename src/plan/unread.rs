@@ -103,6 +103,9 @@ struct PlanDependencies<'a> {
     mount_flags: Option<&'a [String]>,
     recorded_flags: String,
     unknown: Vec<&'a str>,
+    /// Left out if empty, so that earlier notes count.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    ignore: &'a [String],
 }
 
 /// Returns the hash of what the plan of a volume depends on.
@@ -120,6 +123,7 @@ fn plan_inputs(
         mount_flags: options.map(|options| options.mount_flags.as_slice()),
         recorded_flags: format!("{recorded_flags:?}"),
         unknown: spec.unknown.iter().map(|field| field.as_str()).collect(),
+        ignore: &spec.ignore,
     };
     key.of_plan_inputs(&spec.key(), &inputs)
 }

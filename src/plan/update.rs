@@ -2,14 +2,15 @@
 //!
 //! [`super::merge::merge`], which the agent also runs, predicts what the server would refuse. If only
 //! claims prevent the update, the plan waits for them. The comparison comes first: Nomad before 1.6.3
-//! refuses every update of a volume in use, even one that changes nothing.
+//! refuses every update of a volume in use, even one that changes nothing. A field that the file ignores
+//! stays as the server has it, for a plan as for drift ([`with_ignored_as_stored`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::action::{Action, ClaimWait, Update};
 use super::claiming_alloc::ClaimingAlloc;
-use super::diff::{Change, diff};
+use super::diff::{Change, FieldValue, diff};
 use super::hidden_values::HiddenValues;
 use super::inputs::{OwnedSet, OwnedVolume, PlanInputs};
 use super::merge::{Expansion, Merged, Refusal, merge};
@@ -17,7 +18,10 @@ use super::preconditions::{PluginOperation, plugin_problem};
 use super::rules::{MergeRules, MountOptionsRule, OmittedMap, TopologyRule, UpdateRule};
 use super::selector::selector;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{HiddenField, TopologyRequest, UnresolvedRequest, Volume, shell_quoted};
+use nomad_csi_model::{
+    HiddenField, MountOptions, TopologyRequest, UnresolvedRequest, Volume, VolumeField,
+    shell_quoted,
+};
 use nomad_csi_spec::{InstanceKey, Purpose, VolumeSpec};
 
 /// Returns the action for an existing volume, with warnings.
@@ -27,6 +31,7 @@ pub(super) fn planned_update(
     inputs: &PlanInputs<'_>,
 ) -> (Action, Vec<Diagnostic>) {
     let rules = inputs.rules;
+    let spec: &VolumeSpec = &with_ignored_as_stored(spec, existing);
     let FileComparison { hidden, existing, request, compared } =
         &FileComparison::of(spec, existing, owned_volume(spec, inputs.owned), rules);
     let existing: &Volume = existing;
@@ -61,6 +66,7 @@ pub(super) fn planned_update(
     }
     let changes = diff(existing, &merged.volume).into_iter();
     let changes = changes.chain(hidden.changed_secrets()).collect();
+    let merged = Merged { secrets: hidden.effect_on_secrets(merged.secrets), ..merged };
     let may_clear = hidden.may_clear_secrets(rules.omitted_secrets);
     let warning = may_clear.then(|| cleared_secrets_warning(spec));
     let request = request.clone().into_owned();
@@ -75,6 +81,7 @@ pub(super) fn is_unchanged_but_for_secrets(
     owned: &OwnedVolume,
     rules: MergeRules,
 ) -> bool {
+    let spec: &VolumeSpec = &with_ignored_as_stored(spec, existing);
     let comparison = FileComparison::of(spec, existing, Some(owned), rules);
     is_as_compared(&comparison.existing, &comparison.compared, rules)
         && ignored_fields(spec, &comparison.existing, rules).is_empty()
@@ -90,6 +97,36 @@ fn ignored_fields(spec: &VolumeSpec, existing: &Volume, rules: MergeRules) -> Ve
     let capacity = ignored_capacity(spec, existing, rules);
     let recorded = only_recorded(spec, existing, rules);
     topology.chain(capacity).chain(recorded).collect()
+}
+
+/// Returns the specification with the fields that it ignores as the server has them. Redacted mount flags cannot be
+/// sent back, so those of the file remain, which are never a difference.
+fn with_ignored_as_stored<'a>(spec: &'a VolumeSpec, existing: &Volume) -> Cow<'a, VolumeSpec> {
+    let mut spec = Cow::Borrowed(spec);
+    let options = existing.mount_options.as_ref();
+    let are_redacted = options.is_some_and(MountOptions::are_redacted);
+    for field in VolumeField::ALL {
+        let is_hidden = field == VolumeField::MountFlags && are_redacted;
+        if !spec.ignores(field.key()) || is_hidden {
+            continue;
+        }
+        let (in_file, stored) = (spec.request.field(field), existing.field(field));
+        let in_file = in_file.map_or(FieldValue::Absent, FieldValue::from);
+        // Different flags are one hidden value.
+        let is_stored = in_file == FieldValue::from(stored) && in_file != FieldValue::Hidden;
+        if !is_stored {
+            spec.to_mut().request.set_field(field, stored);
+        }
+    }
+    // Where a server distinguishes absent from empty, a block without values is as the server has it.
+    let is_empty = |options: &MountOptions| options.is_empty();
+    if matches!(spec, Cow::Owned(_))
+        && spec.request.mount_options.as_ref().is_some_and(is_empty)
+        && existing.mount_options.as_ref().is_none_or(is_empty)
+    {
+        spec.to_mut().request.mount_options.clone_from(&existing.mount_options);
+    }
+    spec
 }
 
 /// A volume and its specification in the forms that compare correctly. Plans and drift both compare
@@ -115,7 +152,7 @@ impl<'a> FileComparison<'a> {
         let shown = rules.unreported.filled_in(existing, &spec.request);
         let existing = hidden.with_distinct_flags(shown);
         let request = comparable(&spec.request, &existing, rules);
-        let compared = hidden.with_stored_flags(request.clone());
+        let compared = hidden.with_stored_flags(request.clone(), &existing);
         Self { hidden, existing, request, compared }
     }
 }

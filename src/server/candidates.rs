@@ -1,4 +1,7 @@
 //! Chooses the controllers of a plugin that can be called. Pure.
+//!
+//! A volume that is bound to an instance waits until that one is gone, and who ends it depends on what it is ([`InstanceEnd`]):
+//! what is advised ends the wait.
 
 use std::collections::BTreeMap;
 
@@ -30,25 +33,72 @@ pub enum NoController {
         instance: AllocId,
         /// Why it cannot be called.
         reason: String,
+        /// Who ends it.
+        end: InstanceEnd,
     },
+}
+
+/// Who ends an instance of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceEnd {
+    /// The server, because its allocation runs.
+    Server,
+    /// This node, because its allocation has ended and something of it may be left.
+    Node(NodeId),
+    /// An operator on this node: it is behind an endpoint, or an earlier version forgot its allocation.
+    Operator(NodeId),
+}
+
+impl InstanceEnd {
+    /// Returns who ends an instance on record.
+    pub(crate) fn of(state: &State, (id, alloc): (&AllocId, &PluginAlloc)) -> Self {
+        match state.alloc(id) {
+            Some(record) if record.has_ended => Self::Node(record.node.clone()),
+            Some(_) => Self::Server,
+            None => Self::Operator(alloc.node.clone()),
+        }
+    }
+
+    /// Returns who ends an instance of a plugin. One that is not on record is gone, so nobody needs to.
+    pub(crate) fn on_record(state: &State, plugin: &PluginId, instance: &AllocId) -> Self {
+        let record = state.plugin_record(plugin);
+        let alloc = record.and_then(|record| record.allocs.get(instance));
+        alloc.map_or(Self::Server, |alloc| Self::of(state, (instance, alloc)))
+    }
 }
 
 impl NoController {
     /// Returns what helps, if that is not what helps whenever no controller can be called.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
-            Self::Bound { plugin, instance, .. } => Some(bound_help(plugin, instance)),
+            Self::Bound { plugin, instance, end, .. } => Some(bound_help(plugin, instance, end)),
             Self::NoInstance(_) | Self::NoneUsable { .. } => None,
         }
     }
 }
 
 /// Returns what lets the calls of a volume go on that is bound to an instance that cannot be called.
-pub(crate) fn bound_help(plugin: &PluginId, instance: &AllocId) -> String {
+pub(crate) fn bound_help(plugin: &PluginId, instance: &AllocId, end: &InstanceEnd) -> String {
     let (status, id) = (shell_quoted(plugin), shell_quoted(instance));
+    let healthy =
+        format!("make instance `{instance}` healthy (`nomad-csi plugin status {status}`), or");
+    match end {
+        InstanceEnd::Server => format!(
+            "{healthy} end it with `nomad-csi alloc stop {id}`; when it is gone, another instance is called"
+        ),
+        InstanceEnd::Node(node) => left_help(node),
+        InstanceEnd::Operator(node) => format!(
+            "{healthy} end its process on node `{node}` and start the agent there without its `--plugin-endpoint`; if it is not known \
+             which process it is, restart the machine; when it is gone, another instance is called"
+        ),
+    }
+}
+
+/// Returns what ends an instance whose allocation has ended.
+pub(crate) fn left_help(node: &NodeId) -> String {
     format!(
-        "make instance `{instance}` healthy (`nomad-csi plugin status {status}`), or end it: with `nomad-csi alloc stop {id}` if a \
-         job runs it, else end its process and start the agent without its `--plugin-endpoint`; when it is gone, another instance is called"
+        "the agent on node `{node}` ends what is left of the allocation, and tries again until it has: start that agent if it does \
+         not run, and end the processes that its log names"
     )
 }
 
@@ -73,12 +123,12 @@ impl Candidates {
 /// If none is usable, with the reason for each.
 pub fn candidates(
     plugin: &PluginId,
-    bound: Option<&AllocId>,
+    bound: Option<(&AllocId, InstanceEnd)>,
     controllers: &[PluginAlloc],
     nodes: &BTreeMap<NodeId, Node>,
 ) -> Result<Candidates, NoController> {
-    if let Some(instance) = bound {
-        return only(plugin, instance, controllers, nodes);
+    if let Some(bound) = bound {
+        return only(plugin, bound, controllers, nodes);
     }
     if controllers.is_empty() {
         return Err(NoController::NoInstance(plugin.clone()));
@@ -107,7 +157,7 @@ pub(crate) fn preferred_controller(state: &State, plugin: &PluginId) -> Option<A
 
 fn only(
     plugin: &PluginId,
-    instance: &AllocId,
+    (instance, end): (&AllocId, InstanceEnd),
     controllers: &[PluginAlloc],
     nodes: &BTreeMap<NodeId, Node>,
 ) -> Result<Candidates, NoController> {
@@ -120,7 +170,7 @@ fn only(
         None => Ok(Candidates { plugin: plugin.clone(), allocs: vec![instance.clone()] }),
         Some(reason) => {
             let (plugin, instance) = (plugin.clone(), instance.clone());
-            Err(NoController::Bound { plugin, instance, reason })
+            Err(NoController::Bound { plugin, instance, reason, end })
         }
     }
 }

@@ -35,7 +35,7 @@ pub mod store;
 mod variables;
 mod volumes;
 
-pub use candidates::{Candidates, NoController, candidates};
+pub use candidates::{Candidates, InstanceEnd, NoController, candidates};
 pub use cell::{
     CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
 };
@@ -45,8 +45,8 @@ pub use claims::{
 pub use clear_secrets::with_sealed_secrets;
 pub use error::{
     CallDescription, CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource,
-    JobError, NamespaceError, NamespaceUser, PluginFailure, RequestError, ResidualState,
-    ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
+    JobError, LeftInstance, NamespaceError, NamespaceUser, PluginFailure, RequestError,
+    ResidualState, ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;

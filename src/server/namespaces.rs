@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::cell::{CommitError, StateCell};
 use super::error::{NamespaceError, ServerError};
-use super::jobs::forget_stopped;
+use super::jobs::{forget_stopped, left_instances};
 use nomad_csi_claims::state::{Event, EventKind, NamespaceEvent, NamespaceRecord};
 use nomad_csi_model::Namespace;
 use nomad_csi_ports::Clock;
@@ -71,10 +71,11 @@ impl NamespaceService {
             return Err(NamespaceError::IsDefault.into());
         }
         for _ in 0..CONFLICT_RETRIES {
-            let (known, mut contents, forgotten) = self.cell.read(|state| {
+            let (known, mut contents, forgotten, left) = self.cell.read(|state| {
                 let contents = state.namespace_contents(name);
                 let forgotten = forget_stopped(state, &contents.stopped_jobs);
-                (state.namespace(name), contents, forgotten)
+                let left = left_instances(state, &contents.stopped_jobs);
+                (state.namespace(name), contents, forgotten, left)
             });
             if known.is_none() {
                 return Err(NamespaceError::NothingToDelete(name.clone()).into());
@@ -84,7 +85,7 @@ impl NamespaceService {
             }
             if !contents.is_empty() {
                 let (namespace, contents) = (name.clone(), Box::new(contents));
-                return Err(NamespaceError::InUse { namespace, contents }.into());
+                return Err(NamespaceError::InUse { namespace, contents, left }.into());
             }
             let kinds = forgotten.unwrap_or_default();
             match self.commit(name, NamespaceEvent::Deleted, kinds).await {

@@ -103,6 +103,19 @@ impl VolumeSealer {
         SealedFlags { sealed: self.seal(volume, &flags), fingerprint: self.0.fingerprint(&flags) }
     }
 
+    /// Returns the keyed fingerprint of a request: equal only for requests that send the same.
+    pub(crate) fn request_fingerprint(
+        &self,
+        facts: &[(&str, String)],
+        secrets: &Secrets,
+    ) -> String {
+        let facts = facts.iter().map(|(name, value)| (format!("fact {name}"), value.as_str()));
+        let secrets = secrets.expose().map(|(name, value)| (format!("secret {name}"), value));
+        // So that a request without anything has one too.
+        let all = [("request".to_owned(), "")].into_iter().chain(facts).chain(secrets);
+        self.0.fingerprint(&all.collect())
+    }
+
     /// The usage of a claim with its flags opened.
     pub(crate) fn open_usage(
         &self,

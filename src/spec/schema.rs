@@ -99,7 +99,7 @@ pub const VOLUME: &[Field] = &[
     field("parameters", "Parameters", Kind::TextMap, Mutability::Immutable, "none", "Plugin-specific parameters of a new volume."),
     field("context", "Context", Kind::TextMap, Mutability::Mutable, "none", "Plugin-specific context of an existing volume."),
     field("protect", "", Kind::Boolean, Mutability::None, "`false`", "Protects the volume from removal with its set; stored in the ledger, never sent."),
-    field("ignore", "", Kind::TextList, Mutability::None, "none", "Fields whose drift is ignored, such as `[\"context\"]`."),
+    field("ignore", "", Kind::TextList, Mutability::None, "none", "Fields that drift and plans leave as the server has them, such as `[\"context\"]`."),
     Field { place: FieldPlacement::VolumeBlock, ..field("source", "ID", Kind::Text, Mutability::Identity, "the block's label", "ID of the volume, if not the block's label.") },
     Field { place: FieldPlacement::VolumeBlock, ..field("read_only", "", Kind::Boolean, Mutability::None, "`false`", "Whether jobs only read; checked against the access modes, never sent.") },
 ];

@@ -22,6 +22,7 @@ pub struct ReconcileMetrics {
     registry: Registry,
     drift: Family<Labels, Gauge>,
     last_success: Family<Labels, Gauge<f64, AtomicU64>>,
+    uncorrected: Family<Labels, Gauge>,
     duration: Histogram,
     rounds: Family<Labels, Counter>,
     errors: Family<Labels, Counter>,
@@ -36,6 +37,7 @@ impl Default for ReconcileMetrics {
             registry: Registry::with_prefix("nomad_csi"),
             drift: Family::default(),
             last_success: Family::default(),
+            uncorrected: Family::default(),
             duration: Histogram::new(SECONDS),
             rounds: Family::default(),
             errors: Family::default(),
@@ -58,6 +60,11 @@ impl ReconcileMetrics {
             "reconcile_last_success_timestamp_seconds",
             "Time of the last round that read the complete state",
             self.last_success.clone(),
+        );
+        registry.register(
+            "reconcile_uncorrected_volumes",
+            "Number of volumes that the last round should have changed and did not",
+            self.uncorrected.clone(),
         );
         registry.register(
             "reconcile_duration_seconds",
@@ -93,6 +100,13 @@ impl ReconcileMetrics {
         self.last_success.get_or_create(&labels).set(at);
     }
 
+    /// Records the number of volumes of a set that a round should have changed and did not.
+    pub fn uncorrected(&self, set: &str, volumes: usize) {
+        let labels = vec![("set", set.to_owned())];
+        let volumes = i64::try_from(volumes).unwrap_or(i64::MAX);
+        self.uncorrected.get_or_create(&labels).set(volumes);
+    }
+
     /// Records an error.
     pub fn error(&self, code: &str) {
         let labels = vec![("code", code.to_owned())];
@@ -125,10 +139,13 @@ mod tests {
         metrics.error("api/unreachable");
         metrics.error("api/unreachable");
         metrics.change("done");
+        metrics.uncorrected("web", 3);
+        metrics.uncorrected("web", 2);
         let text = metrics.text();
         for line in [
             "nomad_csi_drift_volumes{set=\"web\",state=\"changed\"} 1",
             "nomad_csi_reconcile_last_success_timestamp_seconds{set=\"web\"} 1767323045.5",
+            "nomad_csi_reconcile_uncorrected_volumes{set=\"web\"} 2",
             "nomad_csi_reconcile_duration_seconds_bucket{le=\"0.2\"} 1",
             "nomad_csi_reconcile_rounds_total{result=\"done\"} 1",
             "nomad_csi_reconcile_errors_total{code=\"api/unreachable\"} 2",

@@ -227,6 +227,7 @@ async fn an_agent_on_any_prefix_of_a_run_has_the_same_state() {
                 secrets: SealedSecrets::default(),
                 earlier: record.earlier_creates.clone(),
                 instance: None,
+                request: None,
             };
             let at = Expected::VolumeAt(record.key().clone(), record.modify_index);
             cell.commit(at, Event::new(9, again)).await.unwrap();

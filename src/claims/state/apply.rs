@@ -17,8 +17,8 @@ use super::event::{Event, EventKind};
 use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::{
-    CreateRequest, IntentController, Phase, ProviderFacts, VolumeDefinition, VolumeIntent,
-    VolumeRecord,
+    CreateRequest, IntentController, IntentRequest, NamedCall, Phase, ProviderFacts,
+    VolumeDefinition, VolumeIntent, VolumeRecord,
 };
 use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
@@ -288,8 +288,9 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::PlacedAlloc { alloc, event } => apply_alloc(state, alloc, event, at),
         EventKind::Namespace { name, event } => apply_namespace(state, name, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
-        EventKind::VolumeCreateIntended { definition, secrets, earlier, instance } => {
-            create_intended(state, definition, (secrets, earlier), instance.as_ref(), at);
+        EventKind::VolumeCreateIntended { definition, secrets, earlier, instance, request } => {
+            let call = named_call(instance, request, at);
+            create_intended(state, definition, (secrets, earlier), call, at);
         }
         EventKind::VolumeRegistered { definition, provided, secrets } => {
             volume_registered(state, definition, provided, secrets, at);
@@ -300,10 +301,10 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeUpdated { definition, provided, secrets } => {
             volume_updated(state, definition, provided, secrets, at);
         }
-        EventKind::VolumeDeleteIntended { key, instance } => {
-            change(state, key, at, |record| {
-                record.settling_by =
-                    record.controller_for(VolumeIntent::Delete, instance.as_ref(), at.index);
+        EventKind::VolumeDeleteIntended { key, instance, request } => {
+            let call = named_call(instance, request, at);
+            intend(state, key, (VolumeIntent::Delete, call), at, |record, controller| {
+                record.settling_by = controller;
                 record.phase = Phase::Deleting;
             });
         }
@@ -312,10 +313,10 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
                 (record.phase, record.settling_by) = (Phase::Registered, None);
             });
         }
-        EventKind::VolumeExpandIntended { key, to, instance } => {
-            change(state, key, at, |record| {
-                record.expanding_by =
-                    record.controller_for(VolumeIntent::Expand, instance.as_ref(), at.index);
+        EventKind::VolumeExpandIntended { key, to, instance, request } => {
+            let call = named_call(instance, request, at);
+            intend(state, key, (VolumeIntent::Expand, call), at, |record, controller| {
+                record.expanding_by = controller;
                 record.expanding = Some(*to);
             });
         }
@@ -330,10 +331,10 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::VolumeExpandAbandoned { key, .. } => {
             change(state, key, at, end_expansion);
         }
-        EventKind::VolumeModifyIntended { key, parameters, instance } => {
-            change(state, key, at, |record| {
-                record.modifying_by =
-                    record.controller_for_change(parameters, instance.as_ref(), at.index);
+        EventKind::VolumeModifyIntended { key, parameters, instance, request } => {
+            let call = named_call(instance, request, at);
+            intend(state, key, (VolumeIntent::Modify, call), at, |record, controller| {
+                record.modifying_by = controller;
                 record.modifying = Some(parameters.clone());
             });
         }
@@ -387,11 +388,7 @@ fn alloc_observed(
     };
     let record = state.plugins.entry(plugin.clone()).or_insert_with(new);
     let known = record.allocs.get(&instance.alloc_id);
-    let same_program = known.filter(|alloc| {
-        let known = &alloc.instance;
-        (&known.provider, &known.provider_version)
-            == (&instance.provider, &instance.provider_version)
-    });
+    let same_program = known.filter(|alloc| is_same_program(&alloc.instance, instance));
     let alloc = PluginAlloc {
         node: node.clone(),
         create_index: known.map_or(at.index, |alloc| alloc.create_index),
@@ -402,6 +399,17 @@ fn alloc_observed(
     record.modify_index = at.index;
     record.modify_time = at.time;
     state.plugins_index = at.index;
+}
+
+/// Returns whether two fingerprints of an instance are of one program: the same process, of the same version. A version says
+/// little, because a build may keep that of the one before.
+fn is_same_program(before: &PluginInstance, now: &PluginInstance) -> bool {
+    let facts = |instance: &PluginInstance| {
+        let PluginInstance { provider, provider_version, process, .. } = instance;
+        (provider.clone(), provider_version.clone(), process.clone())
+    };
+    // An earlier version did not record the process.
+    now.process.is_some() && facts(before) == facts(now)
 }
 
 /// Removes these allocations of a plugin, and keeps the plugin.
@@ -435,16 +443,14 @@ fn create_intended(
     state: &mut State,
     definition: &VolumeDefinition,
     (secrets, earlier): (&SealedSecrets, &[CreateRequest]),
-    instance: Option<&AllocId>,
+    call: NamedCall<'_>,
     at: EventPlace,
 ) {
     let mut record = new_record(definition, secrets, Phase::Creating, at);
     record.earlier_creates = earlier.to_vec();
-    let first = || IntentController::first(instance, at.index);
+    let first = || IntentController::first(call);
     let before = state.volumes.get(&definition.key);
-    let again = |before: &Arc<VolumeRecord>| {
-        before.controller_for(VolumeIntent::Create, instance, at.index)
-    };
+    let again = |before: &Arc<VolumeRecord>| before.controller_for(VolumeIntent::Create, call);
     record.settling_by = before.map_or_else(first, again);
     if let Some(first) = before {
         record.create_index = first.create_index;
@@ -543,6 +549,28 @@ fn new_record(
         create_time: at.time,
         modify_time: at.time,
     }
+}
+
+fn named_call<'a>(
+    instance: &'a Option<AllocId>,
+    request: &'a Option<IntentRequest>,
+    at: EventPlace,
+) -> NamedCall<'a> {
+    NamedCall { instance: instance.as_ref(), request: request.as_ref(), index: at.index }
+}
+
+/// Records an intent with the controller that gets its call.
+fn intend(
+    state: &mut State,
+    key: &NamespacedId,
+    (intent, call): (VolumeIntent, NamedCall<'_>),
+    at: EventPlace,
+    edit: impl FnOnce(&mut VolumeRecord, Option<IntentController>),
+) {
+    change(state, key, at, |record| {
+        let controller = record.controller_for(intent, call);
+        edit(record, controller);
+    });
 }
 
 fn change(

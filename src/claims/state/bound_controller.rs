@@ -6,10 +6,16 @@
 //! alone.
 //!
 //! An instance that is not on record is gone: its process has exited. One that was gone and is found again, as behind the
-//! same endpoint, has the old ID and is another instance: only what was recorded since then may run in it.
+//! same endpoint, has the old ID and is another instance: only what was recorded since then may run in it. An attach that an
+//! earlier version started may run in every instance of its ID, because such a version recorded that a plugin behind an endpoint
+//! was gone while its process went on.
+//!
+//! An answer says something about a call only if the same program got the same request. A program is one process of an
+//! instance, with its version: another process under the same name may be another installation, or another build of the version. A
+//! process that is started again still gets the calls of its instance; only its refusals prove less.
 
 use super::plugin_record::PluginAlloc;
-use super::record::{EarlierControllers, VolumeIntent, VolumeRecord};
+use super::record::{EarlierControllers, IntentRequest, VolumeIntent, VolumeRecord};
 use super::tables::State;
 use crate::claim::Known;
 use nomad_csi_model::{AllocId, NamespacedId, NodeId, PluginId, RemoteVolume};
@@ -103,8 +109,8 @@ pub fn instance_of_intent(
     may_run(state, plugin, named).then(|| controller.instance.clone())
 }
 
-/// Returns whether every call of an intent went to the program that its instance runs now. The instance keeps its ID when
-/// its program is replaced.
+/// Returns whether every call of an intent sent the same request to the program that its instance runs now. The instance keeps
+/// its ID when its program is replaced.
 pub fn went_to_one_program(state: &State, record: &VolumeRecord, intent: VolumeIntent) -> bool {
     let Some(controller) = record.controller_of(intent) else {
         return false;
@@ -114,7 +120,22 @@ pub fn went_to_one_program(state: &State, record: &VolumeRecord, intent: VolumeI
     let runs_since = alloc.filter(|alloc| alloc.instance.health.healthy);
     let is_same =
         |alloc: &PluginAlloc| alloc.program_index.max(alloc.create_index) <= controller.first_index;
-    controller.earlier == EarlierControllers::None && runs_since.is_some_and(is_same)
+    controller.earlier == EarlierControllers::None
+        && controller.request.is_some()
+        && runs_since.is_some_and(is_same)
+}
+
+/// Returns a request of the call of an intent, as an event names it for this instance.
+pub fn intent_request(
+    state: &State,
+    record: &VolumeRecord,
+    (intent, instance): (VolumeIntent, Option<&AllocId>),
+    fingerprint: String,
+) -> IntentRequest {
+    let named = record.controller_of(intent).map(|controller| &controller.instance);
+    let has_new_instance =
+        named.is_some() && named == instance && instance_of_intent(state, record, intent).is_none();
+    IntentRequest { fingerprint, has_new_instance }
 }
 
 /// Returns the instance that may carry out this call already.
@@ -152,7 +173,10 @@ fn open_effects<'a>(
     let attaching = attachments.filter(|(_, attachment)| attachment.state == Known::Maybe);
     let attaching = attaching.map(|(node, attachment)| {
         let call = &attachment.call;
-        (ControllerEffect::Attached(node.clone()), (&call.instance, call.index))
+        // Without what it is made for, an earlier version started it.
+        let is_earlier = call.is_setup && attachment.made_for.is_none();
+        let index = if is_earlier { 0 } else { call.index };
+        (ControllerEffect::Attached(node.clone()), (&call.instance, index))
     });
     let intended = state.registrations(volume).flat_map(|record| {
         let open = VolumeIntent::ALL.into_iter().filter_map(|intent| {
@@ -170,7 +194,7 @@ fn open_effects<'a>(
 /// Returns whether a call may still run in the instance that the event at this index named.
 pub fn may_run(state: &State, plugin: &PluginId, (instance, index): (&AllocId, u64)) -> bool {
     let alloc = alloc_on_record(state, plugin, instance);
-    // Without an index it is not known when the instance was named.
+    // Without an index it is not known when the instance was named, or an earlier version named it.
     alloc.is_some_and(|alloc| index == 0 || alloc.create_index <= index)
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
-use super::record::{CreateRequest, ProviderFacts, VolumeDefinition};
+use super::record::{CreateRequest, IntentRequest, ProviderFacts, VolumeDefinition};
 use super::variable::VariableEvent;
 use crate::claim::ClaimEvent;
 use nomad_csi_model::{
@@ -98,6 +98,9 @@ pub enum EventKind {
         /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<AllocId>,
+        /// The request of the call; `None` in earlier versions. Since version 9.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<IntentRequest>,
     },
     /// CreateVolume succeeded.
     VolumeCreated {
@@ -140,6 +143,9 @@ pub enum EventKind {
         /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<AllocId>,
+        /// The request of the call; `None` in earlier versions. Since version 9.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<IntentRequest>,
     },
     /// The volume still exists at the provider, and its deletion ended.
     VolumeDeleteAbandoned {
@@ -166,6 +172,9 @@ pub enum EventKind {
         /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<AllocId>,
+        /// The request of the call; `None` in earlier versions. Since version 9.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<IntentRequest>,
     },
     /// ControllerExpandVolume succeeded. Since version 3.
     VolumeExpanded {
@@ -195,6 +204,9 @@ pub enum EventKind {
         /// The plugin's allocation whose controller gets the call; `None` in earlier versions. Since version 8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<AllocId>,
+        /// The request of the call; `None` in earlier versions. Since version 9.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<IntentRequest>,
     },
     /// ControllerModifyVolume succeeded: the intended parameters are in force. Since version 8.
     VolumeModified {

@@ -46,8 +46,8 @@ mod volume_history;
 
 pub use apply::{EventConflict, apply, check};
 pub use bound_controller::{
-    ControllerCall, ControllerEffect, bound_controller, instance_of_intent, may_be_called, may_run,
-    went_to_one_program,
+    ControllerCall, ControllerEffect, bound_controller, instance_of_intent, intent_request,
+    may_be_called, may_run, went_to_one_program,
 };
 pub use claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 pub use event::{Event, EventKind, Subject};
@@ -63,10 +63,13 @@ pub use namespace_record::{NamespaceContents, NamespaceEvent, NamespaceRecord};
 pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;
-pub use query::{plugin, plugin_status, plugins, volume, volumes_of_data, volumes_sharing};
+pub use query::{
+    instances_without_alloc, plugin, plugin_status, plugins, volume, volumes_of_data,
+    volumes_sharing,
+};
 pub use record::{
-    CreateRequest, EarlierControllers, IntentController, Phase, ProviderFacts, VolumeDefinition,
-    VolumeIntent, VolumeRecord,
+    CreateRequest, EarlierControllers, IntentController, IntentRequest, Phase, ProviderFacts,
+    VolumeDefinition, VolumeIntent, VolumeRecord,
 };
 pub use recorded_options::{RecordedFlags, RecordedMountOptions};
 pub use replay::{ReplayError, replay, replay_changes};

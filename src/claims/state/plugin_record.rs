@@ -20,7 +20,8 @@ pub struct PluginAlloc {
     /// The index of its first fingerprint. A higher index is a newer allocation. One that was gone and returns under its ID,
     /// as a plugin behind the same endpoint, is a new one.
     pub create_index: u64,
-    /// The index of the first fingerprint of the program that it runs: another version is another program. Since version 9.
+    /// The index of the first fingerprint of the program that it runs: another process or version is another program. Since
+    /// version 9.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub program_index: u64,
     /// The result of its last fingerprint, with the services that it has.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord};
+use super::event::EventKind;
 use super::job_record::Placement;
 use super::plugin_jobs::{expected_instances, has_job};
 use super::plugin_record::PluginRecord;
@@ -14,8 +15,24 @@ use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
 use nomad_csi_model::{
     Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, JobId, JobKey, Namespace,
-    NamespacedId, PluginId,
+    NamespacedId, NodeId, PluginId,
 };
+
+/// Returns the ends of the plugin instances on a machine that was restarted: no process of them is left. Those of allocations on
+/// record are reported by their runners.
+pub fn instances_without_alloc(state: &State, node: &NodeId) -> Vec<EventKind> {
+    let of_plugin = |(plugin, record): (&PluginId, &PluginRecord)| {
+        let allocs = record.allocs.iter();
+        let gone = allocs
+            .filter(|(id, alloc)| alloc.node == *node && !state.allocs.contains_key(*id))
+            .map(|(id, _)| EventKind::PluginAllocGone {
+                plugin: plugin.clone(),
+                alloc: id.clone(),
+            });
+        gone.collect::<Vec<_>>()
+    };
+    state.plugins.iter().flat_map(of_plugin).collect()
+}
 
 /// Returns one volume; `None` if it does not exist for readers.
 pub fn volume(state: &State, key: &NamespacedId) -> Option<VolumeView> {

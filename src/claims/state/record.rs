@@ -183,8 +183,7 @@ pub enum EarlierControllers {
     None,
     /// Others, which are gone or got nothing: these calls have ended, and may have taken effect.
     Ended,
-    /// Any: an earlier version recorded the intent without its controller. Or the same one, with the parameters of a change
-    /// that this one replaced and that it may still carry out.
+    /// Any: an earlier version recorded the intent without its controller.
     Unknown,
 }
 
@@ -204,6 +203,10 @@ pub struct IntentController {
     /// Those before it.
     #[serde(default, skip_serializing_if = "EarlierControllers::is_none")]
     pub earlier: EarlierControllers,
+    /// The keyed fingerprint of the request that it got for the intent, if every call sent the same; `None` if they differed, and
+    /// if an earlier version recorded it. Since version 9.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     /// The index of the first event that named it for the intent, after the last one that named another one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_index: u64,
@@ -214,10 +217,39 @@ pub struct IntentController {
 
 impl IntentController {
     /// Returns the controller of an intent that no other controller got.
-    pub(super) fn first(instance: Option<&AllocId>, index: u64) -> Option<Self> {
-        let (instance, earlier) = (instance?.clone(), EarlierControllers::None);
-        Some(Self { instance, earlier, first_index: index, last_index: index })
+    pub(super) fn first(call: NamedCall<'_>) -> Option<Self> {
+        let NamedCall { instance, request, index } = call;
+        Some(Self {
+            instance: instance?.clone(),
+            earlier: EarlierControllers::None,
+            request: request.map(|request| request.fingerprint.clone()),
+            first_index: index,
+            last_index: index,
+        })
     }
+}
+
+/// The request of the call of an intent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IntentRequest {
+    /// The keyed fingerprint of all that the call sends and the record does not have.
+    pub fingerprint: String,
+    /// True if the instance that the record names is gone, and the one that gets the call has its ID: it did not get the calls
+    /// before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_new_instance: bool,
+}
+
+/// The call of an intent, as an event names it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamedCall<'a> {
+    /// The plugin's allocation that gets it; `None` in an event of an earlier version.
+    pub(super) instance: Option<&'a AllocId>,
+    /// What it sends; `None` in an event of an earlier version.
+    pub(super) request: Option<&'a IntentRequest>,
+    /// The index of the event.
+    pub(super) index: u64,
 }
 
 /// The intents that a record can have. Creation and deletion exclude each other.
@@ -349,46 +381,31 @@ impl VolumeRecord {
         controller.as_ref().filter(|_| self.is_open(intent))
     }
 
-    /// Returns the controller of a change of these parameters. It may take the place of another change.
-    pub(super) fn controller_for_change(
-        &self,
-        parameters: &BTreeMap<String, String>,
-        instance: Option<&AllocId>,
-        index: u64,
-    ) -> Option<IntentController> {
-        let controller = self.controller_for(VolumeIntent::Modify, instance, index)?;
-        let replaces = self.modifying.as_ref().is_some_and(|before| before != parameters);
-        let earlier = match controller.earlier {
-            // The replaced call is another one: what refuses this one may still carry that one out.
-            EarlierControllers::None | EarlierControllers::Ended if replaces => {
-                EarlierControllers::Unknown
-            }
-            earlier => earlier,
-        };
-        Some(IntentController { earlier, ..controller })
-    }
-
-    /// Returns the controller of an intent that is recorded for this instance, again or for the first time.
+    /// Returns the controller of an intent that is recorded for this call, again or for the first time.
     pub(super) fn controller_for(
         &self,
         intent: VolumeIntent,
-        instance: Option<&AllocId>,
-        index: u64,
+        call: NamedCall<'_>,
     ) -> Option<IntentController> {
-        let first = IntentController::first(instance, index)?;
-        let before = self.controller_of(intent);
-        let same = before.filter(|before| before.instance == first.instance);
-        let first_index = same.map_or(index, |before| before.first_index);
-        let earlier = match before {
-            None if self.is_open(intent) => EarlierControllers::Unknown,
-            None => EarlierControllers::None,
-            Some(before) if before.instance == first.instance => before.earlier,
-            Some(before) => match before.earlier {
-                EarlierControllers::Unknown => EarlierControllers::Unknown,
-                EarlierControllers::None | EarlierControllers::Ended => EarlierControllers::Ended,
-            },
+        let first = IntentController::first(call)?;
+        let Some(before) = self.controller_of(intent) else {
+            let earlier = match self.is_open(intent) {
+                true => EarlierControllers::Unknown,
+                false => EarlierControllers::None,
+            };
+            return Some(IntentController { earlier, ..first });
         };
-        Some(IntentController { earlier, first_index, ..first })
+        let is_new = call.request.is_some_and(|request| request.has_new_instance);
+        if !is_new && before.instance == first.instance {
+            let request = before.request.clone().filter(|_| before.request == first.request);
+            let (earlier, first_index) = (before.earlier, before.first_index);
+            return Some(IntentController { earlier, request, first_index, ..first });
+        }
+        let earlier = match before.earlier {
+            EarlierControllers::Unknown => EarlierControllers::Unknown,
+            EarlierControllers::None | EarlierControllers::Ended => EarlierControllers::Ended,
+        };
+        Some(IntentController { earlier, ..first })
     }
 
     /// Returns the external volume; `None` during creation.

@@ -6,7 +6,7 @@ pub mod jobs;
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
 use super::namespace_record::NamespaceEvent;
-use super::record::{ProviderFacts, VolumeDefinition};
+use super::record::{IntentRequest, ProviderFacts, VolumeDefinition};
 use super::recorded_options::{RecordedFlags, RecordedMountOptions};
 use super::tables::State;
 use super::variable::{LockTerms, VariableEvent};
@@ -69,6 +69,7 @@ pub fn instance(healthy: bool) -> PluginInstance {
         updated_at: 1,
         provider: "hostpath.example.com".to_owned(),
         provider_version: "1.1.0".to_owned(),
+        process: Some("run 1".to_owned()),
         requires_controller: true,
         requires_topologies: false,
         controller: Some(ControllerInfo { capabilities: ControllerCapabilities::default() }),
@@ -103,6 +104,7 @@ pub fn create_intended(key: &NamespacedId) -> EventKind {
         secrets: SealedSecrets::default(),
         earlier: vec![],
         instance: None,
+        request: None,
     }
 }
 
@@ -181,6 +183,7 @@ impl History {
                 secrets: SealedSecrets::default(),
                 earlier: vec![],
                 instance: self.any_instance(),
+                request: self.any_request(),
             },
             6..=8 => created(&key, &external_id),
             9 => EventKind::VolumeCreateAbandoned { key, may_remain: None },
@@ -190,7 +193,11 @@ impl History {
                 provided: Box::new(provided(&external_id)),
                 secrets: SealedSecrets::new(external_id.into_bytes()),
             },
-            13 => EventKind::VolumeDeleteIntended { key, instance: self.any_instance() },
+            13 => EventKind::VolumeDeleteIntended {
+                key,
+                instance: self.any_instance(),
+                request: self.any_request(),
+            },
             14 => EventKind::VolumeDeleteAbandoned { key },
             _ if self.choose(2) == 0 => EventKind::VolumeDeleted { key },
             _ => EventKind::VolumeDeregistered { key },
@@ -206,6 +213,13 @@ impl History {
         (!is_unnamed).then(|| AllocId::new(format!("task-{number}-{generation}")))
     }
 
+    fn any_request(&self) -> Option<IntentRequest> {
+        let (number, has_new_instance) =
+            (self.chance / 24 % 3, (self.chance / 72).is_multiple_of(4));
+        let fingerprint = format!("request-{number}");
+        (number > 0).then_some(IntentRequest { fingerprint, has_new_instance })
+    }
+
     fn any_expansion(&mut self, key: NamespacedId) -> EventKind {
         let size = Bytes::from_wire(1 << (30 + self.choose(4)));
         match self.choose(4) {
@@ -213,6 +227,7 @@ impl History {
                 key,
                 to: CapacityRange { min: size, max: Bytes::ZERO },
                 instance: self.any_instance(),
+                request: self.any_request(),
             },
             2 => EventKind::VolumeExpanded {
                 key,
@@ -230,6 +245,7 @@ impl History {
                 key,
                 parameters: [(format!("p{value}"), value)].into(),
                 instance: self.any_instance(),
+                request: self.any_request(),
             },
             2 => EventKind::VolumeModified { key },
             _ => EventKind::VolumeModifyAbandoned { key, may_have_changed: self.choose(2) == 0 },

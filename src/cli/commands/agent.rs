@@ -216,6 +216,11 @@ pub(crate) struct AgentArgs {
     /// Directory that jobs can mount as a host volume, with `:ro` at the end for reading only, repeatable
     #[arg(long, value_name = "NAME=PATH")]
     pub host_volume: Vec<String>,
+    /// Do not run the embedded plugin `hostpath`
+    ///
+    /// Use it if all plugins run as jobs or behind `--plugin-endpoint`. Volumes of `hostpath` cannot be used then.
+    #[arg(long)]
+    pub no_embedded_plugin: bool,
     /// Plugin that runs already, by its socket, such as ebs=unix:///run/ebs.sock, repeatable
     ///
     /// The agent neither starts nor stops it. Without an ID, the plugin is registered under its own name.
@@ -259,6 +264,7 @@ pub(crate) async fn serve_agent(
     let data_dir = arguments.data_dir.as_ref();
     let config = AgentConfig::parse(&AgentOptions {
         dev: arguments.dev,
+        directory: context.directory.clone(),
         data_dir: data_dir.map(|path| context.directory.join(path)),
         http: arguments.http.clone(),
         allow_unauthenticated: arguments.allow_unauthenticated,
@@ -266,6 +272,7 @@ pub(crate) async fn serve_agent(
         limits: arguments.limit.clone(),
         host_volumes: arguments.host_volume.clone(),
         plugin_endpoints: arguments.plugin_endpoint.clone(),
+        no_embedded_plugin: arguments.no_embedded_plugin,
         plugin_endpoint_users: arguments.plugin_endpoint_user.clone(),
         allow_core_dumps: arguments.allow_core_dumps,
         allow_root_tasks: arguments.allow_root_tasks,

@@ -69,6 +69,7 @@ pub(crate) async fn check(
                 empty_files: EmptyFiles::Rejected,
                 share: None,
                 deny: &[],
+                refuses_literal_secrets: false,
             },
             &arguments.set,
         )?)

@@ -67,6 +67,7 @@ pub(crate) async fn show_drift(
         empty_files: EmptyFiles::Accepted,
         share: None,
         deny: &[],
+        refuses_literal_secrets: false,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

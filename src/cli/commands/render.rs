@@ -61,6 +61,7 @@ pub(crate) fn render_files(
             empty_files: EmptyFiles::Warned,
             share: None,
             deny: &[],
+            refuses_literal_secrets: false,
         },
         &SetArgs::default(),
         asked.as_ref(),

@@ -5,7 +5,8 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, TimeReference};
 use nomad_csi_client::ports::{ClusterApi, Document, WithDocument};
-use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
+use nomad_csi_model::{Namespace, one_line};
 
 /// How one kind of object is shown.
 pub(super) struct Layout<S, T> {
@@ -80,6 +81,31 @@ pub(super) fn print_list<S>(
         None => context.printer.print_result(&table(&objects)),
     }
     Ok(Exit::Done)
+}
+
+/// Refuses a namespace that does not exist, whose lists are empty. A server that does not say, such as to a token without
+/// rights, may have it.
+///
+/// # Errors
+/// If the server has no such namespace.
+pub(super) async fn check_namespace(
+    api: &dyn ClusterApi,
+    scope: &Namespace,
+    action: &str,
+) -> Result<(), CliError> {
+    let always_exists = scope.as_str() == Namespace::ALL || *scope == Namespace::default();
+    if always_exists || !matches!(api.read_namespace(scope).await, Ok(None)) {
+        return Ok(());
+    }
+    let message = format!("cannot {action}: namespace `{scope}` does not exist");
+    let problem = Diagnostic::error(Code::NamespaceUnknown, message);
+    let listed = api.list_namespaces().await.unwrap_or_default();
+    let names = listed.iter().map(|reading| reading.value.name.as_str());
+    Err(match closest_match(scope.as_str(), names) {
+        Some(near) => problem.help(format!("did you mean `{}`?", one_line(near))),
+        None => problem.help("run `nomad-csi namespace list` to list the namespaces"),
+    }
+    .into())
 }
 
 /// Runs a query that an interrupt can abandon at any time.

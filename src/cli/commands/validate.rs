@@ -32,7 +32,7 @@ pub(crate) struct ValidateArgs {
     pub files: FileArgs,
     #[arg(long, value_name = "[NAMESPACE/]ID", help = SHARE_HELP)]
     pub share: Vec<String>,
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = one_of([DenyRule::UndeclaredVariables], DenyRule::as_str), help = DENY_HELP)]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = one_of([DenyRule::LiteralSecrets, DenyRule::UndeclaredVariables], DenyRule::as_str), help = DENY_HELP)]
     pub deny: Vec<DenyRule>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
@@ -59,6 +59,7 @@ pub(crate) fn validate_files(
             empty_files: EmptyFiles::Warned,
             share: Some(&arguments.share),
             deny: &arguments.deny,
+            refuses_literal_secrets: arguments.deny.contains(&DenyRule::LiteralSecrets),
         },
         &SetArgs::default(),
         asked.as_ref(),

@@ -32,6 +32,16 @@ pub(super) fn code(text: &str) -> String {
     }
 }
 
+/// Returns a Markdown block of code, fenced by more backticks than its lines contain.
+pub(super) fn block(language: &str, lines: &[String]) -> String {
+    let visible = |line: &String| -> String { line.chars().filter(|c| !c.is_control()).collect() };
+    let lines: Vec<String> = lines.iter().map(visible).collect();
+    let runs = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len);
+    let fence = "`".repeat(runs.max().unwrap_or_default().max(2) + 1);
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    format!("{fence}{language}\n{lines}{fence}\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +50,14 @@ mod tests {
     fn xml_markup_is_escaped() {
         assert_eq!(xml("<a b=\"c\">&\u{7}"), "&lt;a b=&quot;c&quot;&gt;&amp;");
         assert_eq!(xml("a\n::error::b"), "a&#10;::error::b");
+    }
+
+    #[test]
+    fn text_cannot_end_its_block() {
+        let lines = |text: &str| vec![format!("+ {text}")];
+        assert_eq!(block("diff", &lines("a")), "```diff\n+ a\n```\n");
+        assert_eq!(block("diff", &lines("a\n```\n# b")), "````diff\n+ a```# b\n````\n");
+        assert_eq!(block("diff", &lines("````")), "`````diff\n+ ````\n`````\n");
     }
 
     #[test]

@@ -216,7 +216,8 @@ fn updated(update: &Update) -> Vec<String> {
     details
 }
 
-fn change(change: &Change) -> String {
+/// Returns a change of a field in one line.
+pub(super) fn change(change: &Change) -> String {
     if change.old == FieldValue::Hidden && change.new == FieldValue::Hidden {
         return format!("{}: changed, not shown", change.field);
     }

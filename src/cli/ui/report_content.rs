@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::drift::{DriftShown, drift_problem, drift_summary};
 use super::formats::{Case, CaseResult, Finding, RunReport};
 use super::plan::{by_urgency, counts, details};
+use super::plan_diff::diff_of;
 use super::plan_text::undeclared_summary;
 use super::printer::one_line;
 use nomad_csi_client::reconcile::{Outcome, Status};
@@ -98,6 +99,7 @@ pub(crate) fn report_files(
                     CaseResult::Passed => "valid",
                     CaseResult::Failed { .. } | CaseResult::Skipped => "invalid",
                 },
+                diff: vec![],
                 details: errors.iter().map(|one| one.message().to_owned()).collect(),
                 result,
             }
@@ -111,6 +113,7 @@ fn joined(errors: &[&Finding]) -> String {
 }
 
 fn case(planned: &PlannedVolume, result: CaseResult) -> Case {
+    let diff = diff_of(planned);
     Case {
         group: planned.key.namespace.to_string(),
         name: planned.key.id.to_string(),
@@ -118,8 +121,11 @@ fn case(planned: &PlannedVolume, result: CaseResult) -> Case {
         result,
         details: match planned.is_unchanged() {
             true => vec![],
-            false => details(planned, None),
+            false => {
+                details(planned, None).into_iter().filter(|line| !diff.replaces(line)).collect()
+            }
         },
+        diff: diff.lines,
     }
 }
 
@@ -146,6 +152,7 @@ fn drift_case(volume: &VolumeDrift, problems: &[Diagnostic]) -> Case {
         group: volume.key.namespace.to_string(),
         name: volume.key.id.to_string(),
         word: volume.state.as_str(),
+        diff: vec![],
         result: match problems {
             [] => CaseResult::Passed,
             problems => CaseResult::failed(problems),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::provider_lists::{provider_lists, unread_lists};
+use super::provider_lists::{LIST_TIMEOUT, provider_lists, unread_lists};
 use crate::ports::{ApiError, ProviderReader, ServerKind, VolumeReader};
 use nomad_csi_model::diagnostic::Diagnostic;
 use nomad_csi_model::{NamespacedId, Volume};
@@ -70,7 +70,7 @@ pub async fn find_drift<S: VolumeReader + ProviderReader + ?Sized>(
         false => AskedPlugins::new(),
     };
     let unread = BTreeMap::new();
-    let provided = provider_lists(reader, &unread, &asked, query.parallelism).await;
+    let provided = provider_lists(reader, &unread, &asked, query.parallelism, LIST_TIMEOUT).await;
     let volumes = detect_drift(&DriftInputs {
         desired: query.desired,
         set: query.set,

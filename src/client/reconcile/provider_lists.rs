@@ -13,20 +13,22 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{Bytes, Namespace, PluginId, Secrets};
 use nomad_csi_plan::{AskedPlugins, PluginState, ProviderList, UnlistedReason};
 
-/// How long the list of one provider is waited for.
-const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the list of one provider is waited for, if the command needs it.
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the list of each plugin's provider. Plugins that are known not to list volumes are not asked.
+/// Reads the list of each plugin's provider, and waits at most `limit` for each. Plugins that are known not to list volumes
+/// are not asked.
 pub(super) async fn provider_lists(
     provider: &(impl ProviderReader + ?Sized),
     plugins: &BTreeMap<PluginId, PluginState>,
     asked: &AskedPlugins,
     parallelism: usize,
+    limit: Duration,
 ) -> BTreeMap<PluginId, ProviderList> {
     let reads = asked.iter().map(async |(plugin, namespace)| {
         let list = match plugins.get(plugin) {
             Some(state) if !may_list(state) => ProviderList::Unknown(UnlistedReason::Unsupported),
-            Some(_) | None => list(provider, plugin, namespace).await,
+            Some(_) | None => list(provider, plugin, namespace, limit).await,
         };
         (plugin.clone(), list)
     });
@@ -85,9 +87,10 @@ async fn list(
     provider: &(impl ProviderReader + ?Sized),
     plugin: &PluginId,
     namespace: &Namespace,
+    limit: Duration,
 ) -> ProviderList {
     let listing = provider.list_external_volumes(plugin, namespace);
-    match timeout(LIST_TIMEOUT, listing).await {
+    match timeout(limit, listing).await {
         Ok(Ok(listed)) => {
             let listed = listed.into_iter();
             ProviderList::Listed(listed.map(|one| (one.external_id.clone(), one)).collect())
@@ -97,9 +100,57 @@ async fn list(
         }
         Ok(Err(error)) => ProviderList::Unknown(UnlistedReason::Failed(error.message)),
         Err(_) => {
-            let seconds = LIST_TIMEOUT.as_secs();
+            let seconds = limit.as_secs();
             let why = format!("timed out after {seconds}s");
             ProviderList::Unknown(UnlistedReason::Failed(why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::ports::ApiError;
+    use nomad_csi_model::{ExternalVolume, Snapshot};
+    use tokio::time::Instant;
+
+    /// A provider that never answers.
+    struct Silent;
+
+    #[async_trait]
+    impl ProviderReader for Silent {
+        async fn list_external_volumes(
+            &self,
+            _: &PluginId,
+            _: &Namespace,
+        ) -> Result<Vec<ExternalVolume>, ApiError> {
+            std::future::pending().await
+        }
+
+        async fn list_snapshots(
+            &self,
+            _: &PluginId,
+            _: &Namespace,
+            _: &Secrets,
+        ) -> Result<Vec<Snapshot>, ApiError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_waited_for_as_long_as_the_caller_can() {
+        let plugin = PluginId::new("ebs");
+        let asked: AskedPlugins = [(plugin.clone(), Namespace::default())].into();
+        for seconds in [5, 30] {
+            let start = Instant::now();
+            let limit = Duration::from_secs(seconds);
+            let lists = provider_lists(&Silent, &BTreeMap::new(), &asked, 4, limit).await;
+            assert_eq!(start.elapsed(), limit);
+            let why = format!("timed out after {seconds}s");
+            let expected = ProviderList::Unknown(UnlistedReason::Failed(why));
+            assert_eq!(lists.get(&plugin), Some(&expected));
         }
     }
 }

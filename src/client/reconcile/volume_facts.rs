@@ -4,11 +4,12 @@
 //! leads to no finding.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::observe::plugin_state;
-use super::provider_lists::{provider_lists, unread_lists};
+use super::provider_lists::{LIST_TIMEOUT, provider_lists, unread_lists};
 use super::seen_nodes::seen_nodes;
 use super::unclaimed_users::unclaimed_users;
 use super::volume_list::list_all_volumes;
@@ -31,6 +32,8 @@ const NOT_ASKED: ProviderList = ProviderList::Unknown(UnlistedReason::NotAsked);
 pub(super) struct FactOptions {
     /// True if the providers are asked which volumes they have.
     pub(super) asks_providers: bool,
+    /// How long the list of a provider is waited for.
+    pub(super) provider_limit: Duration,
     /// True if blocked evaluations are read, the allocations whose tasks did not start, and on Nomad those that use a
     /// volume without a claim.
     pub(super) reads_evaluations: bool,
@@ -47,6 +50,7 @@ impl FactOptions {
     pub(super) const fn of_claims(now: i64) -> Self {
         Self {
             asks_providers: false,
+            provider_limit: LIST_TIMEOUT,
             reads_evaluations: false,
             reads_health: false,
             parallelism: 1,
@@ -110,7 +114,8 @@ impl FactReading {
         };
         reading.read_nodes(api, volumes).await;
         if options.asks_providers {
-            reading.read_providers(api, volumes, options.parallelism).await;
+            let how = (options.parallelism, options.provider_limit);
+            reading.read_providers(api, volumes, how).await;
             reading.read_sharing(api, volumes).await;
         }
         if options.reads_health && is_agent {
@@ -141,11 +146,11 @@ impl FactReading {
         &mut self,
         api: &dyn ClusterApi,
         volumes: &[Volume],
-        parallelism: usize,
+        (parallelism, limit): (usize, Duration),
     ) {
         let of = |volume: &Volume| (volume.plugin_id.clone(), volume.namespace.clone());
         let asked: AskedPlugins = volumes.iter().map(of).collect();
-        self.providers = provider_lists(api, &self.plugins, &asked, parallelism).await;
+        self.providers = provider_lists(api, &self.plugins, &asked, parallelism, limit).await;
         for warning in self.unread_providers() {
             let why = warning.notes.first().cloned().unwrap_or_default();
             self.unread.push(format!("{}: {why}", warning.message));

@@ -1,5 +1,8 @@
 //! Stops the tasks of allocations that the server does not assign to this node any more.
 //!
+//! That the files of a task are missing does not say that it has ended. Then the drivers say whether something runs without
+//! them, and until they do, nothing is known to have ended.
+//!
 //! An agent that was away may have missed that the server gave an allocation up. Its tasks are stopped when the first
 //! list has arrived, and before its directory is removed. Nothing of them is reported.
 
@@ -13,6 +16,7 @@ use tokio::time::sleep;
 use super::super::alloc_directory::{AllocDirectory, TaskDirectory};
 use super::super::task_record::TaskRecord;
 use super::deps::AllocRunnerDeps;
+use super::recovery::recover_runs;
 use super::runner::note_cut_off;
 use crate::task_run::{RunDriver, RunError, RunStatus};
 use nomad_csi_model::retry::RetryPolicy;
@@ -51,7 +55,9 @@ pub(super) async fn stop_leftovers(deps: Arc<AllocRunnerDeps>, allocs: Vec<Alloc
 pub(super) async fn end_left_plugin(deps: Arc<AllocRunnerDeps>, alloc: AllocId, plugin: PluginId) {
     let directory = AllocDirectory::new(&deps.data_directory, &alloc);
     let mut attempt = 0;
-    while !has_ended(&deps, &directory).await {
+    while !(has_ended(&deps, &directory).await
+        && has_nothing_without_files(&deps, &directory).await)
+    {
         sleep(RETRY.delay(attempt, deps.ids.jitter())).await;
         attempt = attempt.saturating_add(1);
     }
@@ -116,6 +122,10 @@ pub(super) async fn has_ended(deps: &AllocRunnerDeps, alloc: &AllocDirectory) ->
 }
 
 async fn end_all(deps: &AllocRunnerDeps, alloc: &AllocDirectory, how: Ending) -> bool {
+    // A driver that finds a run writes the state that is missing.
+    if is_without_tasks(alloc).await && !has_nothing_without_files(deps, alloc).await {
+        return false;
+    }
     let directory = alloc.clone();
     let found = run_blocking(move || {
         let tasks = directory.tasks()?.into_iter();
@@ -130,6 +140,32 @@ async fn end_all(deps: &AllocRunnerDeps, alloc: &AllocDirectory, how: Ending) ->
         Err(error) => {
             let directory = alloc.path().display();
             tracing::warn!(%directory, %error, "cannot look for tasks of an earlier allocation");
+            false
+        }
+    }
+}
+
+/// Returns whether an allocation has no directories of tasks, or they cannot be read.
+async fn is_without_tasks(alloc: &AllocDirectory) -> bool {
+    let directory = alloc.clone();
+    let tasks = run_blocking(move || directory.tasks()).await;
+    tasks.map_or(true, |tasks| tasks.is_empty())
+}
+
+/// Returns whether it is known that no task of an allocation runs without its files.
+async fn has_nothing_without_files(deps: &AllocRunnerDeps, alloc: &AllocDirectory) -> bool {
+    let directory = alloc.path().display();
+    match recover_runs(deps).await {
+        Ok(without_files) => {
+            let mut without_files = without_files.iter();
+            let run = without_files.find(|run| run.starts_with(alloc.path()));
+            if run.is_some() {
+                tracing::warn!(%directory, "a task of an ended allocation runs without its files; end its processes");
+            }
+            run.is_none()
+        }
+        Err(error) => {
+            tracing::warn!(%directory, %error, "it is not known whether a task runs without its files");
             false
         }
     }

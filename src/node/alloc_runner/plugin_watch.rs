@@ -53,7 +53,7 @@ impl TaskRunner {
     /// Ends the plugin that an earlier agent left running, unless it has no call under way. The next run does not count
     /// as a restart by the policy.
     pub(super) async fn end_survivor(&self, state: &mut RunnerState) {
-        let Some(plugin) = &state.plugin else {
+        let Some(plugin) = &mut state.plugin else {
             return;
         };
         let number = match self.coming_run(&state.record).await {

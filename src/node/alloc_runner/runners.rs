@@ -44,7 +44,7 @@ pub struct AllocRunners {
     /// The allocations whose job cannot be opened, and which are being ended.
     ending_unreadable: BTreeMap<AllocId, UnreadableAlloc>,
     /// The plugins of ended allocations that are being ended.
-    ending_plugins: BTreeSet<(AllocId, PluginId)>,
+    ending_plugins: BTreeMap<(AllocId, PluginId), AbortHandle>,
     /// The last list of the server.
     listed: Option<Listed>,
     /// The runs of earlier agents that go on, and whose files are missing.
@@ -79,7 +79,7 @@ impl AllocRunners {
             running: JoinSet::new(),
             crashes: Crashes::default(),
             ending_unreadable: BTreeMap::new(),
-            ending_plugins: BTreeSet::new(),
+            ending_plugins: BTreeMap::new(),
             listed: None,
             without_files: BTreeSet::new(),
             directories: BTreeSet::new(),
@@ -171,7 +171,7 @@ impl AllocRunners {
             self.find_directories(&listed).await?;
         }
         self.listed = Some(listed);
-        self.forget_others(&ids);
+        self.forget_others(&ids, &assigned.left_plugins);
         self.follow_each(assigned.allocs);
         self.follow_unreadable(assigned.unreadable);
         self.follow_left_plugins(assigned.left_plugins);
@@ -197,7 +197,7 @@ impl AllocRunners {
     }
 
     /// Stops the runners of allocations that are not on the list.
-    fn forget_others(&mut self, listed: &BTreeSet<AllocId>) {
+    fn forget_others(&mut self, listed: &BTreeSet<AllocId>, left: &[(AllocId, PluginId)]) {
         for (id, runner) in &self.runners {
             if !listed.contains(id) {
                 set_desired(&runner.desired, Desired::Forgotten);
@@ -207,7 +207,8 @@ impl AllocRunners {
             let is_forgotten = *runner.desired.borrow() == Desired::Forgotten;
             !(is_forgotten && runner.handle.is_finished())
         });
-        self.crashes.retain(|id| listed.contains(id));
+        let is_left = |id: &AllocId| left.iter().any(|(alloc, _)| alloc == id);
+        self.crashes.retain(|id| listed.contains(id) || is_left(id));
         self.ending_unreadable.retain(|id, _| listed.contains(id));
     }
 
@@ -256,19 +257,17 @@ impl AllocRunners {
         }
     }
 
-    /// Ends the plugins of ended allocations that are on record. A runner reports its own. What runs without files is not
-    /// known to end.
+    /// Ends the plugins of ended allocations that are on record, until each is reported. A runner reports its own.
     fn follow_left_plugins(&mut self, left: Vec<(AllocId, PluginId)>) {
-        self.ending_plugins.retain(|known| left.contains(known));
+        self.ending_plugins.retain(|known, _| left.contains(known));
         for (alloc, plugin) in left {
-            let directory = AllocDirectory::new(&self.deps.data_directory, &alloc);
-            let mut without_files = self.without_files.iter();
-            let is_known = !without_files.any(|run| run.starts_with(directory.path()));
-            if is_known
-                && !self.runners.contains_key(&alloc)
-                && self.ending_plugins.insert((alloc.clone(), plugin.clone()))
+            let key = (alloc.clone(), plugin.clone());
+            if !self.runners.contains_key(&alloc)
+                && !self.crashes.pauses(&alloc)
+                && !self.ending_plugins.contains_key(&key)
             {
-                self.running.spawn(end_left_plugin(self.deps.clone(), alloc, plugin));
+                let ending = end_left_plugin(self.deps.clone(), alloc, plugin);
+                self.ending_plugins.insert(key, self.running.spawn(ending));
             }
         }
     }
@@ -349,11 +348,18 @@ impl AllocRunners {
         if let Err(error) = ended {
             let mut runners = self.runners.iter();
             let crashed = runners.find(|(_, runner)| runner.handle.id() == error.id());
+            let mut ending = self.ending_plugins.iter();
+            let ending = ending.find(|(_, handle)| handle.id() == error.id());
             if let Some(id) = crashed.map(|(id, _)| id.clone()) {
                 self.runners.remove(&id);
                 let pause = self.crashes.note(&id);
                 tracing::error!(alloc.id = %id, %error, ?pause,
                     "the runner of an allocation failed; it is started again, and takes its tasks over");
+            } else if let Some(key) = ending.map(|(key, _)| key.clone()) {
+                self.ending_plugins.remove(&key);
+                let pause = self.crashes.note(&key.0);
+                tracing::error!(alloc.id = %key.0, plugin.id = %key.1, %error, ?pause,
+                    "the end of a plugin of an ended allocation failed; it is tried again");
             } else {
                 tracing::error!(%error, "the removal of ended allocations failed");
             }

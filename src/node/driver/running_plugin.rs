@@ -3,10 +3,11 @@
 //! The process is the one that listens on the socket, as the kernel names it to a client, and opened by the kernel:
 //! its number alone could belong to another process by now. It is recorded
 //! while the agent uses it. A process on record that still runs may be carrying out calls of an agent
-//! that was killed. It is used again when it cannot be: after the longest time of a call. Any other
-//! process is used once the recorded one has exited. An agent that stops in order, with no call under
-//! way, records that, so the next agent uses the process at once. The record stays as long as the process may live: what
-//! it was asked for and answered with an error may still take effect.
+//! that was killed. The same process is used again after the longest time of a call, which is the limit that each call was sent
+//! with: it stays the only one that gets calls, so time is enough. Any other
+//! process is used only once the recorded one is known to have exited, however long that takes. An agent that stops in order, with
+//! no call under way, records that, so the next agent uses the process at once. The record stays as long as the process may live:
+//! what it was asked for and answered with an error may still take effect.
 //!
 //! Secrets go to the plugin, and its answers are believed. So the socket belongs to this user, to root or to a user that the
 //! operator named, only they can replace it, and one of them listens. Later connections lead to the same process.
@@ -172,15 +173,14 @@ fn record(
 ) -> io::Result<(ProcessId, OwnedFd)> {
     let left = earlier_calls_end.saturating_duration_since(Instant::now());
     if let Some((recorded, is_idle)) = process_file::read_with_use(file)?
-        && !left.is_zero()
         && recorded.open()?.is_some()
     {
         // While it runs, no other process has its number.
-        let is_peer = recorded.pid == peer.pid;
-        match (is_idle, is_peer) {
-            (true, true) => {}
-            (true, false) => return Err(still_runs(recorded.pid, left)),
-            (false, _) => return Err(may_be_busy(recorded.pid, left)),
+        if recorded.pid != peer.pid {
+            return Err(still_runs(recorded.pid));
+        }
+        if !is_idle && !left.is_zero() {
+            return Err(may_be_busy(recorded.pid, left));
         }
     }
     let exited = || {
@@ -233,11 +233,10 @@ fn may_be_busy(pid: i32, left: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, message)
 }
 
-fn still_runs(pid: i32, left: Duration) -> io::Error {
-    let minutes = left.as_secs().div_ceil(60);
+fn still_runs(pid: i32) -> io::Error {
     let message = format!(
         "process {pid}, which the agent used at this socket before, still runs, and what it was asked for may still take \
-         effect; end it, or wait for at most {minutes} min"
+         effect; end it, and the agent uses the process that listens now"
     );
     io::Error::new(io::ErrorKind::ResourceBusy, message)
 }

@@ -61,6 +61,7 @@ impl PluginSupervision {
             task: alloc.clone(),
             clock: host.deps.clock.clone(),
             observer: host.deps.observer.clone(),
+            process: None,
             recorded: None,
         };
         Self {
@@ -104,7 +105,9 @@ impl PluginSupervision {
     }
 
     /// Returns the process of a run of the task, which is watched from now on. The process of an earlier run is gone.
-    pub(crate) async fn begin_run(&self, directory: &TaskDirectory, number: u32) -> ProcessRun {
+    pub(crate) async fn begin_run(&mut self, directory: &TaskDirectory, number: u32) -> ProcessRun {
+        let task = directory.path().file_name().unwrap_or_default().to_string_lossy();
+        self.fingerprint.process = Some(format!("run {number} of task {task}"));
         let tasks = &self.host.tasks;
         let key = (&self.config.id, &self.alloc);
         tasks.begin_run(key, directory, number).await

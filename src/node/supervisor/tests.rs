@@ -198,6 +198,7 @@ async fn an_instance_of_an_earlier_run_is_removed_with_its_supervisor() {
         updated_at: 1,
         provider: "fake.csi.example".to_owned(),
         provider_version: "1".to_owned(),
+        process: None,
         requires_controller: true,
         requires_topologies: false,
         controller: None,

@@ -65,8 +65,9 @@ fn finding(facts: &VolumeFacts<'_>, rule: Rule, verdict: String, evidence: Evide
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Facts, rules};
+    use super::super::samples::{Facts, alloc, findings, rules};
     use super::*;
+    use nomad_csi_model::{Alloc, AllocId, ClientStatus, DesiredStatus};
 
     fn unhealthy(change: impl FnOnce(&mut Facts)) -> Vec<Rule> {
         rules(&Facts::healthy().with(change))
@@ -94,6 +95,36 @@ mod tests {
         };
         assert_eq!(without(true), [Rule::ControllerUnhealthy]);
         assert_eq!(without(false), []);
+    }
+
+    /// The server forgets the instance, and still lists the allocations of the plugin.
+    #[test]
+    fn the_job_of_a_controller_that_is_gone_is_named() {
+        let named = |change: fn(&mut Facts)| {
+            let facts = Facts::healthy().with(|facts| {
+                let plugin = facts.plugin_mut();
+                plugin.summary.controllers = HealthCount::default();
+                plugin.controllers.clear();
+                let node = plugin.nodes.values().next().unwrap().alloc_id.clone();
+                let of_job = |id: AllocId, job: &str| Alloc {
+                    job_id: job.to_owned(),
+                    id,
+                    ..alloc("x", "n1", DesiredStatus::Run, ClientStatus::Running)
+                };
+                plugin.allocs = vec![
+                    of_job(node, "ebs-nodes"),
+                    of_job(AllocId::new("other"), "ebs-nodes"),
+                    of_job(AllocId::new("c1"), "ebs-controller"),
+                ];
+            });
+            let found = findings(&facts.with(change));
+            found[0].remedies.iter().map(|one| one.action.clone()).collect::<Vec<_>>()
+        };
+        let start = "start job `ebs-controller` again, which runs the controller of plugin `ebs`";
+        let actions = named(|_| {});
+        assert!(actions.iter().any(|action| action == start), "{actions:?}");
+        let actions = named(|facts| drop(facts.plugin_mut().allocs.pop()));
+        assert!(!actions.iter().any(|action| action.contains("ebs-nodes")), "{actions:?}");
     }
 
     #[test]

@@ -215,7 +215,10 @@ pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Rem
     match job {
         Some(job) => run(
             format!("start job `{}` again, which runs {what}", one_line(job)),
-            format!("nomad job status {}", shell_quoted(job)),
+            match on_agent(facts) {
+                true => format!("nomad-csi job status {}", shell_quoted(job)),
+                false => format!("nomad job status {}", shell_quoted(job)),
+            },
         ),
         // The agent also uses plugins that something else runs.
         None if on_agent(facts) => Remedy {
@@ -231,7 +234,9 @@ pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Rem
     }
 }
 
-/// Returns the job whose allocation is or was this service; another job of the plugin does not help.
+/// Returns the job whose allocation is or was this service; another job of the plugin does not help. A server forgets an
+/// instance that is gone, and still lists its allocation: so a job that runs only the other service is not meant, and one
+/// that is left is.
 fn job_of<'p>(plugin: &'p Plugin, service: Service<'_>) -> Option<&'p str> {
     let is_instance = |instances: &BTreeMap<NodeId, PluginInstance>, alloc: &Alloc| {
         instances.values().any(|one| one.alloc_id == alloc.id)
@@ -242,6 +247,15 @@ fn job_of<'p>(plugin: &'p Plugin, service: Service<'_>) -> Option<&'p str> {
         Service::Nodes => is_instance(&plugin.nodes, alloc),
         Service::All => true,
     };
-    let named = plugin.allocs.iter().filter(|alloc| !alloc.job_id.is_empty());
-    named.filter(is_meant).map(|alloc| alloc.job_id.as_str()).next()
+    let named = || plugin.allocs.iter().filter(|alloc| !alloc.job_id.is_empty());
+    let runs = |job: &str, instances: &BTreeMap<NodeId, PluginInstance>| {
+        named().any(|alloc| alloc.job_id == job && is_instance(instances, alloc))
+    };
+    let is_left = |alloc: &&Alloc| match service {
+        Service::Controller => !runs(&alloc.job_id, &plugin.nodes),
+        Service::Nodes => !runs(&alloc.job_id, &plugin.controllers),
+        Service::Node(_) | Service::All => false,
+    };
+    let meant = named().find(is_meant).or_else(|| named().find(is_left));
+    meant.map(|alloc| alloc.job_id.as_str())
 }

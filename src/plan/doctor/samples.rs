@@ -172,6 +172,7 @@ fn instance(alloc: &str, external_node: &str) -> PluginInstance {
         updated_at: 0,
         provider: "csi.example".to_owned(),
         provider_version: "1".to_owned(),
+        process: None,
         requires_controller: true,
         requires_topologies: false,
         controller: None,

@@ -151,8 +151,13 @@ fn remedies_against(
     }
 }
 
+/// Waiting comes first only if someone is to give the volume back: a service never does.
 fn claim_remedies(facts: &VolumeFacts<'_>, holders: &[Holder<'_>], waiting: &str) -> Vec<Remedy> {
-    let mut remedies = vec![wait_unclaimed(facts)];
+    let gives_back = holders.is_empty() || holders.iter().any(|holder| holder.is_ending);
+    let mut remedies = vec![];
+    if gives_back {
+        remedies.push(wait_unclaimed(facts));
+    }
     let held = holders.iter().filter(|holder| !holder.is_ending);
     let jobs: BTreeSet<&str> = held.filter_map(|holder| holder.job).collect();
     for job in jobs.into_iter().take(MAX_NAMED) {
@@ -169,6 +174,11 @@ fn claim_remedies(facts: &VolumeFacts<'_>, holders: &[Holder<'_>], waiting: &str
                 stop_job(facts, job, &why)
             }
         });
+    }
+    if !gives_back {
+        let wait = wait_unclaimed(facts);
+        let action = "only if what holds the volume ends by itself, as a batch job does: wait until the volume is unclaimed";
+        remedies.push(Remedy { action: action.to_owned(), ..wait });
     }
     remedies
 }

@@ -9,7 +9,7 @@ use crate::build::build_plan;
 use crate::field_forms::{Field, Form, SHOWN, WRITTEN, bare, fields, minimal, rules};
 use crate::inputs::{PlanInputs, PlanOptions};
 use crate::ledger::FieldHash;
-use crate::samples::{observed, plugin, spec};
+use crate::samples::{bytes, observed, plugin, spec};
 use nomad_csi_model::{ExternalId, SetName, VolumeField};
 
 /// Returns the set after an apply of the file, with one hash in another form.
@@ -37,7 +37,11 @@ fn plan(
     set: &LedgerSet,
     rules: MergeRules,
 ) -> PlannedVolume {
-    let desired = vec![spec(file.clone())];
+    plan_of(spec(file.clone()), volume, set, rules)
+}
+
+fn plan_of(spec: VolumeSpec, volume: &Volume, set: &LedgerSet, rules: MergeRules) -> PlannedVolume {
+    let desired = vec![spec];
     let owned = OwnedSet::of(set, &desired, |_| None);
     let observed = observed(Some(volume.clone()), plugin(|_| {}));
     let options = PlanOptions::default();
@@ -58,8 +62,17 @@ fn drift(
     set: &LedgerSet,
     rules: MergeRules,
 ) -> VolumeDrift {
+    drift_of_spec(spec(file.clone()), volume, set, rules)
+}
+
+fn drift_of_spec(
+    spec: VolumeSpec,
+    volume: &Volume,
+    set: &LedgerSet,
+    rules: MergeRules,
+) -> VolumeDrift {
     let inputs = DriftInputs {
-        desired: &[spec(file.clone())],
+        desired: &[spec],
         set: Some(set),
         volumes: &[(volume.key(), volume.clone())].into(),
         rules,
@@ -127,6 +140,70 @@ fn what_a_plan_of_unchanged_files_would_change_is_drift() {
         }
     }
     assert!(changes > 100, "the plans change something: {changes}");
+}
+
+/// Whatever the ledger has of it, and whether the file or the server changed.
+#[test]
+fn an_ignored_field_is_neither_drift_nor_changed_by_a_plan() {
+    let mut changed = 0;
+    for field in fields() {
+        for (file_form, hash) in
+            WRITTEN.into_iter().flat_map(|form| WRITTEN.map(|hash| (form, hash)))
+        {
+            let mut file = minimal();
+            (field.write)(&mut file, file_form);
+            let set = ledger(&field, &file, hash);
+            // A whole block is ignored with its parts.
+            let block = field.key.split('.').next().unwrap();
+            for ignored in [field.key, block] {
+                let mut ignoring = spec(file.clone());
+                ignoring.ignore = vec![ignored.to_owned()];
+                for (rules, shown) in
+                    rules().into_iter().flat_map(|rules| SHOWN.map(|shown| (rules, shown)))
+                {
+                    let mut volume = bare();
+                    (field.show)(&mut volume, shown);
+                    let at = format!("{ignored} {file_form:?} {hash:?} {shown:?} {rules:?}");
+                    let before = plan(&file, &volume, &set, rules);
+                    changed += usize::from(before.action != Action::Unchanged);
+                    let planned = plan_of(ignoring.clone(), &volume, &set, rules);
+                    let found = drift_of_spec(ignoring.clone(), &volume, &set, rules);
+                    // The forms of redacted flags also have another file system than the file.
+                    let has_other_field = field.key == MOUNT_FLAGS && ignored == MOUNT_FLAGS;
+                    if !has_other_field {
+                        assert_eq!(planned.action, Action::Unchanged, "{at}");
+                        assert!(!found.has_drifted(), "{at}: {found:?}");
+                        assert_eq!(found.pending, [""; 0], "{at}");
+                    }
+                    let is_changed = planned.action != Action::Unchanged;
+                    assert!(
+                        !is_changed || found.has_drifted() || !found.pending.is_empty(),
+                        "{at} {planned:?} {found:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(changed > 100, "without `ignore`, the plans change something: {changed}");
+}
+
+/// The other field of the update is sent with the ignored one as the server has it.
+#[test]
+fn an_update_of_another_field_leaves_an_ignored_one() {
+    let mut ignoring = spec(minimal());
+    ignoring.request.capacity.min = bytes(1000);
+    ignoring.request.context = Some([("a".to_owned(), "b".to_owned())].into());
+    ignoring.ignore = vec!["capacity_min".into()];
+    let mut volume = bare();
+    volume.requested_capacity.min = bytes(500);
+    let set = ledger(&fields()[0], &minimal(), Form::Absent);
+    let planned = plan_of(ignoring, &volume, &set, MergeRules::AGENT);
+    let Action::Update(update) = &planned.action else {
+        panic!("{planned:?}");
+    };
+    let changed: Vec<_> = update.changes.iter().map(|change| change.field).collect();
+    assert_eq!(changed, ["context"]);
+    assert_eq!(update.request.capacity.min, bytes(500));
 }
 
 /// The case that was seen: the file never had mount options, and a file system type was registered by
@@ -217,6 +294,11 @@ fn other_data_under_the_name_is_drift_of_the_external_id() {
     };
     for set in [set.clone(), with_hash(set)] {
         let found = drift(&minimal(), &volume, &set, MergeRules::NOMAD);
+        assert_eq!(found.state, DriftState::Changed(vec![expected.clone()]));
+        // A plan blocks it, so it stays drift.
+        let mut ignoring = spec(minimal());
+        ignoring.ignore = vec!["external_id".into()];
+        let found = drift_of_spec(ignoring, &volume, &set, MergeRules::NOMAD);
         assert_eq!(found.state, DriftState::Changed(vec![expected.clone()]));
     }
 }

@@ -1,6 +1,6 @@
 //! Who gets a step, and for which claim. Pure.
 
-use crate::candidates::preferred_controller;
+use crate::candidates::{InstanceEnd, bound_help, preferred_controller};
 use nomad_csi_claims::claim::{ClaimKey, Known, Step};
 use nomad_csi_claims::state::{ControllerCall, ControllerEffect, State, bound_controller};
 use nomad_csi_model::{
@@ -77,12 +77,13 @@ pub(super) fn controller_call(volume: &RemoteVolume, step: &Step) -> Option<Cont
     }
 }
 
-/// Returns the controller that a step waits for, with the reason: the volume is bound to it, and it cannot be called.
+/// Returns the controller that a step waits for, with the reason and what helps: the volume is bound to it, and it cannot be
+/// called.
 pub(super) fn awaited_controller(
     state: &State,
     volume: &RemoteVolume,
     step: &Step,
-) -> Option<(AllocId, String)> {
+) -> Option<(AllocId, String, String)> {
     let call = controller_call(volume, step)?;
     let instance = bound_controller(state, &call)?;
     let record = state.plugin_record(&volume.plugin_id)?;
@@ -92,7 +93,9 @@ pub(super) fn awaited_controller(
         (_, false) => format!("it is not healthy: {}", bound.health.description),
         (None, true) => "it has no controller now".to_owned(),
     };
-    Some((instance.clone(), reason))
+    let end = InstanceEnd::on_record(state, &volume.plugin_id, instance);
+    let help = bound_help(&volume.plugin_id, instance, &end);
+    Some((instance.clone(), reason, help))
 }
 
 /// Returns the plugin's allocation to call: while the effect of an earlier call is possible, the one

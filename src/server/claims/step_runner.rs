@@ -26,7 +26,6 @@ use super::step_choice::{
 use super::step_end::StepEnd;
 use super::step_request::{StepContext, step_started};
 use super::waiters::Waiters;
-use crate::candidates::bound_help;
 use crate::cell::{CommitError, Expected};
 use crate::plugin_call_queue::CallClass;
 use crate::ports::ServerPorts;
@@ -172,12 +171,11 @@ impl StepRunner {
     /// Chooses the instance, waits for the right to call it, and records the start.
     async fn begin(&self, volume: &RemoteVolume, step: &Step) -> Result<RunningCall, StepEnd> {
         let awaited = |state: &State| awaited_controller(state, volume, step);
-        if let Some((instance, reason)) = self.ports.cell.read(awaited) {
+        if let Some((instance, reason, help)) = self.ports.cell.read(awaited) {
             let error = format!(
                 "an earlier call for the volume may still take effect in plugin instance `{instance}`, so no other \
                  instance is called: {reason}"
             );
-            let help = bound_help(&volume.plugin_id, &instance);
             return Err(self.failed(volume, step, (error, Some(help))).await);
         }
         let instance = |state: &State| instance_for(state, volume, step);

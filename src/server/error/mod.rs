@@ -17,7 +17,7 @@ mod variable;
 pub use claim::{ClaimError, ClaimWriter};
 pub use job::JobError;
 pub(crate) use multi_error::shortened;
-pub use namespace::{NamespaceError, NamespaceUser};
+pub use namespace::{LeftInstance, NamespaceError, NamespaceUser};
 pub use plugin::{CallDescription, CallTarget, ControllerOperation, PluginFailure, ResidualState};
 pub use request::RequestError;
 pub use server_error::{CopySource, ServerError, UnsupportedOperation};

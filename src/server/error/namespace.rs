@@ -2,9 +2,10 @@
 
 use http::StatusCode;
 
+use crate::candidates::left_help;
 use nomad_csi_claims::state::NamespaceContents;
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::{JobKey, Namespace, NamespacedId};
+use nomad_csi_model::{AllocId, JobId, JobKey, Namespace, NamespacedId, NodeId, PluginId};
 
 /// How many objects of one kind an error names.
 const NAMED: usize = 3;
@@ -28,6 +29,19 @@ impl NamespaceUser {
     }
 }
 
+/// An instance of a plugin whose allocation has ended, and whose process is not known to be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftInstance {
+    /// The job.
+    pub job: JobId,
+    /// The allocation.
+    pub alloc: AllocId,
+    /// Its node.
+    pub node: NodeId,
+    /// The plugin.
+    pub plugin: PluginId,
+}
+
 /// Why a request about a namespace fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceError {
@@ -43,6 +57,8 @@ pub enum NamespaceError {
         namespace: Namespace,
         /// Its contents.
         contents: Box<NamespaceContents>,
+        /// The plugin instances of its stopped jobs that are not known to be gone.
+        left: Vec<LeftInstance>,
     },
     /// The name or the description is not valid.
     Invalid(String),
@@ -76,11 +92,11 @@ impl NamespaceError {
             Self::NotFound(_) => "Namespace not found".to_owned(),
             Self::NothingToDelete(_) => "namespace not found".to_owned(),
             Self::IsDefault => "can not delete default namespace".to_owned(),
-            Self::InUse { namespace, contents } if !contents.running_jobs.is_empty() => {
+            Self::InUse { namespace, contents, .. } if !contents.running_jobs.is_empty() => {
                 format!("namespace \"{namespace}\" has non-terminal jobs in regions: [global]")
             }
             // Terraform waits for the end of tasks if it reads these words.
-            Self::InUse { namespace, contents } if contents.has_only_stopped_jobs() => format!(
+            Self::InUse { namespace, contents, .. } if contents.has_only_stopped_jobs() => format!(
                 "namespace \"{namespace}\" has non-terminal allocations in regions: [global]"
             ),
             Self::Missing(NamespaceUser::Volume(key)) => {
@@ -102,7 +118,7 @@ impl NamespaceError {
                 format!("namespace `{name}` does not exist")
             }
             Self::IsDefault => "namespace `default` cannot be deleted".to_owned(),
-            Self::InUse { namespace, contents } => format!(
+            Self::InUse { namespace, contents, .. } => format!(
                 "namespace `{namespace}` cannot be deleted: it contains {}",
                 contents_text(contents)
             ),
@@ -114,6 +130,40 @@ impl NamespaceError {
                 format!("namespace `{name}` was not deleted: it changed during every attempt")
             }
             Self::Missing(user) => missing_text(user),
+        }
+    }
+}
+
+impl NamespaceError {
+    /// Returns what a deletion waits for, a sentence for each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let left = self.left().iter().take(NAMED);
+        let texts = left.map(|LeftInstance { job, alloc, node, plugin }| {
+            format!(
+                "allocation `{alloc}` of job `{job}` has ended, and node `{node}` has not reported that the process of its plugin \
+                 `{plugin}` is gone"
+            )
+        });
+        texts.collect()
+    }
+
+    /// Returns what helps, if that is not what helps for every error of its code.
+    pub(super) fn help(&self) -> Option<String> {
+        self.left().first().map(|first| left_help(&first.node))
+    }
+
+    fn left(&self) -> &[LeftInstance] {
+        match self {
+            // Running jobs end first.
+            Self::InUse { contents, left, .. } if contents.has_only_stopped_jobs() => left,
+            Self::NotFound(_)
+            | Self::NothingToDelete(_)
+            | Self::IsDefault
+            | Self::InUse { .. }
+            | Self::Invalid(_)
+            | Self::Unsupported(_)
+            | Self::Busy(_)
+            | Self::Missing(_) => &[],
         }
     }
 }

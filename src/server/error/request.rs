@@ -46,7 +46,7 @@ pub enum RequestError {
     ForeignHost(String),
     /// A web page of another server sent the request.
     ForeignOrigin(String),
-    /// A write whose body is not declared as JSON.
+    /// A write of a browser whose body is not declared as JSON.
     ContentType(String),
     /// The body is too large.
     BodyTooLarge {
@@ -199,7 +199,7 @@ impl RequestError {
                 "the request comes from the web page `{origin}`, which may not use this agent; start the agent with `--allow-host` and the name of the page to allow it"
             ),
             Self::ContentType(found) => format!(
-                "the content type `{found}` is not accepted: send `Content-Type: application/json` or none"
+                "the content type `{found}` is not accepted from a browser: send `Content-Type: application/json` or none"
             ),
             Self::NotOperator { .. } => format!("{}; {}", self.message(), self.help().join("; ")),
             Self::Path => "the path is not percent-encoded UTF-8".into(),

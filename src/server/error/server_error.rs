@@ -17,7 +17,7 @@ use super::request::RequestError;
 use super::snapshot::SnapshotError;
 use super::update_origin::UpdateOrigin;
 use super::variable::VariableError;
-use crate::candidates::bound_help;
+use crate::candidates::{InstanceEnd, bound_help};
 use crate::cell::CommitError;
 use crate::keyed_locks::QueueFull;
 use crate::sealer::SealError;
@@ -132,6 +132,8 @@ pub enum ServerError {
         plugin: PluginId,
         /// The instance that may carry it out.
         instance: AllocId,
+        /// Who ends it.
+        end: InstanceEnd,
     },
     /// Deletion of the volume has started.
     BeingDeleted(NamespacedId),
@@ -592,6 +594,7 @@ impl ServerError {
         match self {
             Self::Claim(error) => error.notes(),
             Self::Plugin(failure) => failure.notes(),
+            Self::Namespace(error) => error.notes(),
             Self::PartlyCreated { created, failures } => {
                 let notes = failures.iter().flat_map(Self::notes);
                 created.iter().cloned().chain(notes).collect()
@@ -605,9 +608,14 @@ impl ServerError {
         if let Self::Plugin(failure) = self {
             return failure.help();
         }
-        if let Self::CallOpen { plugin, instance, .. } = self {
+        if let Self::CallOpen { plugin, instance, end, .. } = self {
             let again = "repeat the operation that did not end, then deregister the volume; `--force` forgets the call";
-            return vec![again.to_owned(), bound_help(plugin, instance)];
+            return vec![again.to_owned(), bound_help(plugin, instance, end)];
+        }
+        if let Self::Namespace(error) = self
+            && let Some(help) = error.help()
+        {
+            return vec![help];
         }
         if let Self::Claim(error) = self {
             return error.help();

@@ -280,6 +280,18 @@ impl FakeAgent {
         self.observe_as(Self::PLUGIN, Self::ALLOC, self.backend.settings(), healthy).await;
     }
 
+    /// Records a fingerprint of another process of the plugin.
+    pub async fn observe_process(&self, process: &str) {
+        let mut instance = self.instance(Self::ALLOC, self.backend.settings(), true);
+        instance.process = Some(process.to_owned());
+        self.record_event(EventKind::PluginAllocObserved {
+            plugin: PluginId::new(Self::PLUGIN),
+            node: NodeId::new(Self::NODE),
+            instance: Box::new(instance),
+        })
+        .await;
+    }
+
     /// Records a fingerprint of another allocation of the plugin.
     pub async fn observe_alloc(&self, alloc: &str, healthy: bool) {
         self.observe_as(Self::PLUGIN, alloc, self.backend.settings(), healthy).await;
@@ -309,7 +321,17 @@ impl FakeAgent {
         healthy: bool,
         node: &str,
     ) {
-        let instance = PluginInstance {
+        let instance = self.instance(alloc, settings, healthy);
+        self.record_event(EventKind::PluginAllocObserved {
+            plugin: PluginId::new(id),
+            node: NodeId::new(node),
+            instance: Box::new(instance),
+        })
+        .await;
+    }
+
+    fn instance(&self, alloc: &str, settings: PluginSettings, healthy: bool) -> PluginInstance {
+        PluginInstance {
             alloc_id: AllocId::new(alloc),
             health: Health {
                 healthy,
@@ -318,6 +340,7 @@ impl FakeAgent {
             updated_at: self.clock.now(),
             provider: settings.info.name,
             provider_version: settings.info.vendor_version,
+            process: Some("run 1".to_owned()),
             requires_controller: settings.plugin.controller_service,
             requires_topologies: settings.plugin.volume_accessibility_constraints,
             controller: settings.controller.map(|capabilities| ControllerInfo { capabilities }),
@@ -328,13 +351,7 @@ impl FakeAgent {
                 max_volumes: settings.description.max_volumes,
                 accessible_topology: settings.description.accessible_topology,
             }),
-        };
-        self.record_event(EventKind::PluginAllocObserved {
-            plugin: PluginId::new(id),
-            node: NodeId::new(node),
-            instance: Box::new(instance),
-        })
-        .await;
+        }
     }
 
     /// Records an event of any kind.

@@ -319,6 +319,7 @@ fn instance(alloc: &str, healthy: bool, controller: bool) -> PluginInstance {
         updated_at: 0,
         provider: String::new(),
         provider_version: String::new(),
+        process: None,
         requires_controller: true,
         requires_topologies: false,
         controller: controller

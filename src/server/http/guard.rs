@@ -7,10 +7,11 @@
 //!   `localhost`, or a configured name. A page can let its own name point to 127.0.0.1 (DNS
 //!   rebinding), but its requests then carry that name.
 //! - `Origin` must be the agent itself or have a configured name.
-//! - A write has `Content-Type: application/json` or none, as from Nomad's clients. A page can send
-//!   other types without asking the agent first.
+//! - A write with `Origin` or any `Sec-Fetch-…` header, which browsers set and pages cannot remove, has
+//!   `Content-Type: application/json` or none. A page can send other types without asking the agent first.
 //!
-//! Programs send no `Origin`, and the address of the agent as `Host`.
+//! Programs send neither of these headers, the address of the agent as `Host`, and any type: curl declares
+//! a form for every `--data`.
 
 use std::net::IpAddr;
 
@@ -23,6 +24,9 @@ use crate::error::RequestError;
 
 /// The longest part of a header that an error shows.
 const SHOWN: usize = 100;
+
+/// How the names of the headers begin in which a browser says what made it send a request.
+const FETCH_METADATA: &str = "sec-fetch-";
 
 /// The names of the agent besides loopback addresses and `localhost`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +74,8 @@ pub(super) fn check(
             return Err(RequestError::ForeignOrigin(header_text(origin)));
         }
     }
-    if head.method != Method::GET && head.method != Method::HEAD {
+    let is_write = head.method != Method::GET && head.method != Method::HEAD;
+    if is_write && is_of_browser(head) {
         for content_type in head.headers.get_all(CONTENT_TYPE) {
             if !is_json(content_type) {
                 return Err(RequestError::ContentType(header_text(content_type)));
@@ -78,6 +83,13 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Returns whether the request has a header that browsers add and that no page can remove: a form sent with `POST` has
+/// `Origin`, and every request to this machine has `Sec-Fetch-Site`.
+fn is_of_browser(head: &Parts) -> bool {
+    head.headers.contains_key(ORIGIN)
+        || head.headers.keys().any(|name| name.as_str().starts_with(FETCH_METADATA))
 }
 
 /// The host that the client named; `None` if it named none, which no browser does.

@@ -470,14 +470,35 @@ async fn a_request_of_a_web_page_is_refused_with_its_code() {
     for (name, value, status) in [
         ("Host", "evil.example", 403),
         ("Origin", "http://evil.example", 403),
-        ("Content-Type", "text/plain", 415),
+        ("Sec-Fetch-Site", "cross-site", 415),
     ] {
         let request = Request::builder().method("PUT").uri("/v1/volumes");
         let request = request.header("Accept", ErrorBody::MEDIA_TYPE);
+        let request = request.header("Content-Type", "text/plain");
         let request = request.header(name, value).body(Body::from("{}")).unwrap();
         let answer = send(&agent.services, request).await;
         assert_eq!(answer.status, status, "{name}");
         assert_eq!(answer.json()["code"], Code::ApiForeignRequest.as_str());
+    }
+}
+
+/// `curl --data` declares a form, whatever it sends.
+#[tokio::test(start_paused = true)]
+async fn a_write_of_a_program_may_declare_any_content_type() {
+    let agent = agent().await;
+    for (method, content_type) in [
+        ("PUT", Some("application/x-www-form-urlencoded")),
+        ("POST", Some("application/x-www-form-urlencoded")),
+        ("POST", Some("text/plain")),
+        ("POST", None),
+    ] {
+        let mut request = Request::builder().method(method).uri("/v1/namespace");
+        if let Some(content_type) = content_type {
+            request = request.header("Content-Type", content_type);
+        }
+        let request = request.body(Body::from(r#"{"Name":"x"}"#)).unwrap();
+        let answer = send(&agent.services, request).await;
+        assert_eq!(answer.status, 200, "{method} {content_type:?}: {}", answer.text());
     }
 }
 

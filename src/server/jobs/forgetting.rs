@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::LeftInstance;
 use nomad_csi_claims::place::{Decision, evaluate};
 use nomad_csi_claims::state::{AllocRecord, EventKind, JobEvent, JobRecord, State};
 use nomad_csi_model::{AllocId, JobKey};
@@ -113,6 +114,23 @@ pub(crate) fn forget_stopped(state: &State, jobs: &[JobKey]) -> Option<Vec<Event
         }
     }
     Some(events)
+}
+
+/// Returns the plugin instances of ended allocations of these jobs: their nodes have not reported that the processes are gone.
+pub(crate) fn left_instances(state: &State, jobs: &[JobKey]) -> Vec<LeftInstance> {
+    let allocs = jobs
+        .iter()
+        .flat_map(|job| state.allocs_of_job(job).map(move |(id, alloc, _)| (job, id, alloc)));
+    let ended = allocs.filter(|(_, _, alloc)| alloc.has_ended);
+    let left = ended.flat_map(|(job, id, alloc)| {
+        state.plugins_of_instance(id).map(move |plugin| LeftInstance {
+            job: job.id.clone(),
+            alloc: id.clone(),
+            node: alloc.node.clone(),
+            plugin: plugin.clone(),
+        })
+    });
+    left.collect()
 }
 
 /// Returns whether nothing of an allocation is left but its record.

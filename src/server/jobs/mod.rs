@@ -19,7 +19,7 @@ mod service;
 mod settings;
 
 pub(super) use children::DispatchRequest;
-pub(super) use forgetting::forget_stopped;
+pub(super) use forgetting::{forget_stopped, left_instances};
 pub(super) use settings::JobSealer;
 
 pub use control_plane::LocalControlPlane;

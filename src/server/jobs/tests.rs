@@ -20,8 +20,8 @@ use nomad_csi_claims::state::{
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{
     AccessMode, AllocId, AllocReport, AttachmentMode, ClientStatus, CsiPluginConfig, CsiPluginType,
-    EvaluationId, Job, JobKey, JobType, JobVolume, JobVolumeKind, Node, NodeId, ReschedulePolicy,
-    SecretOwner, TaskEnvironment, VolumeAlias,
+    EvaluationId, Job, JobKey, JobType, JobVolume, JobVolumeKind, Namespace, Node, NodeId,
+    ReschedulePolicy, SecretOwner, TaskEnvironment, VolumeAlias,
 };
 use nomad_csi_ports::{AssignedAlloc, Clock as _, ControlPlane as _, Rpc, StatusCode};
 use nomad_csi_testing::{Fault, PluginSettings};
@@ -486,6 +486,82 @@ async fn an_ended_allocation_stays_while_it_is_an_instance_of_a_plugin() {
     agent.end_alloc(alloc.as_str()).await;
     assert_eq!(left().await, []);
     until(&agent, is_forgotten).await;
+}
+
+/// A volume waits for the instance that may carry out its call.
+#[tokio::test(start_paused = true)]
+async fn what_is_advised_for_an_instance_ends_the_wait_for_it() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    agent.volumes.create(vec![FakeAgent::request("data").into()]).await.unwrap();
+    jobs.register(web(), None).await.unwrap();
+    let alloc = assigned_of(&agent, "web").await.id;
+    agent.observe_alloc(alloc.as_str(), true).await;
+    let key = FakeAgent::key("data");
+    let bind = async |instance: &str| {
+        let expanding = EventKind::VolumeExpandIntended {
+            key: key.clone(),
+            to: Default::default(),
+            instance: Some(AllocId::new(instance)),
+            request: None,
+        };
+        agent.record_event(expanding).await;
+    };
+    let help = async || {
+        let refused = agent.volumes.deregister(key.clone(), false).await.unwrap_err();
+        refused.help().join("\n")
+    };
+    bind(alloc.as_str()).await;
+    let stop = format!("`nomad-csi alloc stop {alloc}`");
+    assert!(help().await.contains(&stop), "{}", help().await);
+    jobs.stop_alloc(&alloc).await.unwrap();
+    until_stopping(&agent, &alloc).await;
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    // It has ended, and only its node knows whether its process has.
+    let ended = help().await;
+    assert!(!ended.contains("alloc stop"), "{ended}");
+    assert!(ended.contains(&format!("the agent on node `{}`", FakeAgent::NODE)), "{ended}");
+    let left = node(&agent).assigned(None).await.unwrap().left_plugins;
+    assert_eq!(left, [(alloc.clone(), FakeAgent::PLUGIN.into())], "that agent is asked");
+    agent.end_alloc(alloc.as_str()).await;
+    bind(FakeAgent::ALLOC).await;
+    let unknown = help().await;
+    assert!(!unknown.contains("alloc stop"), "{unknown}");
+    for part in ["without its `--plugin-endpoint`", "restart the machine", FakeAgent::NODE] {
+        assert!(unknown.contains(part), "{unknown}");
+    }
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    agent.volumes.deregister(key, false).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_names_the_plugin_instances_that_its_deletion_waits_for() {
+    let agent = agent().await;
+    agent.add_namespaces(&["ops"]).await;
+    let ops = Namespace::new("ops");
+    let job = Job { namespace: ops.clone(), ..web() };
+    let key = JobKey::new(ops.clone(), job.id.clone());
+    agent.services.jobs.register(job, None).await.unwrap();
+    until(&agent, |state| state.allocs_of_job(&key).next().is_some()).await;
+    let first = |state: &State| state.allocs_of_job(&key).next().map(|(id, ..)| id.clone());
+    let alloc = agent.cell.read(first).unwrap();
+    agent.observe_alloc(alloc.as_str(), true).await;
+    agent.services.jobs.stop(&key, true).await.unwrap();
+    until_stopping(&agent, &alloc).await;
+    let running = agent.services.namespaces.delete(&ops).await.unwrap_err();
+    assert_eq!(running.notes(), Vec::<String>::new(), "it runs");
+    report(&agent, &alloc, ClientStatus::Complete).await;
+    let refused = agent.services.namespaces.delete(&ops).await.unwrap_err();
+    let expected = format!(
+        "allocation `{alloc}` of job `web` has ended, and node `{}` has not reported that the process of its plugin `{}` is gone",
+        FakeAgent::NODE,
+        FakeAgent::PLUGIN
+    );
+    assert_eq!(refused.notes(), [expected]);
+    let help = refused.help().join("\n");
+    assert!(help.contains(&format!("the agent on node `{}`", FakeAgent::NODE)), "{help}");
+    agent.end_alloc(alloc.as_str()).await;
+    agent.services.namespaces.delete(&ops).await.unwrap();
 }
 
 /// A step that fails is repeated, and the mount is neither refused nor done.

@@ -5,28 +5,30 @@ use crate::forward_error::{ForwardError, ForwardOutcome};
 use nomad_csi_claims::state::{EarlierControllers, IntentController};
 use nomad_csi_ports::StatusCode;
 
-/// Calls that were sent earlier under the same intent, and may have taken effect. All of them have ended when the next one is
-/// sent: an instance gets one call of a volume at a time, and another instance gets one when those before it are gone.
+/// Calls that were sent earlier under the same intent, and may have taken effect. Another instance gets one when those before it
+/// are gone. The same one may still work on a call that it did not answer, and what it answers says something of that call only if
+/// both sent the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PriorCalls {
     /// No call was sent.
     None,
-    /// Some were sent, to the instance that gets the next one, or to others that are gone.
+    /// Some were sent: the same request to the instance that gets the next one, or any to others that are gone.
     Ended,
-    /// It is not known who got one, or whether it has ended.
+    /// It is not known who got one, or the instance that gets the next one got another request.
     Unknown,
 }
 
 impl PriorCalls {
     /// Returns the earlier calls of an intent that was on record before this request, with its controller now.
     pub(super) fn of(controller: Option<&IntentController>) -> Self {
-        match controller.map(|controller| controller.earlier) {
+        let sent_the_same = controller.filter(|controller| controller.request.is_some());
+        match sent_the_same.map(|controller| controller.earlier) {
             Some(EarlierControllers::None | EarlierControllers::Ended) => Self::Ended,
             Some(EarlierControllers::Unknown) | None => Self::Unknown,
         }
     }
 
-    /// Returns whether every call so far has ended.
+    /// Returns whether the answer of the last call is one to all of them, or those that it is none to have ended.
     pub(super) fn have_ended(self) -> bool {
         match self {
             Self::None | Self::Ended => true,

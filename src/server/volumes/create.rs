@@ -170,7 +170,7 @@ async fn start_creation(
     let share = request.share;
     let expected = (Expected::VolumeAbsent(request.key()), call.preferred());
     let request = create_request(deps, &definition, &secrets);
-    let intent = record_intent(deps, expected, request, vec![], Prior::None).await?;
+    let intent = record_intent(deps, &call, expected, (request, vec![]), Prior::None).await?;
     send_and_record(deps, reply, &intent, &call, share).await?;
     deps.store.written(&definition.key)
 }
@@ -225,7 +225,8 @@ async fn resume_with_request(
     let call = prepare_call(deps, &desired, deps.pending(record)).await?;
     let desired = create_request(deps, &desired, &secrets);
     let expected = (unchanged(record), call.preferred());
-    let changed = record_intent(deps, expected, desired, earlier, Prior::Possible).await?;
+    let requests = (desired, earlier);
+    let changed = record_intent(deps, &call, expected, requests, Prior::Possible).await?;
     let error = match send_and_record(deps, reply, &changed, &call, request.share).await {
         Ok(()) => return deps.store.written(&request.key()),
         Err(error) => error,

@@ -7,7 +7,8 @@
 //!
 //! A creation may have been requested in several ways before one was answered. The intent has every request
 //! that was sent and may have created the volume. They all have one name, so at most one has, and the plugin
-//! refuses the others: they are sent one after the other, the newest first, until one is answered.
+//! refuses the others: they are sent one after the other, the newest first, until one is answered. A refusal says nothing of
+//! the same request with other secrets.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use tracing::{info, warn};
 use super::call_effect::{certainly_had_no_effect, is_certainly_refused, is_permanently_refused};
 use super::capacity::read_capacity_for;
 use super::deps::VolumeDeps;
-use super::named_intent::{NamedIntent, Prior, is_named};
+use super::named_intent::{NamedIntent, Prior, is_named, named_call};
 use super::plugin::VolumePlugin;
 use super::store::unchanged;
 use crate::cell::{CommitError, Expected};
@@ -28,11 +29,12 @@ use crate::forward::PermittedCalls;
 use crate::forward_error::ForwardError;
 use crate::plugin_call_queue::CallClass;
 use nomad_csi_claims::state::{
-    ControllerCall, CreateRequest, EventKind, Phase, ProviderFacts, State, VolumeDefinition,
-    VolumeIntent, VolumeRecord, provider_name, went_to_one_program,
+    ControllerCall, CreateRequest, EventKind, IntentRequest, Phase, ProviderFacts, State,
+    VolumeDefinition, VolumeIntent, VolumeRecord, provider_name, went_to_one_program,
 };
 use nomad_csi_model::{
-    AllocId, CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, Secrets,
+    AllocId, CapacityReport, MountOptions, NamespacedId, PluginId, RemoteVolume, SealedSecrets,
+    Secrets,
 };
 use nomad_csi_ports::{CreateVolume, CreatedVolume, GetCapacity, Rpc, StatusCode, VolumeSource};
 
@@ -149,21 +151,26 @@ pub(super) async fn resume_creation(
     let stored = deps.sealer.secrets_of(record);
     let changed = secrets.filter(|secrets| stored.as_ref().ok() != Some(secrets));
     let request = changed.map(|secrets| create_request(deps, &record.definition, secrets));
-    let intent = match request {
-        None if is_named(deps, record, VolumeIntent::Create, &call.calls) => {
-            let create = VolumeIntent::Create;
+    let create = VolumeIntent::Create;
+    let fingerprint = call.fingerprint(deps, &record.secrets, &record.definition).ok();
+    let named = fingerprint.filter(|fingerprint| {
+        request.is_none() && is_named(deps, record, (create, fingerprint), &call.calls)
+    });
+    let intent = match (named, request) {
+        (Some(fingerprint), None) => {
+            let create = (create, fingerprint);
             let named = NamedIntent::found(deps, record.clone(), create, Prior::Possible);
             intent(deps, named)?
         }
-        request => {
+        (_, request) => {
             let recorded = || CreateRequest {
                 definition: record.definition.clone(),
                 secrets: record.secrets.clone(),
             };
             let request = request.unwrap_or_else(recorded);
             let earlier = record.earlier_creates.clone();
-            let expected = (unchanged(record), call.calls.preferred().cloned());
-            record_intent(deps, expected, request, earlier, Prior::Possible).await?
+            let expected = (unchanged(record), call.preferred());
+            record_intent(deps, &call, expected, (request, earlier), Prior::Possible).await?
         }
     };
     match send_and_record(deps, reply, &intent, &call, may_share).await {
@@ -201,7 +208,7 @@ pub(super) async fn try_earlier_requests(
         let instance = record.controller_of(VolumeIntent::Create);
         let instance = instance.map(|controller| controller.instance.clone());
         let expected = (unchanged(&record), instance);
-        let next = record_intent(deps, expected, request, others, Prior::Sent).await?;
+        let next = record_intent(deps, call, expected, (request, others), Prior::Sent).await?;
         match send_and_record(deps, reply, &next, call, may_share).await {
             Ok(()) => return Ok(()),
             Err(error) if is_certainly_refused(&error) => {
@@ -251,6 +258,18 @@ impl PreparedCall {
     pub(super) fn preferred(&self) -> Option<AllocId> {
         self.calls.preferred().cloned()
     }
+
+    /// Returns the fingerprint of what a request sends besides its definition, which the record has.
+    fn fingerprint(
+        &self,
+        deps: &VolumeDeps,
+        sealed: &SealedSecrets,
+        definition: &VolumeDefinition,
+    ) -> Result<String, ServerError> {
+        let secrets = deps.sealer.open_secrets(&definition.key, sealed)?;
+        let facts = [("topology", self.plugin.has_topology().to_string())];
+        Ok(deps.sealer.request_fingerprint(&facts, &secrets))
+    }
 }
 
 fn creation(definition: &VolumeDefinition) -> ControllerCall {
@@ -260,19 +279,26 @@ fn creation(definition: &VolumeDefinition) -> ControllerCall {
 /// Records an intent for an instance, with the requests that were sent before.
 pub(super) async fn record_intent(
     deps: &VolumeDeps,
+    call: &PreparedCall,
     (expected, instance): (Expected, Option<AllocId>),
-    request: CreateRequest,
-    earlier: Vec<CreateRequest>,
+    (request, earlier): (CreateRequest, Vec<CreateRequest>),
     prior: Prior,
 ) -> Result<CreateIntent, ServerError> {
     let (key, bound) = (request.definition.key.clone(), creation(&request.definition));
+    let fingerprint = call.fingerprint(deps, &request.secrets, &request.definition)?;
+    let create = (VolumeIntent::Create, instance.as_ref());
+    let named = match deps.store.record(&key) {
+        Some(record) => deps.store.intent_request(&record, create, &fingerprint),
+        None => IntentRequest { fingerprint: fingerprint.clone(), has_new_instance: false },
+    };
     let event = EventKind::VolumeCreateIntended {
         definition: Box::new(request.definition),
         secrets: request.secrets,
         earlier,
         instance: instance.clone(),
+        request: Some(named),
     };
-    let what = (&key, &bound, VolumeIntent::Create);
+    let what = (&key, &bound, (VolumeIntent::Create, fingerprint));
     intent(deps, NamedIntent::record(deps, what, (expected, instance), event, prior).await?)
 }
 
@@ -411,14 +437,18 @@ pub(super) async fn restore_intent(deps: &VolumeDeps, earlier: &VolumeRecord) {
     let Some(now) = deps.store.record(key) else {
         return;
     };
-    let instance = now.controller_of(VolumeIntent::Create);
+    let (instance, request) = named_call(&now, VolumeIntent::Create).unzip();
+    let call = creation(&earlier.definition);
+    let bound = instance.clone().map(|instance| Expected::Controller(call, instance));
+    let expected = [unchanged(&now)].into_iter().chain(bound).collect();
     let event = EventKind::VolumeCreateIntended {
         definition: Box::new(earlier.definition.clone()),
         secrets: earlier.secrets.clone(),
         earlier: earlier.earlier_creates.clone(),
-        instance: instance.map(|controller| controller.instance.clone()),
+        instance,
+        request: request.flatten(),
     };
-    if let Err(error) = deps.store.commit(unchanged(&now), event).await {
+    if let Err(error) = deps.store.commit_all(expected, vec![event]).await {
         warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),
             "a request that created nothing stays among those that may have");
     }

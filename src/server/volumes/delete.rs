@@ -2,7 +2,8 @@
 //!
 //! The agent checks for claims and for other registrations before it asks the plugin, then records
 //! the intent with the controller that gets the call. From then on only a delete is possible. The answer resolves the intent: the volume is
-//! gone, or it is registered as before if certainly nothing was deleted. Without an answer the intent
+//! gone, or it is registered as before if certainly nothing was deleted. An answer to a request with other secrets resolves
+//! nothing. Without an answer the intent
 //! stays, and the next delete sends the same call again.
 
 use std::collections::BTreeSet;
@@ -73,7 +74,9 @@ async fn delete_once(
     let calls = deps.admit_for((CallClass::Release, &bound), &plugin, &call, left).await?;
     let stored = deps.sealer.secrets_of(&existing.record)?;
     let secrets = stored.merged_with(secrets);
-    let intent = record_intent(deps, &existing, (&bound, &calls)).await?;
+    let request =
+        deps.sealer.request_fingerprint(&[("external ID", external_id.to_string())], &secrets);
+    let intent = record_intent(deps, &existing, request, (&bound, &calls)).await?;
     let report = |error| reply.send(call.failed(error, pending(deps, key)));
     let answer = send((&calls, &intent), report, &volume, secrets).await;
     record_answer(deps, &call, &intent, answer).await
@@ -119,17 +122,23 @@ fn check_deletable(deps: &VolumeDeps, existing: &VolumeView) -> Result<(), Serve
 async fn record_intent(
     deps: &VolumeDeps,
     existing: &VolumeView,
+    request: String,
     (bound, calls): (&ControllerCall, &PermittedCalls),
 ) -> Result<NamedIntent, ServerError> {
     let (record, intent) = (VolumeRecord::clone(&existing.record), VolumeIntent::Delete);
     let prior = Prior::of(&record, intent);
-    if is_named(deps, &record, intent, calls) {
-        return Ok(NamedIntent::found(deps, record, intent, prior));
+    if is_named(deps, &record, (intent, &request), calls) {
+        return Ok(NamedIntent::found(deps, record, (intent, request), prior));
     }
     let (key, instance) = (record.key(), calls.preferred().cloned());
-    let event = EventKind::VolumeDeleteIntended { key: key.clone(), instance: instance.clone() };
+    let named = deps.store.intent_request(&record, (intent, instance.as_ref()), &request);
+    let event = EventKind::VolumeDeleteIntended {
+        key: key.clone(),
+        instance: instance.clone(),
+        request: Some(named),
+    };
     let expected = (unchanged(&record), instance);
-    NamedIntent::record(deps, (key, bound, intent), expected, event, prior).await
+    NamedIntent::record(deps, (key, bound, (intent, request)), expected, event, prior).await
 }
 
 async fn send(

@@ -10,6 +10,7 @@ use super::delete::in_use;
 use super::deps::VolumeDeps;
 use super::resource_locks::LockedResource;
 use super::store::unchanged;
+use crate::candidates::InstanceEnd;
 use crate::claims::writers;
 use crate::early_reply::EarlyReply;
 use crate::error::ServerError;
@@ -91,7 +92,8 @@ async fn removal(
     }
     if let Some(instance) = instance_of_open_call(deps, &existing.record).filter(|_| !force) {
         let (volume, plugin) = (key.clone(), existing.record.definition.plugin_id.clone());
-        return Err(ServerError::CallOpen { volume, plugin, instance });
+        let end = deps.store.read(|state| InstanceEnd::on_record(state, &plugin, &instance));
+        return Err(ServerError::CallOpen { volume, plugin, instance, end });
     }
     let removed = EventKind::VolumeDeregistered { key: key.clone() };
     let events = orphaned_claims(deps, &existing).into_iter();

@@ -1,7 +1,8 @@
 //! Expand: the provider makes a volume larger, then the nodes expand its file system.
 //!
 //! The intent is recorded before ControllerExpandVolume, with the controller that gets it. It is removed with the answer, when
-//! the call had certainly no effect, or when the plugin refuses the call as it is and every earlier one has ended. Such a refusal does not
+//! the call had certainly no effect, or when the plugin refuses the call as it is, and every earlier one sent the same, with the same
+//! secrets and the same capability, or went to a controller that is gone. Such a refusal does not
 //! say that a controller that is gone did nothing; but the volume is not smaller than recorded, and a repeated expansion finds it as
 //! large as it is. Otherwise the next request for the volume sends the identical call
 //! first, whatever size that request wants. If the outcome stays unknown, a request for another size
@@ -94,9 +95,10 @@ async fn expand(
     let left = residual(deps, &record);
     let bound = ControllerCall::of_intent(&record, VolumeIntent::Expand);
     let calls = deps.admit_for((CallClass::Change, &bound), &plugin, &call, left).await?;
-    let intent = record_intent(deps, step, record, (&bound, &calls)).await?;
+    let request = expansion_request(deps, &record, step);
+    let intent = record_intent(deps, &request, record, (&bound, &calls)).await?;
     let report = |error| reply.send(call.failed(error, residual(deps, &intent.latest())));
-    match send(deps, &calls, report, step, &intent).await {
+    match send(&calls, report, &request, &intent).await {
         Ok(expanded) => record_success(deps, step, &intent, expanded).await,
         Err(error) => Err(record_failure(deps, &call, &intent, error).await),
     }
@@ -111,40 +113,57 @@ fn volume_record(deps: &VolumeDeps, key: &NamespacedId) -> Result<VolumeRecord, 
 /// Records the intent with its controller, unless it is on record already.
 async fn record_intent(
     deps: &VolumeDeps,
-    step: &ExpansionStep,
+    request: &ExpandVolume,
     record: VolumeRecord,
     (bound, calls): (&ControllerCall, &PermittedCalls),
 ) -> Result<NamedIntent, ServerError> {
-    let intent = VolumeIntent::Expand;
+    let (intent, fingerprint) = (VolumeIntent::Expand, fingerprint(deps, request));
     let prior = Prior::of(&record, intent);
-    if is_named(deps, &record, intent, calls) {
-        return Ok(NamedIntent::found(deps, record, intent, prior));
+    if is_named(deps, &record, (intent, &fingerprint), calls) {
+        return Ok(NamedIntent::found(deps, record, (intent, fingerprint), prior));
     }
-    let instance = calls.preferred().cloned();
+    let (key, instance) = (record.key(), calls.preferred().cloned());
+    let named = deps.store.intent_request(&record, (intent, instance.as_ref()), &fingerprint);
     let event = EventKind::VolumeExpandIntended {
-        key: step.key.clone(),
-        to: step.capacity,
+        key: key.clone(),
+        to: request.capacity,
         instance: instance.clone(),
+        request: Some(named),
     };
     let expected = (unchanged(&record), instance);
-    NamedIntent::record(deps, (&step.key, bound, intent), expected, event, prior).await
+    NamedIntent::record(deps, (key, bound, (intent, fingerprint)), expected, event, prior).await
+}
+
+fn expansion_request(
+    deps: &VolumeDeps,
+    record: &VolumeRecord,
+    step: &ExpansionStep,
+) -> ExpandVolume {
+    ExpandVolume {
+        external_id: record.provider_id(),
+        capacity: step.capacity,
+        capability: capability_in_use(deps, record),
+        mount_options: Default::default(),
+        secrets: step.secrets.clone(),
+    }
+}
+
+fn fingerprint(deps: &VolumeDeps, request: &ExpandVolume) -> String {
+    let ExpandVolume { external_id, capacity, capability, mount_options: _, secrets } = request;
+    let facts = [
+        ("external ID", external_id.to_string()),
+        ("capacity", format!("{capacity:?}")),
+        ("capability", format!("{capability:?}")),
+    ];
+    deps.sealer.request_fingerprint(&facts, secrets)
 }
 
 async fn send(
-    deps: &VolumeDeps,
     calls: &PermittedCalls,
     report: impl Fn(ForwardError) + Send + Sync,
-    step: &ExpansionStep,
+    request: &ExpandVolume,
     intent: &NamedIntent,
 ) -> Result<ExpandedVolume, ForwardError> {
-    let record = intent.latest();
-    let request = ExpandVolume {
-        external_id: record.provider_id(),
-        capacity: step.capacity,
-        capability: capability_in_use(deps, &record),
-        mount_options: Default::default(),
-        secrets: step.secrets.clone(),
-    };
     let rpc = Rpc::ControllerExpandVolume;
     let answer = calls.change((rpc, intent), report, |controller| {
         let request = request.clone();
@@ -190,8 +209,7 @@ async fn record_failure(
     let prior = intent.prior();
     let is_certain = certainly_had_no_effect(&error, prior);
     if is_certain || is_permanently_refused(&without_effect) && prior.have_ended() {
-        // An earlier call may have had other secrets or another capability, and then was not this one.
-        let may_have_changed = !is_certain;
+        let may_have_changed = !is_certain && !intent.went_to_one_program();
         let event = EventKind::VolumeExpandAbandoned { key: key.clone(), may_have_changed };
         match deps.store.commit(unchanged(record), event).await {
             Ok(_) => return without_effect,

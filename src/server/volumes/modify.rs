@@ -2,10 +2,10 @@
 //!
 //! The intent is recorded before ControllerModifyVolume, with the controller that gets it. It is removed with the answer, or when the call had certainly no
 //! effect: an invalid request changes nothing (CSI, ControllerModifyVolume). It is also removed if the plugin refuses the call as it
-//! is and every earlier one has ended: if one of them went to a controller that is gone, its parameters are not known to be in
+//! is, and every earlier one sent the same or went to a controller that is gone: then its parameters are not known to be in
 //! force any more. Otherwise the next request sends the identical
 //! call first, and then its own; one that sets all parameters of the pending call takes its place. If that one is refused
-//! at once, the earlier call is pending again: it may have had its effect. What is in force is recorded: a parameter that was set stays
+//! at once, the earlier call is pending again, at the controller that it is bound to: it may have had its effect. What is in force is recorded: a parameter that was set stays
 //! until it is set again.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,9 @@ use tracing::{info, warn};
 
 use super::call_effect::{certainly_had_no_effect, is_permanently_refused};
 use super::deps::VolumeDeps;
-use super::named_intent::{NamedIntent, Prior, is_named};
+use super::named_intent::{NamedIntent, Prior, is_named, named_call};
 use super::store::{conflict, unchanged};
+use crate::cell::Expected;
 use crate::early_reply::EarlyReply;
 use crate::error::{
     CallDescription, ControllerOperation, ResidualState, ServerError, UnsupportedOperation,
@@ -100,12 +101,9 @@ async fn send_and_record(
     let calls = deps.admit_for((CallClass::Change, &bound), &plugin, &call, left).await?;
     let secrets = deps.sealer.secrets_of(&record)?;
     let earlier = record.modifying.clone();
-    let intent = record_intent(deps, record, parameters, (&bound, &calls)).await?;
-    let request = ModifyVolume {
-        external_id: intent.latest().provider_id(),
-        parameters: parameters.clone(),
-        secrets,
-    };
+    let request =
+        ModifyVolume { external_id: record.provider_id(), parameters: parameters.clone(), secrets };
+    let intent = record_intent(deps, record, &request, (&bound, &calls)).await?;
     let report = |error| reply.send(call.failed(error, residual(deps, &intent.latest())));
     let rpc = Rpc::ControllerModifyVolume;
     let answer = calls.change((rpc, &intent), report, |controller| {
@@ -122,23 +120,36 @@ async fn send_and_record(
 async fn record_intent(
     deps: &VolumeDeps,
     record: VolumeRecord,
-    parameters: &Parameters,
+    request: &ModifyVolume,
     (bound, calls): (&ControllerCall, &PermittedCalls),
 ) -> Result<NamedIntent, ServerError> {
-    let intent = VolumeIntent::Modify;
+    let (intent, fingerprint) = (VolumeIntent::Modify, fingerprint(deps, request));
+    let parameters = &request.parameters;
     let is_repeated = record.modifying.as_ref() == Some(parameters);
     let prior = if is_repeated { Prior::Possible } else { Prior::None };
-    if is_repeated && is_named(deps, &record, intent, calls) {
-        return Ok(NamedIntent::found(deps, record, intent, prior));
+    if is_repeated && is_named(deps, &record, (intent, &fingerprint), calls) {
+        return Ok(NamedIntent::found(deps, record, (intent, fingerprint), prior));
     }
     let (key, instance) = (record.key(), calls.preferred().cloned());
+    let named = deps.store.intent_request(&record, (intent, instance.as_ref()), &fingerprint);
     let event = EventKind::VolumeModifyIntended {
         key: key.clone(),
         parameters: parameters.clone(),
         instance: instance.clone(),
+        request: Some(named),
     };
     let expected = (unchanged(&record), instance);
-    NamedIntent::record(deps, (key, bound, intent), expected, event, prior).await
+    NamedIntent::record(deps, (key, bound, (intent, fingerprint)), expected, event, prior).await
+}
+
+fn fingerprint(deps: &VolumeDeps, request: &ModifyVolume) -> String {
+    let ModifyVolume { external_id, parameters, secrets } = request;
+    let parameters = parameters.iter().map(|(name, value)| format!("{name:?}: {value:?}"));
+    let facts = [
+        ("external ID", external_id.to_string()),
+        ("parameters", parameters.collect::<Vec<_>>().join(", ")),
+    ];
+    deps.sealer.request_fingerprint(&facts, secrets)
 }
 
 async fn record_success(
@@ -169,6 +180,7 @@ async fn record_failure(
     let is_ended =
         replaced.is_none() && is_permanently_refused(&without_effect) && prior.have_ended();
     if is_certain || is_ended {
+        let mut expected = vec![unchanged(intended)];
         let (event, outcome) = match replaced {
             None => {
                 let may_have_changed = !is_certain && !intent.went_to_one_program();
@@ -176,12 +188,18 @@ async fn record_failure(
                 (EventKind::VolumeModifyAbandoned { key, may_have_changed }, without_effect)
             }
             Some(parameters) => {
-                let (key, instance) = (key.clone(), intent.instance());
-                let again = EventKind::VolumeModifyIntended { key, parameters, instance };
+                let (key, modify) = (key.clone(), VolumeIntent::Modify);
+                let (instance, request) = named_call(intended, modify).unzip();
+                // Another call may have bound the volume in the meantime.
+                let bound = ControllerCall::of_intent(intended, modify);
+                expected
+                    .extend(instance.clone().map(|instance| Expected::Controller(bound, instance)));
+                let request = request.flatten();
+                let again = EventKind::VolumeModifyIntended { key, parameters, instance, request };
                 (again, call.failed(error.clone(), residual(deps, intended)).into())
             }
         };
-        match deps.store.commit(unchanged(intended), event).await {
+        match deps.store.commit_all(expected, vec![event]).await {
             Ok(_) => return outcome,
             Err(error) => {
                 warn!(volume.id = %key.id, volume.namespace = %key.namespace, error = error.detail(),

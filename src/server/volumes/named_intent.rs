@@ -5,6 +5,8 @@
 //! only if nothing of it was sent, and after that is on record. Only the request that named the instance knows that:
 //! one that finds the intent with its instance has no other one to call, and neither has one that has sent another call under
 //! the intent.
+//!
+//! The record also has a fingerprint of the request, so that an answer to another one, such as with other secrets, ends nothing.
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -17,7 +19,8 @@ use crate::cell::Expected;
 use crate::error::ServerError;
 use crate::forward::{CallableInstances, PermittedCalls};
 use nomad_csi_claims::state::{
-    ControllerCall, EventKind, VolumeIntent, VolumeRecord, instance_of_intent, went_to_one_program,
+    ControllerCall, EventKind, IntentRequest, VolumeIntent, VolumeRecord, instance_of_intent,
+    went_to_one_program,
 };
 use nomad_csi_model::{AllocId, NamespacedId};
 
@@ -25,19 +28,21 @@ use nomad_csi_model::{AllocId, NamespacedId};
 pub(super) struct NamedIntent {
     store: VolumeStore,
     intent: VolumeIntent,
+    /// The fingerprint of the request.
+    request: String,
     record: Mutex<VolumeRecord>,
     prior: Prior,
 }
 
 impl NamedIntent {
-    /// Records an intent with the instance that its call goes to. `event` has both; `prior` says whether the same call may
-    /// have been sent before.
+    /// Records an intent with the instance that its call goes to and the fingerprint of its request. `event` has all of them;
+    /// `prior` says whether the same call may have been sent before.
     ///
     /// # Errors
     /// If the volume changed, or another call binds it to another instance.
     pub(super) async fn record(
         deps: &VolumeDeps,
-        (key, call, intent): (&NamespacedId, &ControllerCall, VolumeIntent),
+        (key, call, (intent, request)): (&NamespacedId, &ControllerCall, (VolumeIntent, String)),
         (expected, instance): (Expected, Option<AllocId>),
         event: EventKind,
         prior: Prior,
@@ -46,17 +51,17 @@ impl NamedIntent {
         let expected = [expected].into_iter().chain(bound).collect();
         deps.store.commit_all(expected, vec![event]).await?;
         let record = deps.store.record(key).ok_or_else(|| conflict(key))?;
-        Ok(Self::found(deps, VolumeRecord::clone(&record), intent, prior))
+        Ok(Self::found(deps, VolumeRecord::clone(&record), (intent, request), prior))
     }
 
     /// An intent that is on record with the instance that its call goes to.
     pub(super) fn found(
         deps: &VolumeDeps,
         record: VolumeRecord,
-        intent: VolumeIntent,
+        (intent, request): (VolumeIntent, String),
         prior: Prior,
     ) -> Self {
-        Self { store: deps.store.clone(), intent, record: Mutex::new(record), prior }
+        Self { store: deps.store.clone(), intent, request, record: Mutex::new(record), prior }
     }
 
     /// Returns the record as it is now.
@@ -81,15 +86,19 @@ impl NamedIntent {
     }
 
     /// Returns the instance that gets the call.
-    pub(super) fn instance(&self) -> Option<AllocId> {
-        instance_on(&self.record.lock(), self.intent)
+    fn instance(&self) -> Option<AllocId> {
+        let record = self.record.lock();
+        record.controller_of(self.intent).map(|controller| controller.instance.clone())
     }
 
     async fn move_to(&self, instance: &AllocId) -> bool {
         let record = self.latest();
         let key = record.key().clone();
         let call = ControllerCall::of_intent(&record, self.intent);
-        let Some(event) = intent_again(&record, self.intent, instance.clone()) else {
+        let named = (self.intent, Some(instance));
+        let request = self.store.intent_request(&record, named, &self.request);
+        let call_at = (instance.clone(), request);
+        let Some(event) = intent_again(&record, self.intent, call_at) else {
             return false;
         };
         let expected = vec![unchanged(&record), Expected::Controller(call, instance.clone())];
@@ -137,42 +146,53 @@ impl Prior {
     }
 }
 
-/// Returns whether an intent is on record for the instance that is called first.
+/// Returns whether an intent is on record for the instance that is called first, with the request that it gets.
 pub(super) fn is_named(
     deps: &VolumeDeps,
     record: &VolumeRecord,
-    intent: VolumeIntent,
+    (intent, request): (VolumeIntent, &str),
     calls: &PermittedCalls,
 ) -> bool {
     let named = deps.store.read(|state| instance_of_intent(state, record, intent));
-    named.is_some() && named.as_ref() == calls.preferred()
+    let sent = record.controller_of(intent).and_then(|controller| controller.request.as_deref());
+    // Without one, it got several.
+    let is_known = sent.is_none_or(|sent| sent == request);
+    is_known && named.is_some() && named.as_ref() == calls.preferred()
 }
 
-fn instance_on(record: &VolumeRecord, intent: VolumeIntent) -> Option<AllocId> {
-    record.controller_of(intent).map(|controller| controller.instance.clone())
+/// Returns the controller of an intent on record and the request that it got, as an event names them again.
+pub(super) fn named_call(
+    record: &VolumeRecord,
+    intent: VolumeIntent,
+) -> Option<(AllocId, Option<IntentRequest>)> {
+    let controller = record.controller_of(intent)?;
+    let request = controller.request.clone();
+    let again = |fingerprint| IntentRequest { fingerprint, has_new_instance: false };
+    Some((controller.instance.clone(), request.map(again)))
 }
 
 /// Returns the intent of a record for an instance.
 fn intent_again(
     record: &VolumeRecord,
     intent: VolumeIntent,
-    instance: AllocId,
+    (instance, request): (AllocId, IntentRequest),
 ) -> Option<EventKind> {
-    let (key, instance) = (record.key().clone(), Some(instance));
+    let (key, instance, request) = (record.key().clone(), Some(instance), Some(request));
     Some(match intent {
         VolumeIntent::Create => EventKind::VolumeCreateIntended {
             definition: Box::new(record.definition.clone()),
             secrets: record.secrets.clone(),
             earlier: record.earlier_creates.clone(),
             instance,
+            request,
         },
-        VolumeIntent::Delete => EventKind::VolumeDeleteIntended { key, instance },
+        VolumeIntent::Delete => EventKind::VolumeDeleteIntended { key, instance, request },
         VolumeIntent::Expand => {
-            EventKind::VolumeExpandIntended { key, to: record.expanding?, instance }
+            EventKind::VolumeExpandIntended { key, to: record.expanding?, instance, request }
         }
         VolumeIntent::Modify => {
             let parameters = record.modifying.clone()?;
-            EventKind::VolumeModifyIntended { key, parameters, instance }
+            EventKind::VolumeModifyIntended { key, parameters, instance, request }
         }
     })
 }

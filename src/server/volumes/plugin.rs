@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::candidates::{Candidates, NoController, candidates};
+use crate::candidates::{Candidates, InstanceEnd, NoController, candidates};
 use crate::error::{CopySource, ServerError};
 use nomad_csi_claims::state::{PluginAlloc, State, plugin};
 use nomad_csi_model::{
@@ -16,6 +16,8 @@ pub(super) struct VolumePlugin {
     plugin: Plugin,
     /// The allocations that have a controller, in the order in which they are called.
     controllers: Vec<PluginAlloc>,
+    /// Who ends each instance.
+    ends: BTreeMap<AllocId, InstanceEnd>,
     nodes: BTreeMap<NodeId, Node>,
 }
 
@@ -25,8 +27,12 @@ impl VolumePlugin {
     pub(super) fn read(state: &State, id: &PluginId) -> Option<Self> {
         let plugin = plugin(state, id)?.plugin;
         let nodes = state.nodes().map(|node| (node.id.clone(), node.clone()));
-        let controllers = state.plugin_record(id)?.controllers();
+        let record = state.plugin_record(id)?;
+        let controllers = record.controllers();
+        let end =
+            |alloc: (&AllocId, &PluginAlloc)| (alloc.0.clone(), InstanceEnd::of(state, alloc));
         Some(Self {
+            ends: record.allocs.iter().map(end).collect(),
             plugin,
             controllers: controllers.into_iter().cloned().collect(),
             nodes: nodes.collect(),
@@ -119,6 +125,10 @@ impl VolumePlugin {
 
     /// The controllers that can be called, of those that a volume may be bound to.
     pub(super) fn candidates(&self, bound: Option<&AllocId>) -> Result<Candidates, NoController> {
+        let bound = bound.map(|instance| {
+            let end = self.ends.get(instance).cloned();
+            (instance, end.unwrap_or(InstanceEnd::Server))
+        });
         candidates(self.id(), bound, &self.controllers, &self.nodes)
     }
 }

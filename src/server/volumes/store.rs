@@ -7,9 +7,10 @@ use super::plugin::VolumePlugin;
 use crate::cell::{CommitError, Expected, StateCell};
 use crate::error::{NamespaceUser, ServerError};
 use nomad_csi_claims::state::{
-    Event, EventKind, State, VolumeRecord, VolumeView, provider_name, volume,
+    Event, EventKind, IntentRequest, State, VolumeIntent, VolumeRecord, VolumeView, intent_request,
+    provider_name, volume,
 };
-use nomad_csi_model::{NamespacedId, PluginId};
+use nomad_csi_model::{AllocId, NamespacedId, PluginId};
 use nomad_csi_ports::Clock;
 
 /// Reads and records volumes. Clones share their state.
@@ -78,6 +79,16 @@ impl VolumeStore {
         kind: EventKind,
     ) -> Result<u64, CommitError> {
         self.commit_all(vec![expected], vec![kind]).await
+    }
+
+    /// Returns a request of the call of an intent, as an event names it for this instance.
+    pub(super) fn intent_request(
+        &self,
+        record: &VolumeRecord,
+        named: (VolumeIntent, Option<&AllocId>),
+        fingerprint: &str,
+    ) -> IntentRequest {
+        self.read(|state| intent_request(state, record, named, fingerprint.to_owned()))
     }
 
     /// Records several events or none, if what was expected still holds, and for new volumes if their namespaces

@@ -17,6 +17,7 @@ fn instance() -> PluginInstance {
         updated_at: 0,
         provider: String::new(),
         provider_version: String::new(),
+        process: None,
         requires_controller: true,
         requires_topologies: true,
         controller: None,

@@ -150,6 +150,7 @@ fn instance_from_wire(document: &InstanceDocument) -> PluginInstance {
         updated_at: time::from_wire(document.update_time.as_deref()),
         provider: document.provider.clone(),
         provider_version: document.provider_version.clone(),
+        process: None,
         requires_controller: document.requires_controller_plugin,
         requires_topologies: document.requires_topologies,
         controller: document.controller_info.map(controller_from_wire),

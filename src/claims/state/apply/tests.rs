@@ -29,7 +29,7 @@ fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
             provided: Box::new(provided("ext-4")),
             secrets: SealedSecrets::default(),
         },
-        EventKind::VolumeDeleteIntended { key: key.clone(), instance: None },
+        EventKind::VolumeDeleteIntended { key: key.clone(), instance: None, request: None },
         EventKind::VolumeDeleteAbandoned { key: key.clone() },
         EventKind::VolumeDeleted { key: key.clone() },
         EventKind::VolumeDeregistered { key },
@@ -45,7 +45,11 @@ fn volume_in(phase: Option<Phase>, key: &NamespacedId) -> State {
         Some(Phase::Registered) => kinds.push(registered(key, "ext-1")),
         Some(Phase::Deleting) => {
             kinds.push(registered(key, "ext-1"));
-            kinds.push(EventKind::VolumeDeleteIntended { key: key.clone(), instance: None });
+            kinds.push(EventKind::VolumeDeleteIntended {
+                key: key.clone(),
+                instance: None,
+                request: None,
+            });
         }
     }
     state_of(kinds)
@@ -125,6 +129,7 @@ fn a_retried_create_keeps_the_generation_and_takes_the_new_definition() {
         secrets: SealedSecrets::new(vec![7]),
         earlier: first.create_requests(),
         instance: None,
+        request: None,
     };
     apply(&mut state, &Event::new(50, again));
     let second = state.record(&key).unwrap();
@@ -568,6 +573,7 @@ fn mutable_parameters_are_merged_when_their_change_has_succeeded() {
         key: key.clone(),
         parameters: parameters(pairs),
         instance: None,
+        request: None,
     };
     let modified = || EventKind::VolumeModified { key: key.clone() };
     let abandoned =

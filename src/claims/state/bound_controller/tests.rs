@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::claim::{ClaimEvent, Step, StepAnswer, samples};
+use crate::claim::{ClaimEvent, SetupInputs, Step, StepAnswer, samples};
 use crate::state::samples::{create_intended, definition, instance, key, registered, started};
 use crate::state::{EarlierControllers, Event, EventKind, Overlay, apply, check, violations};
 use nomad_csi_model::{AccessMode, CapacityRange, SealedSecrets};
@@ -27,7 +27,12 @@ impl Story {
 
     /// Records a healthy fingerprint of this version of the plugin.
     fn observe(&mut self, alloc: &str, version: &str) {
+        self.observe_process(alloc, version, Some("run 1"));
+    }
+
+    fn observe_process(&mut self, alloc: &str, version: &str, process: Option<&str>) {
         let mut instance = instance(true);
+        instance.process = process.map(ToOwned::to_owned);
         instance.alloc_id = AllocId::new(alloc);
         version.clone_into(&mut instance.provider_version);
         self.change(EventKind::PluginAllocObserved {
@@ -54,7 +59,25 @@ impl Story {
     }
 
     fn intend(&mut self, id: &str, intent: VolumeIntent, instance: Option<&str>) {
+        self.intend_with(id, intent, instance, Some("request 1"));
+    }
+
+    fn intend_with(
+        &mut self,
+        id: &str,
+        intent: VolumeIntent,
+        instance: Option<&str>,
+        request: Option<&str>,
+    ) {
         let (key, instance) = (key("default", id), instance.map(AllocId::new));
+        let record = self.0.record(&key);
+        let request = request.map(|request| match record {
+            Some(record) => {
+                let named = (intent, instance.as_ref());
+                intent_request(&self.0, record, named, request.to_owned())
+            }
+            None => IntentRequest { fingerprint: request.to_owned(), has_new_instance: false },
+        });
         self.change(match intent {
             VolumeIntent::Create => {
                 let EventKind::VolumeCreateIntended { definition, secrets, earlier, .. } =
@@ -62,20 +85,31 @@ impl Story {
                 else {
                     panic!("another event")
                 };
-                EventKind::VolumeCreateIntended { definition, secrets, earlier, instance }
+                EventKind::VolumeCreateIntended { definition, secrets, earlier, instance, request }
             }
-            VolumeIntent::Delete => EventKind::VolumeDeleteIntended { key, instance },
-            VolumeIntent::Expand => {
-                EventKind::VolumeExpandIntended { key, to: CapacityRange::default(), instance }
-            }
-            VolumeIntent::Modify => {
-                EventKind::VolumeModifyIntended { key, parameters: Default::default(), instance }
-            }
+            VolumeIntent::Delete => EventKind::VolumeDeleteIntended { key, instance, request },
+            VolumeIntent::Expand => EventKind::VolumeExpandIntended {
+                key,
+                to: CapacityRange::default(),
+                instance,
+                request,
+            },
+            VolumeIntent::Modify => EventKind::VolumeModifyIntended {
+                key,
+                parameters: Default::default(),
+                instance,
+                request,
+            },
         });
     }
 
     /// Starts an attach to a node.
     fn attach(&mut self, node: &str, instance: &str) {
+        self.start_attach(node, instance, Some(Box::default()));
+    }
+
+    /// Starts an attach. Earlier versions did not record what it sends.
+    fn start_attach(&mut self, node: &str, instance: &str, inputs: Option<Box<SetupInputs>>) {
         let alloc = AllocId::new(format!("of-{node}"));
         if self.0.claims_of(&alloc).next().is_none() {
             self.change(EventKind::AllocStarted { alloc, node: NodeId::new(node) });
@@ -87,7 +121,7 @@ impl Story {
         self.claim(ClaimEvent::StepStarted {
             step: Step::ControllerPublish(NodeId::new(node)),
             instance: AllocId::new(instance),
-            inputs: None,
+            inputs,
         });
     }
 
@@ -232,6 +266,20 @@ fn an_intent_knows_whether_its_calls_went_to_the_program_that_runs_now() {
         assert!(is_one(|_| {}), "{intent:?}");
         assert!(is_one(|story| story.observe("p1", "1")), "{intent:?}: the same program again");
         assert!(!is_one(|story| story.observe("p1", "2")), "{intent:?}: another version");
+        let other = |story: &mut Story| story.observe_process("p1", "1", Some("run 2"));
+        assert!(!is_one(other), "{intent:?}: another process of the same version");
+        let unknown = |story: &mut Story| story.observe_process("p1", "1", None);
+        assert!(!is_one(unknown), "{intent:?}: an unknown process");
+        let repeat = |request: Option<&str>| {
+            let mut story = Story::new();
+            story.intend(id, intent, Some("p1"));
+            story.intend_with(id, intent, Some("p1"), request);
+            story.intend(id, intent, Some("p1"));
+            story.went_to_one_program(id, intent)
+        };
+        assert!(repeat(Some("request 1")), "{intent:?}: the same request");
+        assert!(!repeat(Some("request 2")), "{intent:?}: another request");
+        assert!(!repeat(None), "{intent:?}: a request of an earlier version");
         assert!(!is_one(|story| story.end("p1")), "{intent:?}: none");
         assert!(!is_one(|story| story.change(started())), "{intent:?}: not probed yet");
         let restarted = |story: &mut Story| {
@@ -315,6 +363,10 @@ fn a_change_that_takes_the_place_of_another_one_is_not_the_first() {
             key: key("default", "db"),
             parameters: [("iops".to_owned(), value.to_owned())].into(),
             instance: Some(AllocId::new("p1")),
+            request: Some(IntentRequest {
+                fingerprint: format!("with {value}"),
+                has_new_instance: false,
+            }),
         });
         story.went_to_one_program("db", VolumeIntent::Modify)
     };
@@ -520,5 +572,52 @@ proptest! {
                 simulation.running.iter().map(|(_, at)| *at).collect();
             prop_assert!(at.len() <= 1, "{:?}", simulation.running);
         }
+    }
+}
+
+/// An earlier version recorded that a plugin was gone behind its endpoint, whose process went on.
+#[test]
+fn an_attach_of_an_earlier_version_is_bound_to_every_instance_of_its_id() {
+    let mut story = Story::new();
+    story.start_attach(NODES[1], "p1", None);
+    story.end("p1");
+    story.observe("p1", "1");
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect.clone()), Some("p1"), "{effect:?}");
+        assert_eq!(story.callable(effect), ["p1"]);
+    }
+    // Repeated by this version, it is an attach like others.
+    story.attach(NODES[1], "p1");
+    story.end("p1");
+    story.observe("p1", "1");
+    for effect in all_effects() {
+        assert_eq!(story.bound(effect), None);
+    }
+}
+
+/// What an instance that is gone got says nothing about the request of the next one, also under the same ID.
+#[test]
+fn an_intent_knows_the_request_that_its_instance_got() {
+    for intent in VolumeIntent::ALL {
+        let id = if intent == VolumeIntent::Create { "new" } else { "db" };
+        let controller = |story: &Story| {
+            let record = story.0.record(&key("default", id)).unwrap();
+            record.controller_of(intent).unwrap().clone()
+        };
+        let mut story = Story::new();
+        story.intend(id, intent, Some("p1"));
+        assert_eq!(controller(&story).request.as_deref(), Some("request 1"));
+        story.intend_with(id, intent, Some("p1"), Some("request 2"));
+        assert_eq!(controller(&story).request, None, "{intent:?}: it may run either");
+        story.intend(id, intent, Some("p1"));
+        assert_eq!(controller(&story).request, None, "{intent:?}: it may still run either");
+        assert_eq!(controller(&story).earlier, EarlierControllers::None);
+        story.end("p1");
+        story.observe("p1", "1");
+        story.intend(id, intent, Some("p1"));
+        assert_eq!(controller(&story).request.as_deref(), Some("request 1"), "{intent:?}");
+        assert_eq!(controller(&story).earlier, EarlierControllers::Ended, "{intent:?}");
+        story.intend_with(id, intent, Some("p2"), Some("request 3"));
+        assert_eq!(controller(&story).request.as_deref(), Some("request 3"), "{intent:?}");
     }
 }

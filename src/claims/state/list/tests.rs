@@ -136,7 +136,7 @@ fn volumes_being_created_are_hidden_and_volumes_being_deleted_are_not() {
         started(),
         create_intended(&creating),
         registered(&deleting, "ext-1"),
-        EventKind::VolumeDeleteIntended { key: deleting.clone(), instance: None },
+        EventKind::VolumeDeleteIntended { key: deleting.clone(), instance: None, request: None },
     ]);
     assert_eq!(volume(&state, &creating), None);
     assert!(volume(&state, &deleting).is_some());

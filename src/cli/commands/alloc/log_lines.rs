@@ -1,17 +1,14 @@
-//! The text of a log that arrives in pieces: whole characters, and the last lines of the first piece.
+//! The text of a log that arrives in pieces: whole characters, and whole lines if it starts within one.
 //!
 //! The printed text must contain no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
 //! command waits for the next piece.
 
 use crate::cli::ui::{command_start, ends_blank};
 
-/// How many bytes a line is expected to have, as in Nomad.
-pub(super) const LINE_LENGTH: u64 = 120;
-
 /// Turns the pieces of a log into text.
 pub(super) struct LogLines {
-    /// How many lines of the first piece are shown; `None` for all.
-    limit: Option<usize>,
+    /// True until the end of the line in which the log starts.
+    skips_line: bool,
     pending: Vec<u8>,
     /// The text that may begin a command.
     held: String,
@@ -20,21 +17,32 @@ pub(super) struct LogLines {
 }
 
 impl LogLines {
-    /// Creates a reader that shows at most these lines of the first piece.
-    pub(super) fn new(limit: Option<usize>) -> Self {
-        Self { limit, pending: vec![], held: String::new(), is_blank: true }
+    /// Creates a reader of a log from its start.
+    pub(super) fn new() -> Self {
+        Self { skips_line: false, pending: vec![], held: String::new(), is_blank: true }
+    }
+
+    /// Creates a reader that shows nothing up to the first line end.
+    pub(super) fn after_line_end() -> Self {
+        Self { skips_line: true, ..Self::new() }
     }
 
     /// Adds a piece and returns the text to show. The start of a character or of a command waits for its rest.
     pub(super) fn push(&mut self, piece: &[u8]) -> String {
+        let piece = match self.skips_line {
+            false => piece,
+            true => match piece.iter().position(|byte| *byte == b'\n') {
+                Some(end) => {
+                    self.skips_line = false;
+                    piece.get(end + 1..).unwrap_or_default()
+                }
+                None => &[],
+            },
+        };
         self.pending.extend_from_slice(piece);
         let complete = self.pending.len() - incomplete_end(&self.pending);
         let bytes: Vec<u8> = self.pending.drain(..complete).collect();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let text = match self.limit.take() {
-            Some(limit) => last_lines(&text, limit).to_owned(),
-            None => text,
-        };
+        let text = String::from_utf8_lossy(&bytes);
         let mut shown = std::mem::take(&mut self.held) + &text;
         let held = command_start(&shown, self.is_blank);
         self.held = shown.split_off(shown.len() - held);
@@ -60,27 +68,18 @@ fn incomplete_end(bytes: &[u8]) -> usize {
         .map_or(0, <[u8]>::len)
 }
 
-fn last_lines(text: &str, limit: usize) -> &str {
-    let body = text.strip_suffix('\n').unwrap_or(text);
-    let Some(before) = limit.checked_sub(1) else {
-        return "";
-    };
-    let start = body.rmatch_indices('\n').nth(before);
-    start.map_or(text, |(at, _)| &text[at + 1..])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_lines_of_the_first_piece_are_shown() {
-        for (limit, expected) in [(0, ""), (1, "c\n"), (2, "b\nc\n"), (9, "a\nb\nc\n")] {
-            let mut lines = LogLines::new(Some(limit));
-            assert_eq!(lines.push(b"a\nb\nc\n"), expected, "{limit}");
-            assert_eq!(lines.push(b"d\ne\n"), "d\ne\n");
+    fn a_log_that_starts_within_a_line_is_shown_from_the_next_one() {
+        for split in 0..="ab\nc\n".len() {
+            let (first, second) = b"ab\nc\n".split_at(split);
+            let mut lines = LogLines::after_line_end();
+            let shown = lines.push(first) + &lines.push(second) + &lines.push(b"d\n");
+            assert_eq!(shown + &lines.finish(), "c\nd\n", "{split}");
         }
-        assert_eq!(last_lines("a\nb", 1), "b");
     }
 
     /// Each piece is printed without commands by itself.
@@ -102,7 +101,7 @@ mod tests {
             assert_ne!(whole, text);
             for split in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
                 for second in split..=text.len() {
-                    let mut lines = LogLines::new(None);
+                    let mut lines = LogLines::new();
                     let pieces = [&text[..split], &text[split..second], &text[second..]];
                     let shown = pieces.map(|piece| without_commands(&lines.push(piece.as_bytes())));
                     let shown = shown.concat() + &without_commands(&lines.finish());
@@ -116,7 +115,7 @@ mod tests {
                 }
             }
         }
-        let mut lines = LogLines::new(None);
+        let mut lines = LogLines::new();
         let shown = ["a: b:", "c #", " d:", "\n:", " e"].map(|piece| lines.push(piece.as_bytes()));
         assert_eq!(shown, ["a: b:", "c ", "# d:", "\n", ": e"]);
     }
@@ -125,11 +124,11 @@ mod tests {
     fn a_character_that_two_pieces_share_is_shown_whole() {
         for split in 0..="aé😀z".len() {
             let (first, second) = "aé😀z".as_bytes().split_at(split);
-            let mut lines = LogLines::new(None);
+            let mut lines = LogLines::new();
             let shown = lines.push(first) + &lines.push(second) + &lines.finish();
             assert_eq!(shown, "aé😀z", "{split}");
         }
-        let mut cut = LogLines::new(None);
+        let mut cut = LogLines::new();
         assert_eq!(cut.push(&[b'a', 0xff, 0xe2]), "a\u{fffd}");
         assert_eq!(cut.finish(), "\u{fffd}");
     }

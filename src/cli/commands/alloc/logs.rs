@@ -1,7 +1,8 @@
 //! `alloc logs`.
 
 use super::args::AllocLogsArgs;
-use super::log_lines::{LINE_LENGTH, LogLines};
+use super::log_lines::LogLines;
+use super::log_tail::read_tail;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -53,11 +54,30 @@ async fn print_log(
             false => LogStream::Stdout,
         },
         follows: arguments.follow,
-        from_end: arguments.lines.map(|lines| u64::from(lines) * LINE_LENGTH),
+        from_end: None,
+    };
+    let (request, mut lines) = match arguments.lines.and_then(|lines| usize::try_from(lines).ok()) {
+        None => (request, LogLines::new()),
+        Some(limit) => {
+            let tail = read_tail(api, &request, limit).await?;
+            if !arguments.follow {
+                let mut lines = LogLines::new();
+                context.printer.print_result(&lines.push(&tail.bytes));
+                context.printer.print_result(&lines.finish());
+                return Ok(Exit::Done);
+            }
+            match tail.is_whole {
+                true => (request, LogLines::new()),
+                // With the line end before them, the lines are whole also if the log has grown.
+                false => {
+                    let length = u64::try_from(tail.bytes.len()).unwrap_or(u64::MAX);
+                    let from_end = Some(length.saturating_add(1));
+                    (LogRequest { from_end, ..request }, LogLines::after_line_end())
+                }
+            }
+        }
     };
     let mut log = api.open_log(&request).await?;
-    let limit = arguments.lines.and_then(|lines| usize::try_from(lines).ok());
-    let mut lines = LogLines::new(limit);
     while let Some(piece) = log.next_piece().await? {
         context.printer.print_result(&lines.push(&piece));
         if context.printer.is_result_closed() {

@@ -2,6 +2,7 @@
 
 mod args;
 mod log_lines;
+mod log_tail;
 pub(crate) mod logs;
 pub(crate) mod status;
 pub(crate) mod stop;

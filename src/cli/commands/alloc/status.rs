@@ -2,7 +2,7 @@
 
 use super::args::AllocStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{ask, print_list};
+use crate::cli::commands::status::{ask, check_namespace, print_list};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{allocation_detail, allocation_list};
@@ -22,6 +22,9 @@ pub(crate) async fn show_allocations(
         let scope = context.namespace()?.unwrap_or_default();
         let Some(id) = &arguments.id else {
             let listed = api.list_allocations(&scope, "").await?;
+            if listed.is_empty() {
+                check_namespace(api, &scope, "list allocations").await?;
+            }
             return print_list(context, output, listed, "No allocations placed", |stubs| {
                 allocation_list(stubs, &context.time_reference(), output.is_wide())
             });

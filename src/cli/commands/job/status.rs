@@ -2,7 +2,7 @@
 
 use super::args::JobStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{ask, print_list};
+use crate::cli::commands::status::{ask, check_namespace, print_list};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{JobOverview, job_detail, job_list};
@@ -25,6 +25,9 @@ pub(crate) async fn show_jobs(
         let scope = context.namespace()?.unwrap_or_default();
         let Some(id) = &arguments.id else {
             let listed = api.list_jobs(&scope, "").await?;
+            if listed.is_empty() {
+                check_namespace(api, &scope, "list jobs").await?;
+            }
             return print_list(context, output, listed, "No running jobs", |jobs| {
                 job_list(jobs, &context.time_reference(), output.is_wide())
             });

@@ -26,6 +26,12 @@ pub(crate) struct ReconcileArgs {
     /// Change volumes to match the files
     #[arg(long)]
     pub apply: bool,
+    /// Make the other changes while some are blocked
+    ///
+    /// Without it, one change that is blocked or not approved stops all of the set. Changes that depend on a blocked one
+    /// wait with it, and missing permissions stop all in any case.
+    #[arg(long, requires = "apply")]
+    pub keep_going: bool,
     /// Address that serves Prometheus metrics at /metrics without authentication
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,

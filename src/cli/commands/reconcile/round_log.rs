@@ -12,7 +12,7 @@ use crate::cli::ui::{one_line, unreachable_line};
 use crate::cli::workflow::lock_wait_line;
 use crate::telemetry::ReconcileMetrics;
 use nomad_csi_client::ports::LockHolder;
-use nomad_csi_client::reconcile::workflow::{Reporter, RoundReporter, is_folded};
+use nomad_csi_client::reconcile::workflow::{Reporter, RoundReporter, Uncorrected, is_folded};
 use nomad_csi_client::reconcile::{Cause, Outcome, ProgressObserver, Status};
 use nomad_csi_model::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
 use nomad_csi_model::{NamespacedId, SetName};
@@ -32,7 +32,11 @@ struct Logged {
     drift: Vec<String>,
     blocked: Vec<Diagnostic>,
     unchecked: Vec<Diagnostic>,
+    uncorrected: Vec<Uncorrected>,
 }
+
+/// Up to this number, the volumes that were not corrected are named.
+const NAMED_VOLUMES: usize = 20;
 
 impl<'a> RoundLog<'a> {
     /// A log without entries.
@@ -135,7 +139,7 @@ impl RoundReporter for RoundLog<'_> {
         self.logged().unchecked = remarks;
     }
 
-    fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap) {
+    fn blocked(&self, reasons: Vec<Diagnostic>, keeps_going: bool, sources: &SourceMap) {
         for reason in &reasons {
             self.metrics.error(reason.code.as_str());
         }
@@ -147,10 +151,37 @@ impl RoundReporter for RoundLog<'_> {
         }
         if reasons.is_empty() {
             tracing::info!("changes are no longer blocked");
+        } else if keeps_going {
+            tracing::warn!("these volumes are not changed until this is resolved");
         } else {
             tracing::warn!("nothing is changed until this is resolved");
         }
         self.logged().blocked = reasons;
+    }
+
+    fn uncorrected(&self, set: &str, volumes: &[Uncorrected]) {
+        self.metrics.uncorrected(set, volumes.len());
+        if volumes == self.logged().uncorrected {
+            return;
+        }
+        for Uncorrected { volume, why } in volumes.iter().take(NAMED_VOLUMES) {
+            let (namespace, id) = (volume.namespace.as_str(), volume.id.as_str());
+            let why = why.as_str();
+            tracing::warn!(
+                set,
+                volume.namespace = namespace,
+                volume.id = id,
+                why,
+                "volume {volume} is not corrected: {why}"
+            );
+        }
+        let count = volumes.len();
+        match count.saturating_sub(NAMED_VOLUMES) {
+            0 => {}
+            more => tracing::warn!(set, "{more} more volumes are not corrected"),
+        }
+        tracing::info!(set, count, "volumes that are not corrected changed");
+        self.logged().uncorrected = volumes.to_vec();
     }
 
     fn outcomes(

@@ -124,12 +124,17 @@ fn read_files(
         },
         share: Some(&arguments.changes.share),
         deny: &arguments.changes.deny,
+        refuses_literal_secrets: false,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let read = read_specifications(context, files, load_options, set, namespace.as_ref());
-    let (specifications, diagnostics) = read.map_err(without_sources)?;
+    let (mut specifications, diagnostics) = read.map_err(without_sources)?;
     if diagnostics.has_errors() {
         return Err((diagnostics.into(), specifications.sources));
+    }
+    // What is not reported as drift is not reversed either.
+    for spec in &mut specifications.volumes {
+        spec.ignore.extend(arguments.ignore.iter().cloned());
     }
     Ok(specifications)
 }
@@ -154,6 +159,7 @@ async fn reconcile(
         ignore: &ignore,
         asks_providers: !arguments.changes.no_provider,
         changes,
+        keeps_going: arguments.keep_going,
     };
     let parallelism = arguments.parallelism.parallelism;
     let workflow = WorkflowContext {

@@ -192,6 +192,9 @@ pub(crate) struct DeregisterArgs {
     /// The ledger that records which set owns the volumes.
     #[command(flatten)]
     pub ledger: LedgerArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,
@@ -222,6 +225,9 @@ pub(crate) struct DeleteArgs {
     /// The ledger that records which set owns the volumes.
     #[command(flatten)]
     pub ledger: LedgerArgs,
+    /// The limit of concurrent work.
+    #[command(flatten)]
+    pub parallelism: ParallelismArgs,
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,

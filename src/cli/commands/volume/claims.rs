@@ -2,7 +2,7 @@
 
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::print_list;
+use crate::cli::commands::status::{check_namespace, print_list};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::claim_list;
@@ -25,6 +25,9 @@ pub(crate) async fn show_claims(
             let scope = context.namespace()?.unwrap_or_default();
             let id = arguments.id.as_deref();
             let listed = list_claims(&workflow, &scope, id).await?;
+            if listed.is_empty() {
+                check_namespace(cluster, &scope, "list claims").await?;
+            }
             print_list(context, output, listed, &nothing(&scope, id), |claims| {
                 claim_list(claims, &context.time_reference(), output.is_wide())
             })

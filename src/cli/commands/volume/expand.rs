@@ -76,6 +76,7 @@ fn load_files(
         empty_files: EmptyFiles::Rejected,
         share: None,
         deny: &[],
+        refuses_literal_secrets: false,
     };
     load_specifications(context, &files, load_options, &set).map(Some)
 }

@@ -1,7 +1,7 @@
 //! `volume delete` and `volume deregister`.
 
 use super::args::{DeleteArgs, DeregisterArgs};
-use crate::cli::args::{LedgerArgs, ServerWaitArgs};
+use crate::cli::args::{LedgerArgs, ParallelismArgs, ServerWaitArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -31,7 +31,8 @@ pub(crate) async fn deregister(
         secrets: Secrets::default(),
         ledger: None,
     };
-    remove(context, &arguments.ledger, arguments.server_wait, request).await
+    let options = (&arguments.ledger, arguments.server_wait, arguments.parallelism);
+    remove(context, options, request).await
 }
 
 /// `volume delete`.
@@ -54,13 +55,13 @@ pub(crate) async fn delete(
         if_exists: arguments.if_exists,
         ledger: None,
     };
-    remove(context, &arguments.ledger, arguments.server_wait, request).await
+    let options = (&arguments.ledger, arguments.server_wait, arguments.parallelism);
+    remove(context, options, request).await
 }
 
 async fn remove(
     context: &CommandContext,
-    ledger: &LedgerArgs,
-    server_wait: ServerWaitArgs,
+    (ledger, server_wait, parallelism): (&LedgerArgs, ServerWaitArgs, ParallelismArgs),
     request: RemovalRequest<'_>,
 ) -> Result<Exit, CliError> {
     context
@@ -68,7 +69,12 @@ async fn remove(
             let cluster = &*cluster.waiting(context.wait_for_server(server_wait));
             let request =
                 RemovalRequest { ledger: ledger_access(context, ledger, cluster), ..request };
-            let workflow = context.waiting_workflow(cluster, "volume remove", server_wait, 1);
+            let workflow = context.waiting_workflow(
+                cluster,
+                "volume remove",
+                server_wait,
+                parallelism.parallelism,
+            );
             remove_volumes(&workflow, context, &request).await?;
             Ok(Exit::Done)
         })

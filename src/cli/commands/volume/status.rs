@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::args::VolumeStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{Layout, ask};
+use crate::cli::commands::status::{Layout, ask, check_namespace};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{
@@ -18,7 +18,7 @@ use nomad_csi_client::reconcile::workflow::{self, pending_creations};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{
     Namespace, NamespacedId, PluginId, PublishedStats, Volume, VolumeCreation, VolumeHealth,
-    VolumeSummary,
+    VolumeSummary, one_line,
 };
 use nomad_csi_wire::{
     PublishedStatsDocument, VolumeDocument, VolumeHealthDocument, stats_to_wire,
@@ -53,6 +53,9 @@ async fn look(
     let Some(id) = &query.prefix else {
         let listed = api.list_volumes(&query).await?;
         let creations = creations(api, &query).await?;
+        if listed.is_empty() && creations.is_empty() {
+            check_namespace(api, &query.namespace, "list volumes").await?;
+        }
         return print_list(context, output, (listed, creations), &query);
     };
     let key = match resolve(context, api, &query, id).await? {
@@ -250,7 +253,11 @@ async fn resolve(
             creations.retain(|one| one.value.volume.id.as_str() == id);
             match creations.len() {
                 1 => Ok(Resolved::Creation(Box::new(creations.remove(0)))),
-                _ => Err(missing(api, query, id).into()),
+                _ => {
+                    let action = format!("show volume `{}`", one_line(id));
+                    check_namespace(api, &query.namespace, &action).await?;
+                    Err(missing(api, query, id).into())
+                }
             }
         }
         [one] => {

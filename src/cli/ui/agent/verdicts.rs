@@ -39,14 +39,16 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
 pub(crate) fn report_text(report: &Report) -> String {
     let tried =
         report.outcomes.iter().filter(|outcome| !matches!(outcome.verdict, Verdict::Skipped(_)));
-    let rows = tried.map(|outcome| {
+    let tried: Vec<&CheckOutcome> = tried.collect();
+    let rows = tried.iter().map(|outcome| {
         [
             outcome.case.id.to_owned(),
             word(&outcome.verdict).to_owned(),
             outcome.case.title.to_owned(),
         ]
     });
-    let mut sections = vec![table(["Check", "Verdict", "Requirement"], rows)];
+    let rows = table(["Check", "Verdict", "Requirement"], rows);
+    let mut sections = vec![with_coloured_verdicts(&rows, &tried)];
     sections.extend(by_reason("Skipped", &report.outcomes, skipped));
     sections.extend(by_reason("Could not run", &report.outcomes, reason_not_run));
     sections.extend(report.outcomes.iter().filter_map(details));
@@ -66,6 +68,17 @@ pub(crate) fn report_text(report: &Report) -> String {
     }
     sections.push(summary(report));
     sections.join("\n")
+}
+
+/// Colours the verdicts of a table of checks. They are coloured last, because colours have no width in a column.
+fn with_coloured_verdicts(table: &str, outcomes: &[&CheckOutcome]) -> String {
+    let heading = table.lines().take(1).map(str::to_owned);
+    let rows = table.lines().skip(1).zip(outcomes).map(|(row, outcome)| {
+        let (id, rest) = row.split_at_checked(outcome.case.id.len()).unwrap_or(("", row));
+        let plain = word(&outcome.verdict);
+        format!("{id}{}", rest.replacen(plain, &verdict_word(&outcome.verdict), 1))
+    });
+    heading.chain(rows).map(|line| line + "\n").collect()
 }
 
 /// Returns the checks that were skipped or could not run, grouped by reason.

@@ -1,4 +1,5 @@
-//! JUnit XML: one test case per volume or file, and one for a run that failed for another reason.
+//! JUnit XML: one test case per volume or file, and one for a run that failed for another reason. The times are those of the
+//! run: its volumes have none of their own, because they are read and changed side by side.
 
 use super::run_report::{Case, CaseResult, Finding, RunReport};
 use crate::cli::ui::markup::xml;
@@ -21,11 +22,20 @@ pub(super) fn junit(report: &RunReport) -> String {
     if errors > 0 {
         cases += &run_error(&name, &run_errors);
     }
+    let elapsed = report.time.map_or_else(String::new, |time| {
+        let milliseconds = time.ended.saturating_sub(time.started).max(0) / 1_000_000;
+        format!(" time=\"{}.{:03}\"", milliseconds / 1000, milliseconds % 1000)
+    });
+    let started = report.time.and_then(|time| {
+        let started = jiff::Timestamp::from_nanosecond(i128::from(time.started)).ok()?;
+        Some(format!(" timestamp=\"{started:.0}\""))
+    });
+    let started = started.unwrap_or_default();
     let suite = xml(report.server.as_deref().unwrap_or("specifications"));
     let lines = [
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>".to_owned(),
-        format!("<testsuites name=\"{name}\" {tests}>"),
-        format!("<testsuite name=\"{suite}\" {tests} skipped=\"{skipped}\">"),
+        format!("<testsuites name=\"{name}\" {tests}{elapsed}>"),
+        format!("<testsuite name=\"{suite}\" {tests} skipped=\"{skipped}\"{elapsed}{started}>"),
         format!("{cases}</testsuite>"),
         "</testsuites>".to_owned(),
     ];

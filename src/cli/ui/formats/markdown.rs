@@ -2,7 +2,7 @@
 //! stays below GitHub's limit of 65,535 characters per comment.
 
 use super::run_report::{Case, CaseResult, RunReport};
-use crate::cli::ui::markup::code;
+use crate::cli::ui::markup::{block, code};
 
 /// The longest text before the note about omitted volumes.
 const LONGEST: usize = 65_000;
@@ -39,7 +39,7 @@ pub(super) fn markdown(report: &RunReport) -> String {
 }
 
 fn is_shown(case: &Case) -> bool {
-    case.result != CaseResult::Passed || !case.details.is_empty()
+    case.result != CaseResult::Passed || !case.details.is_empty() || !case.diff.is_empty()
 }
 
 fn entry(case: &Case) -> String {
@@ -50,5 +50,8 @@ fn entry(case: &Case) -> String {
     let details = case.details.iter();
     let details = details.map(|detail| format!("- {}\n", code(detail)));
     let heading = format!("\n### {} {}\n\n", case.word, code(&name));
-    std::iter::once(heading).chain(details).collect()
+    let diff = (!case.diff.is_empty()).then(|| block("diff", &case.diff));
+    let gap = diff.is_some() && !case.details.is_empty();
+    let gap = gap.then(|| "\n".to_owned());
+    std::iter::once(heading).chain(diff).chain(gap).chain(details).collect()
 }

@@ -9,4 +9,4 @@ mod run_report;
 mod sarif;
 
 pub(crate) use report_file::ReportFile;
-pub(crate) use run_report::{Case, CaseResult, Finding, Place, RunReport};
+pub(crate) use run_report::{Case, CaseResult, Finding, Place, RunReport, RunTime};

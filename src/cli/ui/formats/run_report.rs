@@ -21,12 +21,23 @@ pub(crate) struct RunReport {
     pub cases: Vec<Case>,
     /// The place of a problem that has none: the first specification.
     pub first_place: Option<Place>,
+    /// When the run was; `None` until it ends.
+    pub time: Option<RunTime>,
     /// True if the run failed, or refused to do its work.
     pub has_failed: bool,
     /// The parts of the runs that have ended, of a command with several.
     pub ended: Vec<EndedRun>,
     /// The number of findings that are of ended runs.
     pub ended_findings: usize,
+}
+
+/// When a run was, in nanoseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunTime {
+    /// Its start.
+    pub started: i64,
+    /// Its end.
+    pub ended: i64,
 }
 
 /// What one run of several adds to the report.
@@ -57,6 +68,7 @@ impl RunReport {
                     message: message.to_owned(),
                     text: lines.collect::<Vec<_>>().join("\n"),
                 },
+                diff: vec![],
                 details: errors.iter().map(|one| one.message().to_owned()).collect(),
             });
         }
@@ -180,7 +192,9 @@ pub(crate) struct Case {
     /// The change or the state: `create`, `unchanged`.
     pub word: &'static str,
     pub result: CaseResult,
-    /// The changes, one line each.
+    /// The lines of values that the change removes and adds, each with its sign: `- capacity_min: 1GiB`.
+    pub diff: Vec<String>,
+    /// The other details, one line each.
     pub details: Vec<String>,
 }
 

@@ -11,6 +11,7 @@ use super::error::{Failures, WorkflowError};
 use super::find_volume::find_volume;
 use super::reporter::ApprovalPrompt;
 use crate::ports::{ApiError, VolumeQuery};
+use crate::reconcile::provider_lists::LIST_TIMEOUT;
 use crate::reconcile::volume_facts::{FactOptions, FactReading};
 use crate::reconcile::volume_list::read_listed_volumes;
 use nomad_csi_model::diagnostic::SourceMap;
@@ -69,6 +70,7 @@ pub async fn diagnose_volumes(
         }
     };
     let options = FactOptions {
+        provider_limit: LIST_TIMEOUT,
         asks_providers: request.asks_providers,
         reads_evaluations: true,
         reads_health: true,

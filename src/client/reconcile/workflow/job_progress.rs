@@ -18,6 +18,8 @@ use nomad_csi_wire::{
 pub(super) enum JobProgress {
     /// All of them run, or ended as they should.
     Done,
+    /// The job wants some, and none is listed: another evaluation may still place one.
+    NonePlaced,
     /// Some have not started: the reason of each.
     Waiting(Vec<String>),
     /// Some failed: the reason of each.
@@ -48,9 +50,34 @@ pub(super) fn job_progress(
         (true, false) => JobProgress::Waiting(waiting),
         (true, true) => match last_failure(job, allocations) {
             Some(reason) => JobProgress::Failed(vec![reason]),
+            None if wants_allocations(job) && is_without_allocation(job, allocations) => {
+                JobProgress::NonePlaced
+            }
             None => JobProgress::Done,
         },
     }
+}
+
+/// Returns whether a job has allocations whatever nodes there are. A system job without a fitting node has none.
+fn wants_allocations(job: &JobDocument) -> bool {
+    let has_count = job.task_groups.iter().any(|group| group.count.unwrap_or(1) > 0);
+    job.job_type != "system" && job.job_type != "sysbatch" && !job.stop && has_count
+}
+
+fn is_without_allocation(job: &JobDocument, allocations: &[AllocationStub]) -> bool {
+    let is_current = |stub: &AllocationStub| {
+        stub.job_version == job.version
+            && (stub.desired_status == "run" || stub.client_status == "complete")
+    };
+    !allocations.iter().any(is_current)
+}
+
+/// Returns the problem of a job of which no allocation came.
+pub(super) fn none_placed(job: &str) -> Diagnostic {
+    let message = format!("no allocation of job `{job}` was placed");
+    Diagnostic::error(Code::JobNotPlaced, message)
+        .note("the server evaluated the job without a failure, and lists no allocation of this version")
+        .help("run `nomad-csi job status` to check the job; the server places allocations by itself")
 }
 
 /// Returns why the newest allocation failed, if none runs and none is complete: a job that is submitted again
@@ -236,7 +263,6 @@ mod tests {
 
     #[test]
     fn a_job_is_done_when_every_allocation_of_its_version_runs_or_has_ended() {
-        assert_eq!(progress(&[]), JobProgress::Done);
         let stubs = [
             stub(json!({"ClientStatus": "running"})),
             stub(json!({"ClientStatus": "complete"})),
@@ -249,6 +275,32 @@ mod tests {
         assert_eq!(result_text(&job(), &[]), nothing);
         let previous = [stub(json!({"ClientStatus": "running", "JobVersion": 1}))];
         assert!(matches!(progress(&previous), JobProgress::Waiting(_)));
+    }
+
+    /// A later evaluation may place one, such as after the delay of a rescheduling.
+    #[test]
+    fn a_job_without_an_allocation_is_not_done_if_it_wants_one() {
+        let stopped = stub(json!({"DesiredStatus": "stop", "ClientStatus": "failed"}));
+        assert_eq!(progress(&[]), JobProgress::NonePlaced);
+        let before = stub(json!({"ClientStatus": "complete", "JobVersion": 1}));
+        assert_eq!(progress(std::slice::from_ref(&before)), JobProgress::NonePlaced);
+        assert!(!matches!(progress(&[stopped]), JobProgress::Done));
+        let ended = stub(json!({"DesiredStatus": "stop", "ClientStatus": "complete"}));
+        assert_eq!(progress(&[ended]), JobProgress::Done, "a batch job that has ended");
+        for change in [
+            json!({"Type": "system"}),
+            json!({"Type": "sysbatch"}),
+            json!({"Stop": true}),
+            json!({"TaskGroups": [{"Name": "g", "Count": 0}]}),
+            json!({"TaskGroups": []}),
+        ] {
+            let mut text = json!({"ID": "web", "Version": 2, "TaskGroups": [{"Name": "g"}]});
+            let fields = change.as_object().expect("an object").clone();
+            text.as_object_mut().expect("an object").extend(fields);
+            let job: JobDocument = decode_value(&text).expect("cannot decode");
+            let evaluation = EvaluationDocument::default();
+            assert_eq!(job_progress(&job, &evaluation, &[]), JobProgress::Done, "{change}");
+        }
     }
 
     /// Nothing was placed by the evaluation, and nothing runs.

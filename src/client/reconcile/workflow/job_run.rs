@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::job_progress::{
-    JobProgress, job_progress, named, next_launch_text, not_placed, result_text, waiting_reason,
+    JobProgress, job_progress, named, next_launch_text, none_placed, not_placed, result_text,
+    waiting_reason,
 };
 use crate::ports::{JobDispatch, JobRegistration, ServerKind};
 use crate::reconcile::seen_nodes::seen_nodes;
@@ -27,6 +28,9 @@ const MOST_SHOWN: usize = 5;
 
 /// The pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long an allocation may take that no evaluation has placed yet.
+const PLACEMENT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The wait for the result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -312,8 +316,7 @@ impl Following<'_> {
             self.context.reporter.diagnostic(problem);
             return Ok(JobOutcome::NotPlaced);
         }
-        self.follow_allocations(key, &evaluation).await?;
-        Ok(JobOutcome::Done)
+        self.follow_allocations(key, &evaluation).await
     }
 
     /// Waits until the server is done with an evaluation and those that continue it. `None` means that
@@ -344,7 +347,8 @@ impl Following<'_> {
         &self,
         key: &JobKey,
         evaluation: &EvaluationDocument,
-    ) -> Result<(), WorkflowError> {
+    ) -> Result<JobOutcome, WorkflowError> {
+        let placed_until = Instant::now() + PLACEMENT_LIMIT;
         let Some(job) = self.context.api.read_job(key).await? else {
             let message = format!("job `{}` was removed by another command", key.id);
             return Err(Diagnostic::error(Code::JobNotRunning, message).into());
@@ -358,8 +362,13 @@ impl Following<'_> {
                     let result = result_text(&job.value, &allocations);
                     let line = format!("job {}: {result}", key.id);
                     self.context.reporter.status(&line);
-                    return Ok(());
+                    return Ok(JobOutcome::Done);
                 }
+                JobProgress::NonePlaced if Instant::now() + PAUSE > placed_until => {
+                    self.context.reporter.diagnostic(none_placed(key.id.as_str()));
+                    return Ok(JobOutcome::NotPlaced);
+                }
+                JobProgress::NonePlaced => self.pause("no allocation is placed").await?,
                 JobProgress::Failed(reasons) => {
                     let message = match reasons.len() {
                         1 => format!("1 allocation of job `{}` failed", key.id),

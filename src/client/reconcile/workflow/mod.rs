@@ -100,7 +100,7 @@ pub use prepare::prepare_plan;
 pub use registrations::{Registrations, find_registrations};
 pub use removal::{RemovalRequest, remove_volumes};
 pub use reporter::{ApprovalPrompt, Reporter};
-pub use round::{RoundReporter, RoundRequest, run_round};
+pub use round::{RoundReporter, RoundRequest, Uncorrected, run_round};
 pub use server_unreachable::{fold_server_away, is_folded};
 pub use snapshots::{SnapshotDeletionRequest, create_snapshot, delete_snapshots};
 pub use specifications::Specifications;

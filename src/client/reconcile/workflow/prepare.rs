@@ -7,7 +7,7 @@ use super::error::WorkflowError;
 use super::plan_request::{PlanRequest, PreparedPlan, ProviderCheck, Reading};
 use crate::ports::ServerKind;
 use crate::reconcile::observe::{ObserveRequest, last_snapshots, observe};
-use crate::reconcile::provider_lists::{provider_lists, snapshot_ids, unread_lists};
+use crate::reconcile::provider_lists::{LIST_TIMEOUT, provider_lists, snapshot_ids, unread_lists};
 use crate::reconcile::resolve::{Unresolved, known_secrets};
 use crate::reconcile::secret_variables::SecretVariables;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -119,7 +119,8 @@ async fn ask_providers(
         observed.provided_snapshots = snapshot_ids(context.api, &snapshots).await;
     }
     let (plugins, parallelism) = (&observed.plugins, context.parallelism);
-    observed.provided = provider_lists(context.api, plugins, &asked, parallelism).await;
+    observed.provided =
+        provider_lists(context.api, plugins, &asked, parallelism, LIST_TIMEOUT).await;
     unread_lists(&observed.provided)
 }
 

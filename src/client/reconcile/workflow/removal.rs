@@ -3,10 +3,15 @@
 //! Nomad deletes the data before it checks for claims. So everything is checked before anything is
 //! sent: claims, also those that the server dropped too early ([`super::dropped_claims`]), other users of the same data
 //! ([`super::taken_data`]), and sets that protect a volume. If one volume cannot be removed, none is. Right before its removal each volume is checked again, and it is not
-//! removed if it has changed. If the server stops responding, a removal that was certainly not sent waits
+//! removed if it has changed. Volumes are found and removed side by side, as many as the context allows, and reported in
+//! their order. If the server stops responding, a removal that was certainly not sent waits
 //! for it; if the server stays away, nothing more begins.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{StreamExt as _, stream};
 
 use super::approval::{Answer, Approval, NamedApproval, require_approval, require_named_approvals};
 use super::claim_explanation::{explained, stuck_claims};
@@ -87,19 +92,28 @@ pub async fn remove_volumes(
         approve(prompt, request, volume).await?;
     }
     let mut failures = Failures::default();
-    let mut server_is_away = false;
-    for volume in &volumes {
-        if context.is_interrupted() || server_is_away {
+    let server_is_away = AtomicBool::new(false);
+    let removals = volumes.iter().map(async |volume| {
+        if context.is_interrupted() || server_is_away.load(Ordering::Relaxed) {
+            return (volume, None);
+        }
+        let outcome = remove_volume(context, request, volume, &cut_off).await;
+        if outcome.met_server_away() {
+            server_is_away.store(true, Ordering::Relaxed);
+        }
+        (volume, Some(outcome))
+    });
+    let mut removals = pin!(stream::iter(removals).buffered(context.parallelism.max(1)));
+    while let Some((volume, outcome)) = removals.next().await {
+        let Some(outcome) = outcome else {
             let line = format!("volume {}: not started", volume.key());
             context.reporter.status(&line);
-            failures.add(match server_is_away {
+            failures.add(match server_is_away.load(Ordering::Relaxed) {
                 true => FailureKind::Failed,
                 false => FailureKind::Interrupted,
             });
             continue;
-        }
-        let outcome = remove_volume(context, request, volume, &cut_off).await;
-        server_is_away = outcome.met_server_away();
+        };
         report_removal(context, request.removal, volume, outcome, &mut failures);
     }
     failures.into_result()
@@ -136,8 +150,10 @@ async fn find_volumes(
     let (api, scope) = (context.api, &request.scope);
     let mut volumes: Vec<Volume> = vec![];
     let mut problems = vec![];
-    for id in request.ids {
-        match look_up_volume(api, scope, id).await? {
+    let lookups = request.ids.iter().map(async |id| (id, look_up_volume(api, scope, id).await));
+    let mut lookups = pin!(stream::iter(lookups).buffered(context.parallelism.max(1)));
+    while let Some((id, found)) = lookups.next().await {
+        match found? {
             VolumeLookup::Found(volume)
                 if volumes.iter().any(|other| other.key() == volume.key()) => {}
             VolumeLookup::Found(volume) => volumes.push(*volume),

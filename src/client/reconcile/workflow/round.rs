@@ -2,7 +2,8 @@
 //!
 //! Drift, plan and changes come from the same reading of the server, so nothing is changed whose drift
 //! was not reported. A round that applies reads under the set's lock. It never asks: a change that is
-//! blocked, unapproved or not permitted waits for a person, and the rest waits with it.
+//! blocked, unapproved or not permitted waits for a person, and the rest waits with it. A round that keeps going makes the
+//! other changes, except those that depend on one that waits. Every round reports what it did not correct.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +26,10 @@ use super::specifications::Specifications;
 use crate::reconcile::drift::{DriftQuery, find_drift};
 use crate::reconcile::ledger::SetLedger;
 use crate::reconcile::ledger_writer::RecordedScope;
-use crate::reconcile::outcome::Outcome;
+use crate::reconcile::outcome::{Outcome, Status};
 use crate::reconcile::permissions::Preflight;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
-use nomad_csi_model::{SetName, shell_quoted};
+use nomad_csi_model::{NamespacedId, SetName, shell_quoted};
 use nomad_csi_plan::{
     DriftInputs, Plan, PlannedVolume, Unapproved, VolumeDrift, detect_drift, has_unrecorded_data,
     ownership_changes,
@@ -43,8 +44,12 @@ pub trait RoundReporter: Reporter {
     /// Reports what a round could not check. Empty if it checked everything.
     fn unchecked(&self, remarks: Vec<Diagnostic>);
 
-    /// Reports what a person must resolve before anything is changed. Empty if nothing.
-    fn blocked(&self, reasons: Vec<Diagnostic>, sources: &SourceMap);
+    /// Reports what a person must resolve before anything is changed, or before these volumes are changed if the round
+    /// `keeps_going`. Empty if nothing.
+    fn blocked(&self, reasons: Vec<Diagnostic>, keeps_going: bool, sources: &SourceMap);
+
+    /// Reports the volumes of a set that a round did not correct, at its end. Empty if none is left.
+    fn uncorrected(&self, set: &str, volumes: &[Uncorrected]);
 
     /// Reports how the changes of a plan ended. Returns the failures.
     /// `server_unreachable` is the problem of a server that stopped responding.
@@ -54,6 +59,40 @@ pub trait RoundReporter: Reporter {
         outcomes: &[Outcome],
         server_unreachable: Option<Diagnostic>,
     ) -> Diagnostics;
+}
+
+/// A volume that a round did not correct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uncorrected {
+    /// The volume.
+    pub volume: NamespacedId,
+    /// Why not.
+    pub why: UncorrectedReason,
+}
+
+/// Why a round did not correct a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UncorrectedReason {
+    /// Its own change is blocked, waits for claims, or is not approved.
+    Blocked,
+    /// Its change can be made, and waits until the blocked ones are resolved.
+    WaitsForOthers,
+    /// Its change failed.
+    Failed,
+    /// Its change was not started, or its outcome is not known.
+    NotStarted,
+}
+
+impl UncorrectedReason {
+    /// Its name in the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::WaitsForOthers => "waits for the blocked volumes",
+            Self::Failed => "failed",
+            Self::NotStarted => "not started",
+        }
+    }
 }
 
 /// One round of `reconcile`.
@@ -68,6 +107,8 @@ pub struct RoundRequest<'a> {
     pub asks_providers: bool,
     /// How drift is reversed; `None` if it is only reported.
     pub changes: Option<ChangeOptions>,
+    /// True if a change that waits for a person does not stop the others.
+    pub keeps_going: bool,
 }
 
 /// Runs one round. `reporter` is the context's reporter.
@@ -149,20 +190,31 @@ impl Round<'_> {
         }
         self.report_drift_of(&prepared, set.as_deref());
         reporter.unchecked(unread_providers(prepared.plan.remarks.clone()));
-        let reasons = self.blocking_reasons(&prepared).await?;
-        let is_blocked = !reasons.is_empty();
-        reporter.blocked(reasons, &specifications.sources);
+        let keeps_going = self.request.keeps_going;
+        let mut reasons = vec![];
+        if keeps_going {
+            reasons = self.block_what_waits(&mut prepared.plan);
+        }
+        let stopping = self.blocking_reasons(&prepared).await?;
+        let is_blocked = !stopping.is_empty();
+        reasons.extend(stopping);
+        reporter.blocked(reasons, !is_blocked, &specifications.sources);
         let plan = &prepared.plan;
+        let set_name = specifications.set.as_ref().map_or("", SetName::as_str);
         let observed = &prepared.observation.observed;
         let changes_ownership = plan_request.set.is_some_and(|set| {
             !ownership_changes(plan, set).is_empty() || has_unrecorded_data(set, observed)
         });
         let changes_volumes = plan.counts().changes() > 0;
         if is_blocked || !changes_volumes && !changes_ownership {
+            reporter.uncorrected(set_name, &not_begun(plan));
             return Ok(());
         }
         if changes_volumes {
-            reporter.diagnostics(&prepared.diagnostics(), &specifications.sources);
+            // What blocks a volume is reported already.
+            let warnings = plan.volumes.iter().flat_map(|planned| &planned.warnings);
+            let warnings = plan.remarks.iter().chain(warnings).cloned().collect();
+            reporter.diagnostics(&warnings, &specifications.sources);
         }
         let owner = set.as_deref().map(SetLedger::set);
         let resolved = look_up_secrets(context, specifications, plan, owner).await?;
@@ -171,10 +223,66 @@ impl Round<'_> {
             execute_plan(context, &prepared, &resolved, set, None, scope, stop).await?;
         let server_unreachable = fold_server_away(plan, &mut outcomes);
         let failures = reporter.outcomes(plan, &outcomes, server_unreachable);
+        reporter.uncorrected(set_name, &not_corrected(plan, &outcomes));
         if failures.is_empty() {
             return Ok(());
         }
         Err(failures.into())
+    }
+
+    /// Returns why changes wait for a person, with their positions in the plan.
+    fn reasons_of_volumes(&self, plan: &Plan) -> Vec<(usize, Vec<Diagnostic>)> {
+        let mut of_volumes = vec![];
+        for (position, planned) in plan.volumes.iter().enumerate() {
+            let reasons = planned.action.reasons();
+            if !reasons.is_empty() {
+                of_volumes.push((position, reasons.to_vec()));
+            }
+        }
+        for (position, planned) in plan.volumes.iter().enumerate() {
+            if planned.action.requires_own_approval() {
+                of_volumes.push((position, vec![only_by_a_person(planned)]));
+            }
+        }
+        let missing = self.options.approvals.missing(plan);
+        let missing = missing.iter().filter(|one| !one.is_own);
+        of_volumes.extend(missing.map(|one| (one.position, vec![unapproved(one)])));
+        of_volumes
+    }
+
+    /// Blocks the changes that wait for a person, and those that depend on one. Returns why they wait.
+    fn block_what_waits(&self, plan: &mut Plan) -> Vec<Diagnostic> {
+        let mut all = vec![];
+        let mut waiting: BTreeSet<usize> = BTreeSet::new();
+        for (position, reasons) in self.reasons_of_volumes(plan) {
+            all.extend(reasons.iter().cloned());
+            waiting.insert(position);
+            if let Some(planned) = plan.volumes.get_mut(position)
+                && planned.action.reasons().is_empty()
+            {
+                planned.block(reasons);
+            }
+        }
+        // Each pass adds the dependents of those of the pass before.
+        loop {
+            let waits = |position: &usize| waiting.contains(position);
+            let depends = |planned: &PlannedVolume| planned.depends_on.iter().any(waits);
+            let changed = plan.volumes.iter().enumerate().filter(|(position, planned)| {
+                !waits(position) && !planned.is_unchanged() && depends(planned)
+            });
+            let dependents: Vec<usize> = changed.map(|(position, _)| position).collect();
+            if dependents.is_empty() {
+                return all;
+            }
+            for position in dependents {
+                waiting.insert(position);
+                if let Some(planned) = plan.volumes.get_mut(position) {
+                    let reason = depends_on_a_waiting_one(planned);
+                    all.push(reason.clone());
+                    planned.block(vec![reason]);
+                }
+            }
+        }
     }
 
     fn report_drift_of(&self, prepared: &PreparedPlan, set: Option<&SetLedger>) {
@@ -192,23 +300,17 @@ impl Round<'_> {
         self.reporter.drift(set_name, &drift);
     }
 
-    /// Returns what a person must resolve. Unhealthy plugins are not waited for: the next round checks
-    /// them again.
+    /// Returns what a person must resolve before anything is changed. Unhealthy plugins are not waited for: the next
+    /// round checks them again.
     async fn blocking_reasons(
         &self,
         prepared: &PreparedPlan,
     ) -> Result<Vec<Diagnostic>, WorkflowError> {
-        let plan = &prepared.plan;
-        let mut reasons: Vec<Diagnostic> =
-            plan.volumes.iter().flat_map(|planned| planned.action.reasons()).cloned().collect();
-        let by_person = plan.volumes.iter();
-        let by_person = by_person.filter(|planned| planned.action.requires_own_approval());
-        reasons.extend(by_person.map(only_by_a_person));
-        let missing = self.options.approvals.missing(plan);
-        let missing = missing.iter().filter(|one| !one.is_own);
-        reasons.extend(missing.map(unapproved));
-        if !reasons.is_empty() {
-            return Ok(reasons);
+        if !self.request.keeps_going {
+            let reasons = self.reasons_of_volumes(&prepared.plan);
+            if !reasons.is_empty() {
+                return Ok(reasons.into_iter().flat_map(|(_, reasons)| reasons).collect());
+            }
         }
         match preflight_plan(self.context, prepared, self.selection).await? {
             Preflight::Granted => Ok(vec![]),
@@ -220,6 +322,44 @@ impl Round<'_> {
             }
         }
     }
+}
+
+/// Returns the volumes that a round without changes leaves as they are.
+fn not_begun(plan: &Plan) -> Vec<Uncorrected> {
+    let changed = plan.volumes.iter().filter(|planned| !planned.is_unchanged());
+    let uncorrected = changed.map(|planned| Uncorrected {
+        volume: planned.key.clone(),
+        why: match planned.action.reasons() {
+            [] => UncorrectedReason::WaitsForOthers,
+            _ => UncorrectedReason::Blocked,
+        },
+    });
+    uncorrected.collect()
+}
+
+/// Returns the volumes that are not as planned after the changes.
+fn not_corrected(plan: &Plan, outcomes: &[Outcome]) -> Vec<Uncorrected> {
+    let left = plan.volumes.iter().zip(outcomes).filter_map(|(planned, outcome)| {
+        let why = match &outcome.status {
+            Status::Unchanged | Status::Done(_) | Status::Removed => return None,
+            Status::Blocked => UncorrectedReason::Blocked,
+            Status::Stale(_) | Status::DependencyFailed(_) | Status::Failed(_) => {
+                UncorrectedReason::Failed
+            }
+            Status::ServerUnreachable(_) | Status::NotStarted => UncorrectedReason::NotStarted,
+        };
+        Some(Uncorrected { volume: planned.key.clone(), why })
+    });
+    left.collect()
+}
+
+fn depends_on_a_waiting_one(planned: &PlannedVolume) -> Diagnostic {
+    let message = format!(
+        "volume {key} is not changed: a volume that it depends on is blocked",
+        key = planned.key.quoted()
+    );
+    Diagnostic::error(Code::ApplyHeldBack, message)
+        .help("resolve what blocks the other volume; the next round changes both")
 }
 
 fn unread_providers(remarks: Vec<Diagnostic>) -> Vec<Diagnostic> {

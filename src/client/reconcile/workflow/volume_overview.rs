@@ -3,12 +3,18 @@
 //! It only explains, and the volume itself is the answer. So what cannot be read is left out. A provider
 //! that was asked and did not answer is reported, because its data may be gone.
 
+use std::time::Duration;
+
 use super::context::WorkflowContext;
 use crate::ports::ServerKind;
 use crate::reconcile::volume_facts::{FactOptions, FactReading};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{Volume, VolumeClaim};
 use nomad_csi_plan::doctor::{Finding, diagnose};
+
+/// How long the provider's list is waited for: the registration is the answer, and the list may have many volumes. `volume
+/// doctor` waits longer.
+const PROVIDER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The claims of a volume, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +56,7 @@ pub async fn volume_overview(
     let volumes = std::slice::from_ref(volume);
     let options = FactOptions {
         asks_providers: asks_provider,
+        provider_limit: PROVIDER_LIMIT,
         reads_evaluations: drops_claims,
         parallelism: context.parallelism,
         ..FactOptions::of_claims(context.clock.now())

@@ -44,6 +44,9 @@ pub(super) struct ScriptedDriver {
     lost: Mutex<BTreeMap<PathBuf, PathBuf>>,
     wait_panics: Mutex<u32>,
     stop_panics: Mutex<u32>,
+    /// What goes on without its files, and what is found from the second look on.
+    without_files: Mutex<Vec<PathBuf>>,
+    found_later: Mutex<Option<Vec<PathBuf>>>,
     /// The runs that were killed without their kill timeout.
     kills: Mutex<Vec<PathBuf>>,
 }
@@ -98,6 +101,16 @@ impl ScriptedDriver {
     /// The number of runs that were killed without their kill timeout.
     pub(super) fn kills(&self) -> usize {
         self.kills.lock().len()
+    }
+
+    /// Lets these runs, and no others, go on without their files.
+    pub(super) fn run_without_files(&self, runs: &[PathBuf]) {
+        *self.without_files.lock() = runs.to_vec();
+    }
+
+    /// Lets these runs go on without their files after the next look.
+    pub(super) fn find_later(&self, runs: &[PathBuf]) {
+        *self.found_later.lock() = Some(runs.to_vec());
     }
 
     pub(super) fn refuse_starts(&self, number: u32) {
@@ -226,7 +239,12 @@ impl RunDriver for ScriptedDriver {
     }
 
     async fn recover(&self, data: &Path) -> Result<Vec<PathBuf>, RunError> {
-        self.mock.recover(data).await
+        let found = self.mock.recover(data).await?;
+        let now = self.without_files.lock().clone();
+        if let Some(later) = self.found_later.lock().take() {
+            *self.without_files.lock() = later;
+        }
+        Ok(found.into_iter().chain(now).collect())
     }
 
     async fn last_lines(

@@ -184,6 +184,41 @@ async fn a_plugin_that_an_ended_allocation_has_left_is_stopped_and_then_gone() {
     assert_eq!(node.observer.reports(), ["healthy", "gone"]);
 }
 
+/// Its directory was moved away. Its process may still carry out calls.
+#[tokio::test(start_paused = true)]
+async fn a_left_plugin_whose_files_are_missing_is_gone_when_its_process_is() {
+    for finds_it_at_the_start in [true, false] {
+        let mut node = Node::new();
+        node.control.assign(plugin_alloc());
+        node.observer.until("healthy").await;
+        let run = AllocDirectory::new(node.data.path(), &ID.into()).task("plugin").run(1);
+        node.stop_agent().await;
+        node.control.leave(&ID.into());
+        std::fs::rename(node.directory(ID), node.data.path().join("elsewhere")).unwrap();
+        let at_start = if finds_it_at_the_start { vec![run.clone()] } else { vec![] };
+        node.driver.run_without_files(&at_start);
+        node.driver.find_later(&[run]);
+        node.start_agent();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(node.observer.reports(), ["healthy"], "{finds_it_at_the_start}");
+        node.driver.run_without_files(&[]);
+        node.observer.until("gone").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_left_plugin_is_tried_again_after_a_panic() {
+    let mut node = Node::new();
+    node.control.assign(plugin_alloc());
+    node.observer.until("healthy").await;
+    node.stop_agent().await;
+    node.control.leave(&ID.into());
+    node.driver.panic_in_stops(2);
+    node.start_agent();
+    node.observer.until("gone").await;
+    assert_eq!(node.driver.running().await, 0);
+}
+
 /// B63: a plugin that is not healthy in time is restarted, and supervised once more.
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_is_not_healthy_in_time_is_restarted_by_its_policy() {

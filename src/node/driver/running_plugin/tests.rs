@@ -117,7 +117,7 @@ async fn a_process_of_an_agent_that_was_killed_is_used_after_the_longest_call() 
 }
 
 /// The calls run in the recorded process, also if another one has its socket now, and what they were answered with an error
-/// may still take effect there.
+/// may still take effect there. No time says that they have ended.
 #[tokio::test]
 async fn another_process_is_used_once_the_recorded_one_has_exited() {
     let bed = Bed::new();
@@ -127,9 +127,14 @@ async fn another_process_is_used_once_the_recorded_one_has_exited() {
             let process = process_file::read(&bed.record()).unwrap().unwrap();
             process_file::record_idle(&bed.record(), &process).unwrap();
         }
-        let error = refusal(&bed.plugin()).await;
-        assert!(error.leaves_process(), "{is_idle}");
-        assert!(error.source.to_string().contains("at most 30 min"), "{is_idle}");
+        let later = RunningPlugin { earlier_calls_end: Instant::now(), ..bed.plugin() };
+        for plugin in [bed.plugin(), later] {
+            let error = refusal(&plugin).await;
+            assert!(error.leaves_process(), "{is_idle}");
+            let text = error.source.to_string();
+            let advice = format!("process {}, which the agent used", earlier.id());
+            assert!(text.starts_with(&advice) && text.contains("end it, and"), "{text}");
+        }
         let recorded = process_file::read(&bed.record()).unwrap().unwrap();
         assert_ne!(recorded.pid, own_pid(), "{is_idle}");
     }

@@ -80,15 +80,15 @@ fn a_job_that_waits_for_a_held_claim_is_found_with_its_holder() {
     assert_eq!(
         remedies,
         [
-            "wait until the volume is unclaimed: `nomad-csi volume wait db --for unclaimed --namespace default`",
             "stop job `web`, which holds the volume, if job `report` is to have it instead: `nomad-csi job stop web --namespace default`",
+            "only if what holds the volume ends by itself, as a batch job does: wait until the volume is unclaimed: `nomad-csi volume wait db --for unclaimed --namespace default`",
             "check the job: `nomad-csi explain placement report --namespace default`",
         ]
     );
     let own = agent().with(|facts| facts.evaluations = vec![blocked("web", &[reason])]);
     let found = findings(&own);
     let (_, remedies) = texts(&found[0]);
-    assert!(remedies[1].contains("per_alloc"), "{remedies:?}");
+    assert!(remedies[0].contains("per_alloc"), "{remedies:?}");
     assert!(!remedies.iter().any(|one| one.contains("job stop")), "{remedies:?}");
     let released = facts.with(|facts| facts.claims.as_mut().unwrap()[0].state = "detaching".into());
     let stopping = agent().with(|facts| {
@@ -101,6 +101,7 @@ fn a_job_that_waits_for_a_held_claim_is_found_with_its_holder() {
     let waiting = found.iter().find(|one| one.rule == Rule::JobWaiting).unwrap();
     let (evidence, remedies) = texts(waiting);
     assert!(evidence[1].ends_with("is to give it back on node `worker-1`"), "{evidence:?}");
+    assert!(remedies[0].starts_with("wait until the volume is unclaimed"), "{remedies:?}");
     assert!(!remedies.iter().any(|one| one.contains("job stop")), "{remedies:?}");
 }
 

@@ -68,7 +68,9 @@ async fn commits_that_belong_together_share_a_write() {
 async fn each_event_is_checked_after_the_ones_before_it() {
     let cell = started_cell(&MemoryJournal::default()).await;
     let db = key("default", "db");
-    let delete = || event(EventKind::VolumeDeleteIntended { key: db.clone(), instance: None });
+    let delete = || {
+        event(EventKind::VolumeDeleteIntended { key: db.clone(), instance: None, request: None })
+    };
     let deleted = || event(EventKind::VolumeDeleted { key: db.clone() });
     let register = || event(registered(&db, "1"));
     let early = cell.commit_all(vec![], vec![deleted(), register()]).await;
@@ -101,7 +103,10 @@ async fn of_two_intents_for_two_controllers_in_one_write_one_is_refused() {
         let call = ControllerCall::of_intent(&record, VolumeIntent::Expand);
         let expected = Expected::Controller(call, instance.clone());
         let (key, to, instance) = (key.clone(), CapacityRange::default(), Some(instance.clone()));
-        (vec![expected], vec![event(EventKind::VolumeExpandIntended { key, to, instance })])
+        (
+            vec![expected],
+            vec![event(EventKind::VolumeExpandIntended { key, to, instance, request: None })],
+        )
     };
     let results = cell.commit_each(vec![intent(&db, &both[0]), intent(&same, &both[1])]).await;
     let [Ok(_), Err(CommitError::Conflict { volume: refused, .. })] = results.as_slice() else {

@@ -108,7 +108,15 @@ fn a_foreign_origin_is_refused_whatever_the_listener() {
 }
 
 #[test]
-fn a_write_is_json_or_has_no_type() {
+fn a_write_of_a_browser_is_json_or_has_no_type() {
+    let own_origin = ("origin", "http://localhost");
+    let browsers: &[&[(&str, &str)]] = &[
+        &[own_origin],
+        &[("sec-fetch-site", "cross-site")],
+        &[("Sec-Fetch-Mode", "no-cors")],
+        &[("SEC-FETCH-DEST", "")],
+        &[own_origin, ("sec-fetch-site", "same-origin")],
+    ];
     for (content_type, is_allowed) in [
         ("application/json", true),
         ("Application/JSON; charset=utf-8", true),
@@ -122,13 +130,36 @@ fn a_write_is_json_or_has_no_type() {
         ("application/json, text/plain", false),
     ] {
         let headers = [("host", "localhost"), ("content-type", content_type)];
-        for method in ["PUT", "POST", "DELETE", "PATCH"] {
-            let found = local(method, &headers);
-            assert_eq!(found.is_ok(), is_allowed, "{method} {content_type}");
+        for browser in browsers {
+            let headers = [&headers[..], browser].concat();
+            for method in ["PUT", "POST", "DELETE", "PATCH"] {
+                let found = local(method, &headers);
+                assert_eq!(found.is_ok(), is_allowed, "{method} {content_type} {browser:?}");
+            }
+            assert_eq!(local("GET", &headers), Ok(()));
         }
-        assert_eq!(local("GET", &headers), Ok(()));
+        for method in ["PUT", "POST", "DELETE", "PATCH"] {
+            assert_eq!(local(method, &headers), Ok(()), "a program: {method} {content_type}");
+        }
     }
     assert_eq!(local("PUT", &[("host", "localhost")]), Ok(()));
+    assert_eq!(local("POST", &[("host", "localhost"), own_origin]), Ok(()));
+}
+
+/// What a page can send without a question of the browser, with the headers that browsers add to it.
+#[test]
+fn a_form_of_another_origin_is_refused() {
+    for (content_type, origin, site) in [
+        ("application/x-www-form-urlencoded", Some("http://evil.example"), Some("cross-site")),
+        ("text/plain", Some("null"), None),
+        ("text/plain", Some("http://localhost:3000"), Some("same-site")),
+        ("multipart/form-data; boundary=x", None, Some("cross-site")),
+    ] {
+        let mut headers = vec![("host", "localhost:4646"), ("content-type", content_type)];
+        headers.extend(origin.map(|origin| ("origin", origin)));
+        headers.extend(site.map(|site| ("sec-fetch-site", site)));
+        assert!(local("POST", &headers).is_err(), "{headers:?}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn events_of_version_1_stay_readable() {
     let kind = nomad_csi_claims::state::EventKind::VolumeDeleteIntended {
         key: key("default", "db"),
         instance: None,
+        request: None,
     };
     assert_eq!(decode_event(9, &row).unwrap(), Event::new(5, kind));
 }

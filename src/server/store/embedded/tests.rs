@@ -183,7 +183,8 @@ fn write_format_1(path: &Path, version: u16, tail: &[Event]) {
 #[tokio::test]
 async fn a_journal_of_every_earlier_version_opens_and_is_rewritten() {
     let db = key("default", "db");
-    let deleting = EventKind::VolumeDeleteIntended { key: db.clone(), instance: None };
+    let deleting =
+        EventKind::VolumeDeleteIntended { key: db.clone(), instance: None, request: None };
     for version in 1..=4 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("j");
@@ -215,7 +216,11 @@ async fn a_journal_of_every_earlier_version_opens_and_is_rewritten() {
 async fn a_journal_of_a_later_version_is_refused_in_words() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("j");
-    let deleting = EventKind::VolumeDeleteIntended { key: key("default", "db"), instance: None };
+    let deleting = EventKind::VolumeDeleteIntended {
+        key: key("default", "db"),
+        instance: None,
+        request: None,
+    };
     write_format_1(&path, EVENT_VERSION + 1, &[Event::new(9, deleting)]);
     let journal = EmbeddedJournal::open(&path).await.unwrap();
     let refused = journal.load().await.unwrap_err();

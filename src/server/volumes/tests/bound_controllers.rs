@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::claims::{ClaimOutcome, MountRequest};
+use crate::fake::MemoryJournal;
 use crate::volumes::SnapshotRequest;
 use nomad_csi_claims::claim::{ClaimEvent, Step};
-use nomad_csi_claims::state::EventKind;
+use nomad_csi_claims::state::{ControllerCall, EventKind, VolumeIntent, bound_controller};
 use nomad_csi_model::{AllocId, ControllerCapabilities, NodeId, Secrets};
 use nomad_csi_ports::{PluginDirectory as _, StatusCode};
 use nomad_csi_testing::{FakeBackend, FakePlugin, Fault};
@@ -170,7 +171,10 @@ async fn an_open_call_waits_for_its_own_controller_until_that_is_gone() {
         let text = error.message();
         assert!(text.contains(FakeAgent::ALLOC) && text.contains("no other"), "{text}");
         let help = error.help().join("\n");
-        assert!(help.contains(FakeAgent::ALLOC) && help.contains("alloc stop"), "{help}");
+        assert!(
+            help.contains(FakeAgent::ALLOC) && help.contains("without its `--plugin-endpoint`"),
+            "{help}"
+        );
         agent.end_alloc(FakeAgent::ALLOC).await;
         operation.run(&agent).await.unwrap();
         assert_eq!(newer.count(operation.rpc()), 1, "{operation:?}");
@@ -245,7 +249,10 @@ async fn a_volume_with_an_open_call_is_deregistered_by_force_or_when_its_instanc
             let error = agent.deregister("db", false).await.unwrap_err();
             assert_eq!(error.code_and_status().0.as_str(), "volume/pending", "{operation:?}");
             assert!(error.message().contains(FakeAgent::ALLOC), "{operation:?}: {error:?}");
-            assert!(error.help().iter().any(|help| help.contains("alloc stop")), "{operation:?}");
+            assert!(
+                error.help().iter().any(|help| help.contains("without its `--plugin-endpoint`")),
+                "{operation:?}"
+            );
             assert!(agent.phase("db").is_some(), "{operation:?}");
             if !forces {
                 agent.end_alloc(FakeAgent::ALLOC).await;
@@ -268,7 +275,7 @@ async fn an_attach_waits_for_the_controller_of_an_open_call_until_that_is_gone()
         let (claims, _) = agent.services.claims.statuses(|_| true);
         let problem = claims[0].problem.clone().unwrap();
         assert!(problem.error.contains(FakeAgent::ALLOC), "{problem:?}");
-        assert!(problem.help.unwrap().contains("alloc stop"));
+        assert!(problem.help.unwrap().contains("without its `--plugin-endpoint`"));
         agent.end_alloc(FakeAgent::ALLOC).await;
     };
     tokio::join!(claim(&agent), claiming);
@@ -287,7 +294,10 @@ async fn an_instance_without_a_controller_is_named_with_what_helps() {
         let error = operation.run(&agent).await.unwrap_err();
         assert!(error.message().contains("it has no controller now"), "{operation:?}: {error:?}");
         let help = error.help().join("\n");
-        assert!(help.contains(FakeAgent::ALLOC) && help.contains("alloc stop"), "{help}");
+        assert!(
+            help.contains(FakeAgent::ALLOC) && help.contains("without its `--plugin-endpoint`"),
+            "{help}"
+        );
         assert_eq!(agent.backend.count(operation.rpc()), 1, "{operation:?}");
         agent.backend.update_settings(|settings| settings.controller = controller);
         agent.observe(true).await;
@@ -309,7 +319,7 @@ async fn an_attach_does_not_call_an_instance_without_a_controller() {
         let (claims, _) = agent.services.claims.statuses(|_| true);
         let problem = claims[0].problem.clone().unwrap();
         assert!(problem.error.contains("it has no controller now"), "{problem:?}");
-        assert!(problem.help.unwrap().contains("alloc stop"));
+        assert!(problem.help.unwrap().contains("without its `--plugin-endpoint`"));
         agent.backend.update_settings(|settings| settings.controller = controller);
         agent.observe(true).await;
     };
@@ -475,6 +485,7 @@ fn expand_intended(id: &str, instance: Option<&str>) -> EventKind {
         key: FakeAgent::key(id),
         to: sized(20, 0),
         instance: instance.map(AllocId::new),
+        request: None,
     }
 }
 
@@ -594,12 +605,18 @@ enum Answering {
     SameProgram,
     /// The same instance, with another version of the plugin.
     NextVersion,
+    /// The same instance, with another build of the same version.
+    NextProcess,
     /// Another instance, after the end of the first.
     NextInstance,
 }
 
-const ANSWERING: [Answering; 3] =
-    [Answering::SameProgram, Answering::NextVersion, Answering::NextInstance];
+const ANSWERING: [Answering; 4] = [
+    Answering::SameProgram,
+    Answering::NextVersion,
+    Answering::NextProcess,
+    Answering::NextInstance,
+];
 
 /// Lets another program answer from now on. Returns its backend.
 async fn answer_by(agent: &FakeAgent, answering: Answering) -> Arc<FakeBackend> {
@@ -612,6 +629,11 @@ async fn answer_by(agent: &FakeAgent, answering: Answering) -> Arc<FakeBackend> 
             agent.observe(false).await;
             agent.backend.update_settings(next);
             agent.observe(true).await;
+            agent.backend.clone()
+        }
+        Answering::NextProcess => {
+            agent.observe(false).await;
+            agent.observe_process("run 2").await;
             agent.backend.clone()
         }
         Answering::NextInstance => {
@@ -662,9 +684,7 @@ async fn a_refusal_ends_a_change_whose_earlier_calls_have_ended() {
                 }
                 _ => None,
             });
-            // An expansion depends on more than its size, which the record does not have.
-            let may_have_changed =
-                operation == Operation::Expand || answering != Answering::SameProgram;
+            let may_have_changed = answering != Answering::SameProgram;
             assert_eq!(ended, Some(may_have_changed), "{what}");
             // What is wanted then is sent as always.
             backend.clear_faults();
@@ -696,7 +716,9 @@ async fn a_parameter_that_another_program_may_have_changed_is_not_known() {
         Operation::Modify.run(&agent).await.unwrap_err();
         let known = match answering {
             Answering::SameProgram => parameters(&[("iops", "1"), ("tier", "a")]),
-            Answering::NextVersion | Answering::NextInstance => parameters(&[("tier", "a")]),
+            Answering::NextVersion | Answering::NextProcess | Answering::NextInstance => {
+                parameters(&[("tier", "a")])
+            }
         };
         assert_eq!(agent.record("db").unwrap().mutable_parameters, known, "{answering:?}");
     }
@@ -738,7 +760,11 @@ async fn a_refusal_does_not_end_an_intent_that_names_no_instance() {
         Operation::Expand.run(&agent).await.unwrap_err();
         assert!(agent.record("db").unwrap().expanding.is_some());
     }
-    let deleting = EventKind::VolumeDeleteIntended { key: FakeAgent::key("db"), instance: None };
+    let deleting = EventKind::VolumeDeleteIntended {
+        key: FakeAgent::key("db"),
+        instance: None,
+        request: None,
+    };
     agent.record_event(deleting).await;
     refuse_all(&agent.backend, Operation::Delete, StatusCode::FailedPrecondition);
     for _ in 0..2 {
@@ -747,4 +773,183 @@ async fn a_refusal_does_not_end_an_intent_that_names_no_instance() {
     }
     let newest = agent.record("db").unwrap().settling_by.unwrap();
     assert_eq!(newest.instance, AllocId::new(FakeAgent::ALLOC), "from now on it names one");
+}
+
+/// Sends the call of an operation with these secrets.
+async fn run_with(
+    agent: &FakeAgent,
+    operation: Operation,
+    secrets: &Secrets,
+) -> Result<(), ServerError> {
+    let of_size = |size| VolumeRequest {
+        capacity: sized(size, 0),
+        secrets: Some(secrets.clone()),
+        ..FakeAgent::request("db")
+    };
+    match operation {
+        Operation::Create => agent.create(of_size(10)).await.map(drop),
+        Operation::Delete => {
+            agent.volumes.delete(FakeAgent::key("db"), secrets.clone()).await.map(drop)
+        }
+        Operation::Expand => agent.create(of_size(20)).await.map(drop),
+        Operation::Modify => {
+            agent.create(of_size(10)).await?;
+            Operation::Modify.run(agent).await
+        }
+    }
+}
+
+/// The refusal that ends an open call.
+fn final_refusal(operation: Operation) -> StatusCode {
+    match operation {
+        Operation::Create | Operation::Expand | Operation::Modify => StatusCode::InvalidArgument,
+        Operation::Delete => StatusCode::FailedPrecondition,
+    }
+}
+
+fn is_open(agent: &FakeAgent, operation: Operation) -> bool {
+    let record = agent.record("db");
+    record.is_some_and(|record| match operation {
+        Operation::Create => record.phase == Phase::Creating,
+        Operation::Delete => record.phase == Phase::Deleting,
+        Operation::Expand => record.expanding.is_some(),
+        Operation::Modify => record.modifying.is_some(),
+    })
+}
+
+/// Lets an operation that needs the end of a creation end it, with these secrets.
+async fn refuse(agent: &FakeAgent, operation: Operation, secrets: &Secrets) {
+    refuse_all(&agent.backend, operation, final_refusal(operation));
+    // An update that does not need the expansion is stored, whatever becomes of it.
+    run_with(agent, operation, secrets).await.ok();
+    if operation == Operation::Create {
+        // Only an operation that needs the end of the creation ends it.
+        agent.delete("db").await.ok();
+    }
+    agent.backend.clear_faults();
+}
+
+/// The instance refuses other secrets, and may still be working on the call that had the right ones.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_other_secrets_ends_no_open_call() {
+    let (own, other) = ([("token", "a")], [("token", "b")]);
+    let (own, other) = (Secrets::from_iter(own), Secrets::from_iter(other));
+    for operation in ALL {
+        for restarts in [false, true] {
+            let what = format!("{operation:?} restarts={restarts}");
+            let mut agent = FakeAgent::start(settings()).await.unwrap();
+            if operation != Operation::Create {
+                run_with(&agent, Operation::Create, &own).await.unwrap();
+            }
+            agent.backend.inject_faults(operation.rpc(), [Fault::Fail(StatusCode::Internal)]);
+            run_with(&agent, operation, &own).await.unwrap_err();
+            if restarts {
+                // The agent continues a creation by itself.
+                refuse_all(&agent.backend, operation, final_refusal(operation));
+                agent = agent.restart(Default::default()).await.unwrap();
+            }
+            refuse(&agent, operation, &other).await;
+            assert!(is_open(&agent, operation), "{what}");
+            let newer = start_newer(&agent).await;
+            agent.observe(false).await;
+            run_with(&agent, operation, &other).await.ok();
+            assert_eq!(newer.calls().len(), 0, "{what}");
+            // It may still be working on either of the two.
+            agent.observe(true).await;
+            refuse(&agent, operation, &own).await;
+            assert!(is_open(&agent, operation), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_same_request_ends_an_open_call_after_a_restart() {
+    let own = Secrets::from_iter([("token", "a")]);
+    for operation in ALL {
+        let agent = FakeAgent::start(settings()).await.unwrap();
+        if operation != Operation::Create {
+            run_with(&agent, Operation::Create, &own).await.unwrap();
+        }
+        agent.backend.inject_faults(operation.rpc(), [Fault::Fail(StatusCode::Internal)]);
+        run_with(&agent, operation, &own).await.unwrap_err();
+        let agent = agent.restart(Default::default()).await.unwrap();
+        refuse(&agent, operation, &own).await;
+        assert!(!is_open(&agent, operation), "{operation:?}");
+    }
+}
+
+/// An expansion of a volume that is claimed since then is another request.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_another_capability_ends_no_open_expansion() {
+    let agent = with_open(Operation::Expand).await;
+    claim(&agent).await;
+    refuse_all(&agent.backend, Operation::Expand, StatusCode::InvalidArgument);
+    Operation::Expand.run(&agent).await.unwrap_err();
+    assert!(is_open(&agent, Operation::Expand));
+}
+
+/// The instance came back while another one has a call of the volume: it must not be bound again.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_pending_again_binds_no_instance_beside_another_one() {
+    let agent = with_volume().await;
+    register_again(&agent, "same").await;
+    leave_open(&agent, Operation::Modify).await;
+    // The next change is not sent.
+    agent.directory.remove(&FakeAgent::PLUGIN.into(), &FakeAgent::ALLOC.into());
+    let refused = modify(&agent, &[("iops", "3")]);
+    let bind = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        start_newer(&agent).await;
+        agent.end_alloc(FakeAgent::ALLOC).await;
+        agent.record_event(expand_intended("same", Some(NEWER))).await;
+        agent.observe(true).await;
+    };
+    let (refused, ()) = tokio::join!(refused, bind);
+    refused.unwrap_err();
+    let agent = agent.restart(Default::default()).await.unwrap();
+    let bound = |intent| {
+        let record = agent.record("db").unwrap();
+        let call = ControllerCall::of_intent(&record, intent);
+        let bound = agent.cell.read(|state| bound_controller(state, &call).cloned());
+        bound.map(|alloc| alloc.to_string())
+    };
+    for intent in [VolumeIntent::Modify, VolumeIntent::Expand, VolumeIntent::Delete] {
+        assert_eq!(bound(intent).as_deref(), Some(NEWER), "{intent:?}");
+    }
+}
+
+/// An earlier version recorded that the plugin was gone when it stopped, and its process went on.
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_the_endpoint_of_an_attach_of_an_earlier_version() {
+    let agent = with_volume().await;
+    let unknown = [Fault::Fail(StatusCode::Internal); 1000];
+    agent.backend.inject_faults(Rpc::ControllerPublishVolume, unknown);
+    agent.services.claims.claim(&mount(), Duration::from_secs(1)).await.ok();
+    let agent = as_earlier_version(agent).await;
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    agent.observe(true).await;
+    let newer = start_newer(&agent).await;
+    agent.observe(false).await;
+    let error = Operation::Expand.run(&agent).await.unwrap_err();
+    assert!(error.message().contains(FakeAgent::ALLOC), "{error:?}");
+    assert_eq!(newer.calls().len(), 0);
+    agent.end_alloc(FakeAgent::ALLOC).await;
+    Operation::Expand.run(&agent).await.unwrap();
+    assert_eq!(newer.count(Rpc::ControllerExpandVolume), 1);
+}
+
+/// Starts an agent on the journal of this one, without what earlier versions did not record.
+async fn as_earlier_version(agent: FakeAgent) -> FakeAgent {
+    let mut replay = agent.journal.replay();
+    assert!(replay.snapshot.is_none());
+    for event in &mut replay.events {
+        if let EventKind::Claim { event, .. } = &mut event.kind
+            && let ClaimEvent::StepStarted { inputs, .. } = &mut **event
+        {
+            *inputs = None;
+        }
+    }
+    let journal = MemoryJournal::with_content(replay);
+    let FakeAgent { backend, clock, ids, .. } = agent;
+    FakeAgent::on(backend, journal, clock, ids, Default::default()).await.unwrap()
 }

@@ -227,6 +227,8 @@ async fn an_update_is_stored_while_an_expansion_is_pending() {
         secrets: Some(Secrets::from_iter([("token", token)])),
         ..desired(10, 0)
     };
+    // The call with another secret is recorded, so the update is planned again.
+    failing();
     failing();
     let registered = agent.register(with_token("first")).await.unwrap();
     failing();

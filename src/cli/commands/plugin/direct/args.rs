@@ -41,7 +41,10 @@ pub(crate) enum DirectCommand {
     ///
     /// Checks only what the plugin advertises. Without `--destructive`, the checks only read. With
     /// it, they create, use and delete volumes with names that begin with `nomad-csi-check-`, and
-    /// clean up after Ctrl-C too. Exits with 0 if every check passes, else with 1.
+    /// clean up after Ctrl-C too.
+    ///
+    /// Exits with 0 if every check passes, 3 if one fails or cannot run, and 1 on an error, such as a plugin that cannot be
+    /// reached.
     #[command(
         after_long_help = "Examples:\n  nomad-csi plugin check --endpoint unix:///run/csi.sock\n  nomad-csi plugin check --endpoint unix:///run/csi.sock --destructive"
     )]
@@ -51,9 +54,9 @@ pub(crate) enum DirectCommand {
 /// Arguments of `plugin serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Socket to listen on: unix:// and an absolute path that ends in .sock
+    /// Socket to listen on, such as unix:///run/csi.sock [default: CSI_ENDPOINT]
     #[arg(long, value_name = "URL")]
-    pub endpoint: String,
+    pub endpoint: Option<String>,
     /// Directory of the volumes and their metadata
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub state_dir: PathBuf,
@@ -77,9 +80,9 @@ pub(crate) struct ServeArgs {
 /// Arguments of `plugin probe`.
 #[derive(Args, Debug)]
 pub(crate) struct ProbeArgs {
-    /// Socket of the plugin: unix:// and its path
+    /// Socket of the plugin, such as unix:///run/csi.sock [default: CSI_ENDPOINT]
     #[arg(long, value_name = "URL")]
-    pub endpoint: String,
+    pub endpoint: Option<String>,
     /// Also show which access modes the plugin confirms for this volume, by its external ID
     #[arg(long, value_name = "ID")]
     pub volume: Option<String>,
@@ -109,8 +112,8 @@ pub(crate) struct PluginDiffArgs {
 /// Arguments of `plugin check`.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
-    /// Socket of the plugin: unix:// and its path
-    #[arg(long, value_name = "URL", required_unless_present = "list")]
+    /// Socket of the plugin, such as unix:///run/csi.sock [default: CSI_ENDPOINT]
+    #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
     /// Timeout of each call in seconds, from 1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]

@@ -13,9 +13,9 @@ use crate::cli::given_secrets::given_secrets;
 use crate::cli::ui::{CheckProgress, case_list, json_text, report_json, report_text};
 use nomad_csi_client::files::{read_pairs, write_over};
 use nomad_csi_conformance::{
-    CheckOptions, LocalFiles, Report, Selection, cases, run_checks as carry_out,
+    Area, CheckOptions, LocalFiles, Report, Selection, cases, run_checks as carry_out,
 };
-use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{Bytes, Secrets};
 
 /// The message of a second Ctrl-C.
@@ -39,8 +39,7 @@ pub(crate) async fn check_plugin(
         context.printer.print_result(&case_list());
         return Ok(Exit::Done);
     }
-    let endpoint = arguments.endpoint.as_deref().unwrap_or_default();
-    let plugin = Plugin::at(context, endpoint, arguments.timeout)?;
+    let plugin = Plugin::at(context, arguments.endpoint.as_deref(), arguments.timeout)?;
     let secrets = given_secrets(context, &arguments.secrets).await?;
     let setup = setup(context, arguments, secrets)?;
     let watch = CheckProgress::new(&context.printer);
@@ -89,7 +88,8 @@ fn exit(report: &Report) -> Exit {
     match (report.interrupted, report.is_clean()) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Done,
-        (false, false) => Exit::Error,
+        // An error means that the checks did not run.
+        (false, false) => Exit::Blocked,
     }
 }
 
@@ -101,9 +101,14 @@ fn known(selection: &Selection) -> Result<(), CliError> {
         return Ok(());
     };
     let message = format!("`{word}` is not a check or an area");
-    Err(Diagnostic::error(Code::CliInvalidValue, message)
-        .help("run `nomad-csi plugin check --list` to list all checks")
-        .into())
+    let problem = Diagnostic::error(Code::CliInvalidValue, message);
+    let cases = cases();
+    let names = Area::ALL.iter().map(|area| area.as_str()).chain(cases.iter().map(|case| case.id));
+    let problem = match closest_match(word, names) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem,
+    };
+    Err(problem.help("run `nomad-csi plugin check --list` to list all checks").into())
 }
 
 fn setup(

@@ -20,7 +20,7 @@ pub(crate) async fn probe_plugin(
     context: &CommandContext,
     arguments: &ProbeArgs,
 ) -> Result<Exit, CliError> {
-    let plugin = Plugin::at(context, &arguments.endpoint, arguments.timeout)?;
+    let plugin = Plugin::at(context, arguments.endpoint.as_deref(), arguments.timeout)?;
     let asking = ProbedPlugin::probe(&plugin.client);
     let profile = context
         .interrupts

@@ -1,10 +1,14 @@
 //! `plugin serve`: runs the host-path plugin until it is stopped.
 
+use std::path::Path;
+
 use super::args::ServeArgs;
+use super::socket::named_socket;
 use crate::agent::{PluginOptions, ProfileOptions, serve_plugin};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
+use nomad_csi_model::diagnostic::{Code, Diagnostic};
 
 /// Runs the plugin. A signal stops it with success.
 ///
@@ -14,8 +18,9 @@ pub(crate) async fn serve_embedded_plugin(
     context: &CommandContext,
     arguments: &ServeArgs,
 ) -> Result<Exit, CliError> {
+    let socket = named_socket(context, arguments.endpoint.as_deref())?;
     let options = PluginOptions {
-        endpoint: arguments.endpoint.clone(),
+        endpoint: format!("unix://{}", text_of(&socket)?),
         state_dir: context.directory.join(&arguments.state_dir),
         node_id: arguments.node_id.clone(),
         exit_on_stdin_eof: arguments.exit_on_stdin_eof,
@@ -25,4 +30,15 @@ pub(crate) async fn serve_embedded_plugin(
     };
     serve_plugin(options, context.interrupts.stop().clone()).await?;
     Ok(Exit::Done)
+}
+
+/// # Errors
+/// If the path is not UTF-8, as every endpoint is.
+fn text_of(socket: &Path) -> Result<&str, CliError> {
+    socket.to_str().ok_or_else(|| {
+        let message = format!("the path of the socket is not UTF-8: `{}`", socket.display());
+        Diagnostic::error(Code::CliInvalidValue, message)
+            .help("use an absolute path of a socket, such as unix:///run/csi.sock")
+            .into()
+    })
 }

@@ -1,12 +1,14 @@
-//! The plugin that `--endpoint` names.
+//! The socket that `--endpoint` or `CSI_ENDPOINT` names, in any spelling ([`socket_path`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::command_context::CommandContext;
+use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use nomad_csi_csi::RawClient;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::socket_path;
 
 /// A plugin's socket, and a client for it.
 pub(super) struct Plugin {
@@ -15,28 +17,41 @@ pub(super) struct Plugin {
 }
 
 impl Plugin {
-    /// Opens the plugin of an endpoint, with a timeout for each call in seconds. A relative path starts
-    /// from the working directory.
+    /// Opens the plugin of an endpoint, with a timeout for each call in seconds.
     ///
     /// # Errors
-    /// If the endpoint is not a Unix socket.
+    /// Those of [`named_socket`].
     pub(super) fn at(
         context: &CommandContext,
-        endpoint: &str,
+        endpoint: Option<&str>,
         seconds: u64,
     ) -> Result<Self, CliError> {
-        let path = endpoint
-            .strip_prefix("unix://")
-            .or_else(|| endpoint.strip_prefix("unix:"))
-            .unwrap_or(endpoint);
-        if path.is_empty() || path.contains("://") {
-            let message = format!("endpoint {endpoint:?} is not a Unix socket");
-            return Err(Diagnostic::error(Code::CliInvalidValue, message)
-                .help("use a Unix socket, such as unix:///run/csi.sock")
-                .into());
-        }
-        let socket = context.directory.join(path);
+        let socket = named_socket(context, endpoint)?;
         let client = RawClient::new(&socket, Duration::from_secs(seconds));
         Ok(Self { socket, client })
     }
+}
+
+/// Returns the socket that the option, else the environment, names. A relative path starts from the working directory.
+///
+/// # Errors
+/// If nothing names an endpoint, or it is not a Unix socket.
+pub(super) fn named_socket(
+    context: &CommandContext,
+    option: Option<&str>,
+) -> Result<PathBuf, CliError> {
+    let variable = context.environment.text(Variable::CsiEndpoint)?;
+    let Some(endpoint) = option.or(variable) else {
+        let message = "no endpoint of a plugin is given";
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .help("use `--endpoint unix:///run/csi.sock`, or set CSI_ENDPOINT")
+            .into());
+    };
+    let Some(path) = socket_path(endpoint) else {
+        let message = format!("endpoint {endpoint:?} is not a Unix socket");
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .help("use a Unix socket, such as unix:///run/csi.sock")
+            .into());
+    };
+    Ok(context.directory.join(path))
 }
