@@ -134,8 +134,7 @@ impl AgentConfig {
         if !options.dev {
             problems.push(
                 Diagnostic::error(Code::AgentNoMode, "cannot start the agent: no mode is given")
-                    .help("run `nomad-csi agent --dev` for server and node in one process")
-                    .note("separate servers and nodes are not supported yet"),
+                    .help("run `nomad-csi agent --dev` for server and node in one process, or `nomad-csi agent server` and `nomad-csi agent node`"),
             );
         }
         let http = listen_address(options).map_err(|problem| problems.extend(problem));

@@ -194,3 +194,37 @@ fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> 
         Some(NodeStatus::Ready) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nomad_csi_claims::state::EventKind;
+    use nomad_csi_claims::state::samples::{instance, started, state_of};
+    use nomad_csi_model::PluginInstance;
+
+    /// Claims and volumes call the same controller first: that of the lowest node ID, however new the others are.
+    #[test]
+    fn the_controller_of_claims_is_the_first_candidate_of_volumes() {
+        let plugin = PluginId::new("ebs");
+        let observed = |node: &str, alloc: &str, healthy: bool| EventKind::PluginAllocObserved {
+            plugin: plugin.clone(),
+            node: node.into(),
+            instance: Box::new(PluginInstance { alloc_id: alloc.into(), ..instance(healthy) }),
+        };
+        let registered = ["n1", "n2"]
+            .map(|id| EventKind::NodeRegistered { node: Node::new(id.into(), "machine", "dc1") });
+        for (first_is_healthy, expected) in [(true, "of-n1"), (false, "of-n2")] {
+            let observed =
+                [observed("n1", "of-n1", first_is_healthy), observed("n2", "of-n2", true)];
+            let state = state_of([started()].into_iter().chain(registered.clone()).chain(observed));
+            let record = state.plugin_record(&plugin).unwrap();
+            let controllers: Vec<_> = record.controllers().into_iter().cloned().collect();
+            let nodes = state.nodes().map(|node| (node.id.clone(), node.clone())).collect();
+            let of_volumes = candidates(&plugin, None, &controllers, &nodes).unwrap();
+            let of_claims = preferred_controller(&state, &plugin);
+            assert_eq!(of_claims.as_ref(), of_volumes.preferred());
+            assert_eq!(of_claims, Some(expected.into()));
+        }
+        assert_eq!(preferred_controller(&state_of([started()]), &plugin), None);
+    }
+}

@@ -597,7 +597,7 @@ codes! {
 
     // --- agent
     AgentNoMode = "agent/no-mode": "The agent needs a mode.",
-        "Start it with --dev, which runs server and node in one process.";
+        "Start it with --dev, which runs server and node in one process, or as `agent server` or `agent node`.";
     AgentBadConfig = "agent/config": "The configuration file of a server or a node cannot be read, or has a key or a value that is not possible.",
         "Correct the file; docs/cluster.md lists the keys.";
     AgentCertificate = "agent/certificate": "A certificate of a server or a node, or its key, cannot be made or used.",
