@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::samples::{Random, Sample as _};
+use super::samples::{Random, Sample};
 use nomad_csi_model::{AllocId, ExternalId, PluginId, RemoteVolume, Secrets, SnapshotId, Term};
 use nomad_csi_ports::{
     CallOrder, ConnectedNode, ControllerPublishRequest, ControllerPublishVolume,
@@ -37,6 +37,12 @@ pub(super) enum Failure {
 /// The most bytes of an output that a node gives at once, or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReadLimit(pub(super) u64);
+
+impl Sample for ReadLimit {
+    fn sample(random: &mut Random) -> Self {
+        Self([0, 1, 64 << 10][random.below(3)])
+    }
+}
 
 /// The answer as text: its type depends on the call.
 pub(super) type Outcome = Result<String, Failure>;

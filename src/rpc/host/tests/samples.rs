@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use super::request::ReadLimit;
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Bytes, Capability, Capacity, CapacityRange, Condition,
@@ -110,7 +109,6 @@ samples! {
     (): |_random| ();
     bool: |random| random.below(2) == 1;
     u8: |random| u8::try_from(random.below(256)).unwrap();
-    ReadLimit: |random| random.one(&[Self(0), Self(1), Self(64 << 10)]);
     u32: |random| random.one(&[0, 1, 7, u32::MAX]);
     u64: |random| random.one(&[0, 1, 77, u64::MAX]);
     i64: |random| random.one(&[0, 1, -1, i64::MAX, i64::MIN]);
