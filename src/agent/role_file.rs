@@ -137,7 +137,7 @@ impl ServerConfig {
             agent,
             region: file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned()),
             address,
-            tls: tls_files(TlsSection { ca, cert, key }, below),
+            tls: tls_files(&TlsSection { ca, cert, key }, below),
         })
     }
 }
@@ -174,7 +174,7 @@ impl NodeConfig {
             name: file.name,
             datacenter: file.datacenter.unwrap_or_else(|| AgentInfo::DATACENTER.to_owned()),
             servers: file.servers.into_iter().map(with_port).collect(),
-            tls: tls_files(file.cluster, below),
+            tls: tls_files(&file.cluster, below),
         })
     }
 }
@@ -190,7 +190,7 @@ fn with_port(server: String) -> String {
     }
 }
 
-fn tls_files(section: TlsSection, below: impl Fn(&Path) -> PathBuf) -> ClusterTlsFiles {
+fn tls_files(section: &TlsSection, below: impl Fn(&Path) -> PathBuf) -> ClusterTlsFiles {
     ClusterTlsFiles {
         authorities: below(&section.ca),
         certificate: below(&section.cert),

@@ -6,7 +6,10 @@
 use std::path::Path;
 
 /// The definitions, each with its package, which is the name of the generated file beside it.
-const PROTOCOLS: &[(&str, &str)] = &[("nomadcsi/host/v1/host.proto", "nomadcsi.host.v1")];
+const PROTOCOLS: &[(&str, &str)] = &[
+    ("nomadcsi/host/v1/host.proto", "nomadcsi.host.v1"),
+    ("nomadcsi/plane/v1/plane.proto", "nomadcsi.plane.v1"),
+];
 
 fn generated_code(root: &Path, definitions: &str, package: &str) -> String {
     let includes = [root.join("proto")];

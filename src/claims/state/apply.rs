@@ -12,7 +12,7 @@ use super::apply_claims::{
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
 use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_event_valid};
-use super::apply_nodes::{doubt_instances, node_connected};
+use super::apply_nodes::{doubt_instances, node_connected, node_registered};
 use super::event::{Event, EventKind};
 use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
@@ -252,10 +252,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::AgentStarted { origin } => agent_started(state, origin, at),
         EventKind::LeaderStarted { origin } => leader_started(state, origin, at),
         EventKind::KeyRotationStarted => {}
-        EventKind::NodeRegistered { node } => {
-            state.nodes.insert(node.id.clone(), node.clone());
-            state.nodes_index = at.index;
-        }
+        EventKind::NodeRegistered { node } => node_registered(state, node, at),
         EventKind::PluginInstanceObserved { plugin, node, instance } => {
             remove_allocs(state, plugin, at, |alloc| {
                 alloc.node == *node && alloc.instance.alloc_id != instance.alloc_id

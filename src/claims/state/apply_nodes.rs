@@ -6,7 +6,7 @@
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::tables::State;
 use crate::claim::EventPlace;
-use nomad_csi_model::{HostSession, NodeId, PluginId};
+use nomad_csi_model::{HostSession, Node, NodeId, PluginId};
 
 /// The health of a plugin instance that has not answered since the process began that calls it.
 const NOT_PROBED: &str = "not probed since the agent started";
@@ -37,6 +37,12 @@ pub(super) fn plugins_on(state: &State, node: &NodeId) -> Vec<PluginId> {
     let is_there = |plugin: &PluginRecord| plugin.allocs.values().any(|alloc| alloc.node == *node);
     let there = state.plugins.iter().filter(|(_, plugin)| is_there(plugin));
     there.map(|(id, _)| id.clone()).collect()
+}
+
+/// Records a node, as a whole.
+pub(super) fn node_registered(state: &mut State, node: &Node, at: EventPlace) {
+    state.nodes.insert(node.id.clone(), node.clone());
+    state.nodes_index = at.index;
 }
 
 /// Records the process of a node that can be called. Of another one, no plugin has answered yet.

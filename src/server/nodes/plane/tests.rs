@@ -139,7 +139,7 @@ async fn a_node_has_its_own_allocations_only() {
         listed.unreadable.into_iter().map(|alloc| alloc.id).collect::<Vec<_>>()
     };
     let (alloc, alias): (AllocId, VolumeAlias) = ("a1".into(), "data".into());
-    assert_eq!(ids(own.assigned(None).await.unwrap()), [alloc.clone()]);
+    assert_eq!(ids(own.assigned(None).await.unwrap()), std::slice::from_ref(&alloc));
     assert_eq!(ids(other.assigned(None).await.unwrap()), []);
     let refused = other.mount(&alloc, &alias).await.unwrap_err();
     assert!(refused.is_final, "{refused}");
