@@ -9,7 +9,7 @@ use nomad_csi_claims::claim::{
     Admission, AdmissionFacts, ClaimKey, ClaimRequest, Claims, Effect, Facts, Intent, Known,
     NodeVolumes, Step, admit, next_steps,
 };
-use nomad_csi_model::{Capability, NodeId};
+use nomad_csi_model::{Capability, NodeId, Term};
 use nomad_csi_node::VolumeCallLock;
 use nomad_csi_ports::HostOperation;
 
@@ -320,13 +320,13 @@ impl Rules {
         if let Some(seen) = world.seen.get(key)
             && self.broken != Mutation::ObeyOvertaken
         {
-            call_lock.admit(Some(*seen), any).unwrap();
+            call_lock.admit(Some((Term::default(), *seen)), any).unwrap();
             call_lock.end();
         }
         if is_running {
             call_lock.admit(None, any).unwrap();
         }
-        call_lock.admit(Some(call.order), any).is_ok()
+        call_lock.admit(Some((Term::default(), call.order)), any).is_ok()
     }
 }
 
