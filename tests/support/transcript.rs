@@ -1,6 +1,7 @@
 //! Transcripts: command line sessions in Markdown that the program must reproduce.
 //!
-//! A transcript is processed from top to bottom. Only fenced blocks have a meaning:
+//! A transcript is processed from top to bottom. Only fenced blocks have a meaning; one whose output has a fence has a
+//! longer one:
 //!
 //! * ```` ```hcl volume.hcl ````: a file with that name in the session's directory.
 //! * ```` ```http ````: a response of the server: a request line `GET /v1/…`, a status, header lines,
@@ -109,16 +110,19 @@ impl Session {
         while let Some(line) = lines.next() {
             written += line;
             written.push('\n');
-            let Some(info) = line.strip_prefix("```").filter(|info| !info.is_empty()) else {
+            let info = line.trim_start_matches('`');
+            let fence = &line[..line.len() - info.len()];
+            if fence.len() < 3 || info.is_empty() {
                 continue;
-            };
-            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            }
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != fence).collect();
             if info != "console" {
                 self.given_text += &block.concat();
             }
             let shown = self.block(info, &block);
             written += &shown;
-            written += "```\n";
+            written += fence;
+            written.push('\n');
         }
         let unexpected = self.server.unexpected();
         assert!(unexpected.is_empty(), "requests without a configured response: {unexpected:#?}");

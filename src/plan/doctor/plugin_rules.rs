@@ -65,9 +65,10 @@ fn finding(facts: &VolumeFacts<'_>, rule: Rule, verdict: String, evidence: Evide
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Facts, alloc, findings, rules};
+    use super::super::samples::{Facts, findings, rules};
     use super::*;
     use nomad_csi_model::{Alloc, AllocId, ClientStatus, DesiredStatus};
+    use nomad_csi_testing::alloc_samples::alloc;
 
     fn unhealthy(change: impl FnOnce(&mut Facts)) -> Vec<Rule> {
         rules(&Facts::healthy().with(change))

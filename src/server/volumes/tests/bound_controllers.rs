@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::claims::{ClaimOutcome, MountRequest};
-use crate::fake::MemoryJournal;
 use crate::volumes::SnapshotRequest;
 use nomad_csi_claims::claim::{ClaimEvent, Step};
 use nomad_csi_claims::state::{ControllerCall, EventKind, VolumeIntent, bound_controller};
@@ -916,40 +915,4 @@ async fn a_change_that_is_pending_again_binds_no_instance_beside_another_one() {
     for intent in [VolumeIntent::Modify, VolumeIntent::Expand, VolumeIntent::Delete] {
         assert_eq!(bound(intent).as_deref(), Some(NEWER), "{intent:?}");
     }
-}
-
-/// An earlier version recorded that the plugin was gone when it stopped, and its process went on.
-#[tokio::test(start_paused = true)]
-async fn calls_wait_for_the_endpoint_of_an_attach_of_an_earlier_version() {
-    let agent = with_volume().await;
-    let unknown = [Fault::Fail(StatusCode::Internal); 1000];
-    agent.backend.inject_faults(Rpc::ControllerPublishVolume, unknown);
-    agent.services.claims.claim(&mount(), Duration::from_secs(1)).await.ok();
-    let agent = as_earlier_version(agent).await;
-    agent.end_alloc(FakeAgent::ALLOC).await;
-    agent.observe(true).await;
-    let newer = start_newer(&agent).await;
-    agent.observe(false).await;
-    let error = Operation::Expand.run(&agent).await.unwrap_err();
-    assert!(error.message().contains(FakeAgent::ALLOC), "{error:?}");
-    assert_eq!(newer.calls().len(), 0);
-    agent.end_alloc(FakeAgent::ALLOC).await;
-    Operation::Expand.run(&agent).await.unwrap();
-    assert_eq!(newer.count(Rpc::ControllerExpandVolume), 1);
-}
-
-/// Starts an agent on the journal of this one, without what earlier versions did not record.
-async fn as_earlier_version(agent: FakeAgent) -> FakeAgent {
-    let mut replay = agent.journal.replay();
-    assert!(replay.snapshot.is_none());
-    for event in &mut replay.events {
-        if let EventKind::Claim { event, .. } = &mut event.kind
-            && let ClaimEvent::StepStarted { inputs, .. } = &mut **event
-        {
-            *inputs = None;
-        }
-    }
-    let journal = MemoryJournal::with_content(replay);
-    let FakeAgent { backend, clock, ids, .. } = agent;
-    FakeAgent::on(backend, journal, clock, ids, Default::default()).await.unwrap()
 }
