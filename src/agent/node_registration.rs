@@ -160,6 +160,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use nomad_csi_claims::state::State;
     use nomad_csi_claims::state::samples;
     use nomad_csi_model::PluginInstance;
     use nomad_csi_ports::RandomIds;
@@ -238,7 +239,9 @@ mod tests {
                 NodeOffer { drivers: &TaskDrivers::new(), host_volumes: &BTreeMap::new() };
             let (clock, ids) = (FakeClock::default(), RandomIds);
             for _ in 0..2 {
-                register_node(&cell, here.into(), &offered, &clock, &ids).await.unwrap();
+                register_node(&cell, (here.into(), "session".into()), &offered, &clock, &ids)
+                    .await
+                    .unwrap();
                 let mut expected: Vec<_> = left.iter().map(ToString::to_string).collect();
                 expected.sort();
                 assert_eq!(allocs(&cell), expected, "{earlier_boot:?}");

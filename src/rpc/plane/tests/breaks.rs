@@ -22,6 +22,7 @@ type Call = fn(Arc<RemoteControlPlane>, u64) -> BoxFuture<'static, Result<(), St
 
 fn instance() -> PluginInstance {
     PluginInstance {
+        process: Some("1:2".into()),
         alloc_id: "a1".into(),
         health: Health { healthy: true, description: String::new() },
         updated_at: 7,

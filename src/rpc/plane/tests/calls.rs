@@ -20,6 +20,7 @@ fn report(status: ClientStatus) -> AllocReport {
 
 fn instance() -> PluginInstance {
     PluginInstance {
+        process: Some("1:2".into()),
         alloc_id: "a1".into(),
         health: Health { healthy: true, description: "ready".to_owned() },
         updated_at: 7,
