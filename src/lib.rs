@@ -14,6 +14,7 @@
 //!  node         the client part of the agent      hostpath  the embedded CSI plugin
 //!  conformance  checks a CSI plugin against the specification
 //!  csi          gRPC client of plugins            proto     the messages of CSI
+//!  rpc          the protocol between servers and nodes
 //!  database     files of the embedded database
 //!  ports        interfaces between server, node, plugins and the system
 //!  plan         specifications against state      claims    the agent's state machine

@@ -34,7 +34,8 @@ fn find(directory: &std::path::Path, name: &str) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// B98 to B106 without forwarding between servers: the server names plugin and volume, and the node carries it out.
+/// B99, B100, B106: the server chooses the node of a controller and calls it on its own channel, and the node serves every kind
+/// of call.
 #[test]
 fn a_job_with_a_volume_runs_on_the_node_of_another_process() {
     let test = "cluster::a_job_with_a_volume_runs_on_the_node_of_another_process";

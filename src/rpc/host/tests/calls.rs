@@ -11,7 +11,7 @@ use nomad_csi_ports::PluginDirectory as _;
 /// The number of drawn requests for each method.
 const ROUNDS: usize = 60;
 
-/// Each method, with drawn requests, answers and failures: the node gets the request as it was made, with its secrets, and the
+/// B106: each method, with drawn requests, answers and failures: the node gets the request as it was made, with its secrets, and the
 /// caller gets the answer or the failure as the node gave it.
 #[tokio::test]
 async fn every_call_arrives_and_is_answered_as_without_a_connection() {
@@ -42,7 +42,7 @@ async fn a_node_describes_its_run() {
     assert_eq!(described, Ok(description()));
 }
 
-/// As in the directory of the node itself.
+/// B103: a call for another plugin is not sent, so it is tried again.
 #[tokio::test]
 async fn only_the_instance_of_a_plugin_that_runs_is_found() {
     let connection = Connection::to_scripted(&ScriptedNode::new(0)).await;

@@ -28,6 +28,7 @@ fn every_failure_comes_back_equal() {
     }
 }
 
+/// B103: it names its call.
 #[test]
 fn every_failure_of_a_plugin_comes_back_equal() {
     for rpc in Rpc::ALL {

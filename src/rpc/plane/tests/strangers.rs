@@ -76,6 +76,7 @@ fn at_time(certificates: &Authority, name: &str, days: i64) -> ClusterTls {
     ClusterTls::load(&files, Role::Node, REGION, &clock).unwrap()
 }
 
+/// B104: neither without a certificate nor with that of a client.
 #[tokio::test]
 async fn only_a_valid_certificate_of_a_node_of_this_cluster_is_answered() {
     let old = FakeClock::at(SystemClock.now() - 1_000 * 86_400_000_000_000);
