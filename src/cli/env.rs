@@ -62,7 +62,7 @@ variables! {
     AppData = "APPDATA": "Directory of `nomad-csi/config.toml` on Windows.";
     Home = "HOME": "Parent of `.local/state` and `.config` if the XDG variables are not set.";
     RuntimeDir = "XDG_RUNTIME_DIR": "Directory of tokens of agents, and of sockets whose path is too long.";
-    CsiEndpoint = "CSI_ENDPOINT": "Socket of `plugin serve`, `plugin probe` and `plugin check`: unix:// and a path.";
+    CsiEndpoint = "CSI_ENDPOINT": "Socket of `plugin serve`, `probe` and `check`: unix:// and a path.";
     HttpProxy = "HTTP_PROXY": "Proxy for http:// addresses; also read in lower case.";
     HttpsProxy = "HTTPS_PROXY": "Proxy for https:// addresses; also read in lower case.";
     NoProxy = "NO_PROXY": "Comma-separated hosts without a proxy; also read in lower case.";

@@ -424,11 +424,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (Code::ApiOperatorOnly, "tests/e2e/rights.rs", "the_ways_that_a_refusal_names_work"),
     (Code::AgentBadHostVolume, "src/agent/config.rs", "host_volumes_are_existing_directories"),
-    (
-        Code::AgentBadPluginEndpoint,
-        "src/agent/plugin_endpoint.rs",
-        "all_wrong_endpoints_are_reported",
-    ),
     (Code::AgentBadLimit, "src/agent/config.rs", "limits_and_names_are_parsed"),
     (
         Code::FileNotPrivate,
