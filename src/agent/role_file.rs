@@ -1,7 +1,7 @@
 //! The configuration files of `agent server` and `agent node`, in TOML.
 //!
 //! An unknown key is an error with its line. Relative paths start from the directory of the file. A file that another user
-//! could have written is refused: it decides whom the process believes and where its key is.
+//! could have written is refused: it decides which servers the process believes and where its key is.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

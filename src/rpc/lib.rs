@@ -1,4 +1,4 @@
-//! Owns the protocol between servers and nodes: who dials whom, the certificates, and the ports of each side over gRPC.
+//! Owns the protocol between servers and nodes: their certificates and connections, and the ports of each side over gRPC.
 //!
 //! A node dials its servers and opens two connections to each: on one it calls the server, on the other the server
 //! calls the node. The messages are those of `proto/nomadcsi/`.

@@ -59,7 +59,7 @@ impl InstanceEnd {
         }
     }
 
-    /// Returns who ends an instance of a plugin. One that is not on record is gone, so nobody needs to.
+    /// Returns who ends an instance of a plugin. One that is not on record is gone already.
     pub(crate) fn on_record(state: &State, plugin: &PluginId, instance: &AllocId) -> Self {
         let record = state.plugin_record(plugin);
         let alloc = record.and_then(|record| record.allocs.get(instance));

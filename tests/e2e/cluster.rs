@@ -12,7 +12,7 @@ const SETUP: [&str; 3] = ["ControllerPublishVolume", "NodeStageVolume", "NodePub
 const TEARDOWN: [&str; 3] =
     ["NodeUnpublishVolume", "NodeUnstageVolume", "ControllerUnpublishVolume"];
 
-/// A script that says once that it started, and appends until it is told to stop.
+/// A script that says once that it started, and appends until it is stopped.
 const WRITER_SCRIPT: &str = "trap 'echo stopped >> /data/log; exit 0' TERM INT; echo started >> /data/log; \
                              echo hello; while :; do sleep 0.1; done";
 

@@ -34,7 +34,11 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "adapters",
-        &[("csi", "gRPC client of plugins"), ("testing", "fakes of the ports, for tests")],
+        &[
+            ("rpc", "between servers and nodes"),
+            ("csi", "gRPC client of plugins"),
+            ("testing", "fakes of the ports, for tests"),
+        ],
     ),
     (
         "ports",

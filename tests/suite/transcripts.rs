@@ -185,6 +185,11 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "a_source_that_is_larger_than_the_volume_may_be_is_blocked",
     ),
     (
+        Code::NodeUnreachable,
+        "src/server/http/tests/logs.rs",
+        "the_output_of_a_task_on_a_node_without_a_connection_is_not_read",
+    ),
+    (
         Code::ApplyServerAway,
         "src/client/reconcile/workflow/server_unreachable.rs",
         "one_problem_counts_and_names_what_is_unknown_and_what_was_not_begun",

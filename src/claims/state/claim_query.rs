@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::job_record::Placement;
+use super::leader_starts::LeaderStarts;
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::VolumeRecord;
 use super::tables::State;
@@ -106,6 +107,11 @@ impl State {
     /// Returns the run of a node's process that can be called; `None` before the first one connected.
     pub fn session(&self, node: &NodeId) -> Option<&HostSession> {
         self.sessions.get(node)
+    }
+
+    /// Returns where the leaders of this journal began.
+    pub fn leader_starts(&self) -> &LeaderStarts {
+        &self.leaders
     }
 
     /// Returns the SHA-256 of a node's secret; `None` if it has none.

@@ -19,6 +19,7 @@ mod interner;
 mod invariant;
 mod job_query;
 mod job_record;
+mod leader_starts;
 mod list;
 mod namespace_record;
 mod namespaces;
@@ -58,6 +59,7 @@ pub use job_record::{
     AllocEvent, Evaluation, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure,
     JobEvent, JobRecord, JobVersion, Placement,
 };
+pub use leader_starts::LeaderStarts;
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};
 pub use namespace_record::{NamespaceContents, NamespaceEvent, NamespaceRecord};
 pub use overlay::Overlay;

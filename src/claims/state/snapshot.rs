@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::event::Subject;
+use super::leader_starts::LeaderStarts;
 use super::stored_record::StoredRecord;
 use super::tables::State;
 use super::topic::Table;
@@ -43,6 +44,9 @@ pub struct StateNumbers {
     /// The index of the last event that changed a namespace.
     #[serde(default = "first_index")]
     pub namespaces_index: u64,
+    /// The starts of leaders. Since version 10.
+    #[serde(default, skip_serializing_if = "LeaderStarts::is_empty")]
+    pub leaders: LeaderStarts,
 }
 
 /// The index of a table that an earlier version did not have.
@@ -159,6 +163,7 @@ impl From<&State> for StateNumbers {
             plugin_jobs: _,
             jobs_index,
             namespaces: _,
+            leaders,
             namespaces_index,
             variables: _,
             lock_ends: _,
@@ -176,6 +181,7 @@ impl From<&State> for StateNumbers {
             allocs_index: *allocs_index,
             jobs_index: *jobs_index,
             namespaces_index: *namespaces_index,
+            leaders: leaders.clone(),
         }
     }
 }
@@ -192,6 +198,7 @@ impl State {
             nodes_index,
             claims_index,
             allocs_index,
+            leaders,
             jobs_index,
             namespaces_index,
         } = numbers;
@@ -203,6 +210,7 @@ impl State {
         self.nodes_index = *nodes_index;
         self.claims_index = *claims_index;
         self.allocs_index = *allocs_index;
+        self.leaders = leaders.clone();
         self.jobs_index = *jobs_index;
         self.namespaces_index = *namespaces_index;
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::interner::Interner;
 use super::job_record::{JobAlloc, JobRecord};
+use super::leader_starts::LeaderStarts;
 use super::namespace_record::NamespaceRecord;
 use super::plugin_record::PluginRecord;
 use super::record::{Phase, VolumeRecord};
@@ -25,6 +26,7 @@ use nomad_csi_model::{
 pub struct State {
     pub(super) index: u64,
     pub(super) origin: String,
+    pub(super) leaders: LeaderStarts,
     pub(super) volumes: BTreeMap<NamespacedId, Arc<VolumeRecord>>,
     /// Every visible volume by plugin and provider's ID.
     pub(super) remote_ids: BTreeSet<RemoteEntry>,
@@ -71,6 +73,7 @@ impl Default for State {
         Self {
             index: Self::FIRST_INDEX,
             origin: String::new(),
+            leaders: LeaderStarts::default(),
             volumes: BTreeMap::new(),
             remote_ids: BTreeSet::new(),
             creating: BTreeSet::new(),

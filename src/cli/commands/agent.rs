@@ -112,7 +112,7 @@ pub(crate) struct AgentRoleArgs {
 pub(crate) enum AgentTlsCommand {
     /// Make the authority of a cluster
     ///
-    /// Writes ca.pem and ca-key.pem, valid for ten years. Whoever has the key can make a server or a node of the cluster:
+    /// Writes ca.pem and ca-key.pem, valid for ten years. With the key, a server or a node of the cluster can be made:
     /// keep it away from both.
     #[command(after_long_help = "Example:\n  nomad-csi agent tls init --dir tls")]
     Init(AgentTlsDirectoryArgs),

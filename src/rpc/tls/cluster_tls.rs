@@ -157,7 +157,11 @@ fn check_own(
     now: Duration,
 ) -> Result<(), TlsError> {
     let file = &files.certificate;
-    let command = format!("issue one with `nomad-csi agent tls {} NAME`", role.as_str());
+    let command = match role {
+        Role::Server => "issue one with `nomad-csi agent tls server NAME`",
+        Role::Node => "issue one with `nomad-csi agent tls node NAME`",
+        Role::Client => "issue one with the authority of the cluster",
+    };
     verify_at(chain, authorities, now).map_err(|error| {
         let authorities = files.authorities.display();
         let reason = match error {
@@ -170,7 +174,7 @@ fn check_own(
             ) => format!("it or its authority in `{authorities}` has expired"),
             error => error.to_string(),
         };
-        TlsError::new("use", file, reason, command.clone())
+        TlsError::new("use", file, reason, command)
     })?;
     if chain.first().is_some_and(|own| role.is_in(region, own)) {
         return Ok(());

@@ -70,7 +70,7 @@ impl FakeAgent {
     /// The run of the process of every node.
     pub const SESSION: &'static str = "session";
     /// The leadership of the server.
-    pub const TERM: Term = Term { epoch: 0, revision: 1 };
+    pub const TERM: Term = Term { epoch: 0, revision: 2 };
 
     /// Starts an agent for the first time, with a healthy plugin.
     ///

@@ -3,6 +3,7 @@
 //! A node is who has its secret, of which the state has the hash. Its session is on record before anything is sent to it
 //! (rule 12 of the claims machine). What an operator decided about it stays when it registers again.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::jobs::LocalControlPlane;
 use crate::node_events::NodeEvents;
 use crate::observer::RecordingObserver;
 use crate::ports::ServerPorts;
-use nomad_csi_claims::state::{Event, EventKind, State, instances_without_alloc};
+use nomad_csi_claims::state::{Event, EventKind, LeaderStarts, State, instances_without_alloc};
 use nomad_csi_model::{Node, NodeId, Term, hex};
 use nomad_csi_ports::{
     ClusterPosition, ControlPlane, MountObserver, NodePlane, NodeSecret, NotLeader, PluginObserver,
@@ -59,10 +60,11 @@ fn hash_of(secret: &NodeSecret) -> String {
     hex(&Sha256::digest(secret.expose())).collect()
 }
 
-/// Refuses a node whose record is of another cluster, or of a later state than this one.
+/// Refuses a node whose record is of another cluster, or of a history that this server does not have.
 fn check_position(
     known: &ClusterPosition,
     own: &ClusterPosition,
+    leaders: &LeaderStarts,
 ) -> Result<(), RegistrationRefused> {
     let ClusterPosition { cluster_id, term, index } = known;
     if *cluster_id != own.cluster_id {
@@ -70,12 +72,15 @@ fn check_position(
         return Err(RegistrationRefused::OtherCluster { node, server });
     }
     // Since a restore that the node does not know of, indexes and revisions are others.
-    let is_later = term.epoch > own.term.epoch
-        || (term.epoch == own.term.epoch && (*term > own.term || *index > own.index));
-    if is_later {
+    let is_known = match term.epoch.cmp(&own.term.epoch) {
+        Ordering::Less => true,
+        Ordering::Equal => leaders.includes(term.revision, *index, own.index).unwrap_or(true),
+        Ordering::Greater => false,
+    };
+    if !is_known {
         let place = |term: &Term, index: u64| format!("term {term}, index {index}");
         let (node, server) = (place(term, *index), place(&own.term, own.index));
-        let text = format!("the node has seen {node}, and the server is at {server}");
+        let text = format!("the node has seen {node}, which this server at {server} never had");
         return Err(RegistrationRefused::WentBack(text));
     }
     Ok(())
@@ -129,7 +134,8 @@ impl NodePlane for RecordedNodes {
             return Err(RegistrationRefused::WrongSecret);
         }
         if let Some(known) = &registration.known {
-            check_position(known, &self.current())?;
+            let leaders = self.ports.cell.read(|state| state.leader_starts().clone());
+            check_position(known, &self.current(), &leaders)?;
         }
         let news = self.ports.cell.read(|state| news(state, &registration, &secret_hash));
         if !news.is_empty() {

@@ -74,6 +74,7 @@ pub(super) fn decode_parts<R: AsRef<[u8]>>(
             nodes_index: State::FIRST_INDEX,
             claims_index: State::FIRST_INDEX,
             allocs_index: State::FIRST_INDEX,
+            leaders: Default::default(),
             jobs_index: State::FIRST_INDEX,
             namespaces_index: State::FIRST_INDEX,
         },

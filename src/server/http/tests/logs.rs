@@ -100,3 +100,18 @@ async fn the_output_of_an_allocation_whose_files_are_gone_is_refused_in_words() 
         assert_eq!((ended.status, ended.text()), expected);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_output_of_a_task_on_a_node_without_a_connection_is_not_read() {
+    let agent = agent().await;
+    let key = job_key("web");
+    agent.record_event(job_registered(&key)).await;
+    agent.record_event(alloc_placed(&key, "a1", FakeAgent::NODE)).await;
+    let refused = send(&agent.services, get(LINE)).await;
+    assert_eq!((refused.status, refused.text()), (404, "No path to node"));
+    let request = Request::get(LINE).header("Accept", ErrorBody::MEDIA_TYPE);
+    let refused = send(&agent.services, request.body(Body::empty()).unwrap()).await;
+    let body: ErrorBody = serde_json::from_slice(&refused.body).unwrap();
+    assert_eq!(body.code, Code::NodeUnreachable.as_str());
+    assert!(body.message.contains(FakeAgent::NODE), "{}", body.message);
+}

@@ -62,7 +62,7 @@ async fn a_registration_is_on_record_before_it_is_answered_and_once() {
     assert_eq!(cell.read(|state| state.session(&id).cloned()), Some("s3".into()));
 }
 
-/// A certificate of a node lets nobody be another one.
+/// With the certificate of a node, its owner cannot be another one.
 #[tokio::test]
 async fn another_secret_changes_nothing() {
     let cluster = Cluster::start().await;
@@ -108,6 +108,26 @@ async fn a_node_that_knows_another_or_a_later_cluster_is_refused() {
     }
     assert_eq!(cluster.agent.cell.read(|state| state.node(&"n1".into()).cloned()), None);
     known(own).await.unwrap();
+}
+
+/// A restored server has passed the index that the node knows, and is refused all the same.
+#[tokio::test]
+async fn a_server_that_was_restored_is_refused_however_far_it_is_now() {
+    let cluster = Cluster::start().await;
+    cluster.register(registration("n2", "s1")).await.unwrap();
+    let before = cluster.position();
+    let leads = EventKind::LeaderStarted { origin: "restored".to_owned() };
+    cluster.agent.record_event(leads).await;
+    for number in 0..10 {
+        cluster.register(registration("n2", &format!("s{number}"))).await.unwrap();
+    }
+    let register = |index: u64| {
+        let known = Some(ClusterPosition { index, ..before.clone() });
+        cluster.register(Registration { known, ..registration("n1", "s1") })
+    };
+    let refused = register(before.index + 1).await.unwrap_err();
+    assert!(matches!(refused, RegistrationRefused::WentBack(_)), "{refused}");
+    register(before.index).await.unwrap();
 }
 
 /// Two nodes, and allocation `a1` of a job on the first one.
