@@ -1,4 +1,4 @@
-//! The sessions in the README, in docs/apply.md and in docs/environments.md run as written and print the documented output.
+//! The sessions in the README, in docs/apply.md, docs/cluster.md and docs/environments.md run as written and print the documented output.
 //!
 //! A session is a `console` block: commands after `$ `, each followed by its output on both streams.
 //! Generated IDs and the home directory are replaced on both sides. `NOMAD_CSI_BLESS=1` updates the
@@ -131,6 +131,11 @@ fn the_sessions_of_the_readme_match_the_program() {
 #[test]
 fn the_sessions_of_the_apply_page_match_the_program() {
     assert_sessions_match("docs/apply.md");
+}
+
+#[test]
+fn the_sessions_of_the_cluster_page_match_the_program() {
+    assert_sessions_match("docs/cluster.md");
 }
 
 #[test]

@@ -32,14 +32,8 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
             ("conformance", "checks any plugin"),
         ],
     ),
-    (
-        "adapters",
-        &[
-            ("rpc", "between servers and nodes"),
-            ("csi", "gRPC client of plugins"),
-            ("testing", "fakes of the ports, for tests"),
-        ],
-    ),
+    ("adapters", &[("rpc", "the protocol between servers and nodes")]),
+    ("", &[("csi", "gRPC client of plugins"), ("testing", "fakes of the ports, for tests")]),
     (
         "ports",
         &[

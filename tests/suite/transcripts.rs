@@ -116,6 +116,7 @@ transcripts! {
     volumes_of_a_set_are_protected_from_removal = "volume/owned.md";
     volume_init_never_overwrites_a_file = "volume/init.md";
     an_agent_that_cannot_start_reports_the_reason = "embedded/agent.md";
+    a_server_or_a_node_that_cannot_start_reports_the_reason = "embedded/cluster.md";
     lifecycle_of_one_volume = "embedded/lifecycle.md";
     volumes_are_listed = "volume/status-list.md";
     a_creation_is_shown_and_given_up = "volume/abandon.md";

@@ -334,7 +334,8 @@ pub(crate) async fn make_certificates(
         }
     };
     for file in made {
-        context.printer.print_result(&format!("Wrote {}\n", file.display()));
+        let shown = file.strip_prefix(&context.directory).unwrap_or(&file);
+        context.printer.print_result(&format!("Wrote {}\n", shown.display()));
     }
     Ok(Exit::Done)
 }
