@@ -5,6 +5,8 @@
 //!   journal.redb
 //!   secrets.key
 //!   node.id             which node of the state this agent is
+//!   role                the process of a server's or a node's directory
+//!   node.place          where a node's directory was made
 //!   node.secret         what no other node of a cluster knows
 //!   cluster.json        the cluster of the node, and the highest place in its log that it has seen
 //!   operator.token      what a client of the TCP address must know to change something

@@ -11,6 +11,7 @@ mod cluster_tls;
 mod config;
 mod core_dumps;
 mod data_dir_lock;
+mod data_role;
 mod directory;
 mod embedded;
 mod listen;

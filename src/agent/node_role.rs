@@ -19,6 +19,7 @@ use super::blocking::run_blocking;
 use super::cluster_tls::load_tls;
 use super::config::AgentConfig;
 use super::core_dumps::restrict_core_dumps;
+use super::data_role::{DataRole, check_node_directory};
 use super::directory::AgentDirs;
 use super::listen::DRAIN_LIMIT;
 use super::metrics::serve_metrics_at;
@@ -50,7 +51,7 @@ pub async fn run_node(config: NodeConfig, stop: CancellationToken) -> Result<(),
     restrict_core_dumps(config.agent.allows_core_dumps);
     run_blocking(warn_about_descriptors).await?;
     let tls = load_tls(&config.tls, Role::Node, &config.region).await?;
-    let (dirs, lock) = open_directory(&config.agent).await?;
+    let (dirs, lock) = open_directory(&config.agent, DataRole::Node).await?;
     let running = match RunningNode::start(&config, &dirs, tls).await {
         Ok(running) => running,
         Err(problems) => {
@@ -87,6 +88,8 @@ impl RunningNode {
         dirs: &AgentDirs,
         tls: ClusterTls,
     ) -> Result<Self, Diagnostics> {
+        let checked = dirs.clone();
+        run_blocking(move || check_node_directory(&checked)).await??;
         let hidden = checked_hidden_directories(&config.agent, dirs).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds);

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::config::{AgentConfig, AgentOptions};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
-use nomad_csi_model::private::{NotPrivate, open_given};
+use nomad_csi_model::private::{NotPrivate, open_given_choice};
 use nomad_csi_rpc::ClusterTlsFiles;
 use nomad_csi_server::AgentInfo;
 
@@ -208,7 +208,7 @@ fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Diagnostics> {
         Diagnostic::error(Code::AgentBadConfig, message)
     };
     let mut text = String::new();
-    let opened = open_given(path);
+    let opened = open_given_choice(path);
     let read = opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
     match read {
         Err(error) => match NotPrivate::find(&error) {

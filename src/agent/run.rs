@@ -28,6 +28,7 @@ use super::blocking;
 use super::config::AgentConfig;
 use super::core_dumps::restrict_core_dumps;
 use super::data_dir_lock::{LockResult, acquire_lock, lock_problem};
+use super::data_role::{DataRole, check_role};
 use super::directory::{AgentDirs, DataDir};
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::operator_token::OperatorTokenFiles;
@@ -113,7 +114,7 @@ pub(super) enum OpenResult {
 /// # Errors
 /// If a part cannot start. Nothing keeps running then.
 pub(super) async fn open_agent(config: &AgentConfig) -> Result<OpenResult, Diagnostics> {
-    match lock_directory(config).await? {
+    match lock_directory(config, DataRole::Machine).await? {
         DirectoryResult::ServedBy(socket) => Ok(OpenResult::ServedBy(socket)),
         DirectoryResult::Locked(dirs, lock) => {
             let agent = Agent::start(config, dirs, lock).await?;
@@ -135,14 +136,18 @@ enum DirectoryResult {
 /// If it cannot be used, or another process does.
 pub(super) async fn open_directory(
     config: &AgentConfig,
+    role: DataRole,
 ) -> Result<(AgentDirs, DataLock), Diagnostics> {
-    match lock_directory(config).await? {
+    match lock_directory(config, role).await? {
         DirectoryResult::Locked(dirs, lock) => Ok((dirs, lock)),
         DirectoryResult::ServedBy(socket) => Err(served_elsewhere(&socket)),
     }
 }
 
-async fn lock_directory(config: &AgentConfig) -> Result<DirectoryResult, Diagnostics> {
+async fn lock_directory(
+    config: &AgentConfig,
+    role: DataRole,
+) -> Result<DirectoryResult, Diagnostics> {
     let setting = config.data.clone();
     let dirs = blocking::run_blocking(move || DataDir::prepare(&setting)).await??;
     let started_at = SystemClock.now();
@@ -151,6 +156,7 @@ async fn lock_directory(config: &AgentConfig) -> Result<DirectoryResult, Diagnos
         LockResult::Acquired(lock) => {
             let (runtime, is_shared) = (config.runtime_dir.clone(), config.http.is_some());
             let (dirs, lock) = blocking::run_blocking(move || {
+                check_role(dirs.path(), role)?;
                 let dirs = AgentDirs::create_dirs(dirs, runtime.as_deref())?;
                 record_owner(lock, started_at, is_shared.then(|| dirs.agent_socket()))
                     .map(|lock| (dirs, lock))

@@ -18,6 +18,7 @@ use super::blocking::run_blocking;
 use super::cluster_nodes::ClusterNodes;
 use super::cluster_tls::load_tls;
 use super::core_dumps::restrict_core_dumps;
+use super::data_role::DataRole;
 use super::directory::AgentDirs;
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::metrics::serve_metrics_at;
@@ -45,7 +46,7 @@ use nomad_csi_server::{
 pub async fn run_server(config: ServerConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
     restrict_core_dumps(config.agent.allows_core_dumps);
     let tls = load_tls(&config.tls, Role::Server, &config.region).await?;
-    let (dirs, lock) = open_directory(&config.agent).await?;
+    let (dirs, lock) = open_directory(&config.agent, DataRole::Server).await?;
     let started = Server::start(&config, &dirs, tls).await;
     let server = match started {
         Ok(server) => server,

@@ -16,12 +16,19 @@ pub struct ClusterPosition {
     pub term: Term,
     /// The index of the last event.
     pub index: u64,
+    /// The unique ID of the leadership. After a restore from a backup, another leader may begin at the same index.
+    pub leader: String,
 }
 
 impl ClusterPosition {
-    /// Returns whether this is of the same cluster and neither its term nor its index is below those of `known`.
+    /// Returns whether this is of the same cluster, neither its term nor its index is below those of `known`, and one term has
+    /// one leader.
     pub fn follows(&self, known: &Self) -> bool {
-        self.cluster_id == known.cluster_id && self.term >= known.term && self.index >= known.index
+        let is_known_leader = self.term != known.term || self.leader == known.leader;
+        self.cluster_id == known.cluster_id
+            && self.term >= known.term
+            && self.index >= known.index
+            && is_known_leader
     }
 }
 
@@ -53,7 +60,9 @@ mod tests {
     use super::*;
 
     fn at(cluster: &str, epoch: u64, revision: u64, index: u64) -> ClusterPosition {
-        ClusterPosition { cluster_id: cluster.to_owned(), term: Term { epoch, revision }, index }
+        let term = Term { epoch, revision };
+        let leader = format!("leader-{revision}");
+        ClusterPosition { cluster_id: cluster.to_owned(), term, index, leader }
     }
 
     #[test]
@@ -67,5 +76,7 @@ mod tests {
         {
             assert!(!stays.follows(&known), "{stays:?}");
         }
+        let restored = ClusterPosition { leader: "another".to_owned(), ..at("c1", 2, 7, 200) };
+        assert!(!restored.follows(&known));
     }
 }

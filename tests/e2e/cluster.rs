@@ -173,6 +173,8 @@ fn a_node_with_the_id_of_another_one_and_not_its_secret_is_refused() {
         machine.wait_for("web", "running", 1);
         let directory = machine.directory.path();
         std::fs::create_dir(directory.join("copy")).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(directory.join("copy"), private).unwrap();
         std::fs::copy(directory.join("node/node.id"), directory.join("copy/node.id")).unwrap();
         cluster.kill_node();
         cluster.write_node("copy.toml", "copy", "stranger");

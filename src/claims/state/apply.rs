@@ -358,7 +358,7 @@ fn leader_started(state: &mut State, origin: &str, at: EventPlace) {
     if state.origin.is_empty() {
         origin.clone_into(&mut state.origin);
     }
-    state.leaders.add(at.index);
+    state.leaders.add(at.index, origin);
     correct_lock_times(state, at.time);
 }
 

@@ -10,37 +10,46 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The most starts that are kept.
 const MOST: usize = 1_024;
 
-/// The indexes at which leaders began, in order. Clones are cheap.
+/// The indexes at which leaders began, in order, with the unique IDs of these starts: after a restore, another leader may begin at
+/// the same index. Clones are cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderStarts {
-    starts: Arc<Vec<u64>>,
+    starts: Arc<Vec<(u64, String)>>,
     /// The last start that is not kept any more; 0 if all are.
     forgotten: u64,
 }
 
 impl LeaderStarts {
-    pub(super) fn add(&mut self, index: u64) {
+    pub(super) fn add(&mut self, index: u64, id: &str) {
         let starts = Arc::make_mut(&mut self.starts);
-        starts.push(index);
+        starts.push((index, id.to_owned()));
         if starts.len() > MOST {
-            self.forgotten = starts.remove(0);
+            self.forgotten = starts.remove(0).0;
         }
+    }
+
+    /// Returns the unique ID of the newest start; empty before the first one.
+    pub fn newest(&self) -> &str {
+        self.starts.last().map_or("", |(_, id)| id)
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// Returns whether the journal can have had this index while the leader led that began at `start`; `None` if that leader is
-    /// not kept any more. The journal ends at `last`.
-    pub fn includes(&self, start: u64, index: u64, last: u64) -> Option<bool> {
+    /// Returns whether the journal can have had this index while the leader led that began at `start` with this ID; `None` if that
+    /// leader is not kept any more. The journal ends at `last`.
+    pub fn includes(&self, (start, id): (u64, &str), index: u64, last: u64) -> Option<bool> {
         if start <= self.forgotten {
             return None;
         }
-        let Ok(place) = self.starts.binary_search(&start) else {
+        let Ok(place) = self.starts.binary_search_by_key(&start, |(index, _)| *index) else {
             return Some(false);
         };
-        let end = self.starts.get(place + 1).map_or(last, |next| next - 1);
+        if self.starts.get(place).is_none_or(|(_, known)| known != id) {
+            return Some(false);
+        }
+        let end = self.starts.get(place + 1).map_or(last, |(next, _)| next - 1);
         Some(index <= end)
     }
 }
@@ -62,9 +71,13 @@ impl<'de> Deserialize<'de> for LeaderStarts {
 mod tests {
     use super::*;
 
+    fn id_of(index: u64) -> String {
+        format!("leader-{index}")
+    }
+
     fn starts(indexes: impl IntoIterator<Item = u64>) -> LeaderStarts {
         let mut starts = LeaderStarts::default();
-        indexes.into_iter().for_each(|index| starts.add(index));
+        indexes.into_iter().for_each(|index| starts.add(index, &id_of(index)));
         starts
     }
 
@@ -83,16 +96,19 @@ mod tests {
             (300, 300, false),
             (9, 9, false),
         ] {
-            assert_eq!(starts.includes(start, index, 600), Some(expected), "{start} {index}");
+            let found = starts.includes((start, &id_of(start)), index, 600);
+            assert_eq!(found, Some(expected), "{start} {index}");
+            assert_eq!(starts.includes((start, "another"), index, 600), Some(false));
         }
+        assert_eq!(starts.newest(), "leader-101");
     }
 
     #[test]
     fn the_oldest_starts_are_forgotten_and_then_nothing_is_said_of_them() {
         let starts = starts((1..=2_000).map(|number| number * 10));
         assert_eq!(starts.starts.len(), MOST);
-        assert_eq!(starts.includes(9_760, 9_765, 30_000), None);
-        assert_eq!(starts.includes(9_770, 9_775, 30_000), Some(true));
+        assert_eq!(starts.includes((9_760, &id_of(9_760)), 9_765, 30_000), None);
+        assert_eq!(starts.includes((9_770, &id_of(9_770)), 9_775, 30_000), Some(true));
         let written = serde_json::to_string(&starts).unwrap();
         assert_eq!(serde_json::from_str::<LeaderStarts>(&written).unwrap(), starts);
     }

@@ -74,6 +74,7 @@ mod tests {
             cluster_id: "c1".to_owned(),
             term: Term { epoch: 1, revision: 7 },
             index: 9,
+            leader: "l1".to_owned(),
         };
         file.store(&position).unwrap();
         position.index = 10;
@@ -85,8 +86,12 @@ mod tests {
             assert!(error.reason.contains("cluster.json`: it is damaged"), "{error}");
         }
         let missing = ClusterFile::new(directory.path().join("missing/cluster.json"));
-        let position =
-            ClusterPosition { cluster_id: "c".to_owned(), term: Term::default(), index: 0 };
+        let position = ClusterPosition {
+            cluster_id: "c".to_owned(),
+            term: Term::default(),
+            index: 0,
+            leader: String::new(),
+        };
         assert!(missing.store(&position).is_err());
     }
 }

@@ -44,6 +44,7 @@ pub(super) fn position_message(position: &ClusterPosition) -> wire::Position {
         cluster_id: position.cluster_id.clone(),
         term: Some(wire::Term { epoch, revision }),
         index: position.index,
+        leader: position.leader.clone(),
     }
 }
 
@@ -56,7 +57,8 @@ pub(super) fn position_of(
         return Err(InvalidMessage("cluster ID"));
     }
     let term = Term { epoch, revision };
-    Ok(ClusterPosition { cluster_id: message.cluster_id, term, index: message.index })
+    let wire::Position { cluster_id, index, leader, .. } = message;
+    Ok(ClusterPosition { cluster_id, term, index, leader })
 }
 
 pub(super) fn path_bytes(path: &Path) -> Vec<u8> {

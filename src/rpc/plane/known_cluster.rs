@@ -1,7 +1,8 @@
 //! [`KnownCluster`]: the highest place of its cluster that the node knows, and what that means for an answer.
 //!
-//! Another cluster, or a lower term or index, is believed in nothing. The record is written when the cluster or the term changes,
-//! and otherwise once a minute: it only says which servers are too old after a restore.
+//! Another cluster, or a lower term or index, is believed in nothing. The record is written before the node acts on a list that
+//! changes something, when the cluster or the term changes, and otherwise once a minute: a server that was restored from a backup
+//! is known by it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,14 +96,18 @@ impl KnownCluster {
         if !self.is_due() {
             return;
         }
-        let this = self.clone();
-        let written = run_blocking(move || Ok(this.write())).await;
-        let written = written
-            .map_err(|stopped| ClusterMemoryError { reason: stopped.to_string() })
-            .and_then(std::convert::identity);
-        if let Err(error) = written {
+        if let Err(error) = self.write().await {
             tracing::warn!(%error, "the place of the cluster is not recorded");
         }
+    }
+
+    /// Writes the record before something is done for which the node must not forget the place.
+    pub(super) async fn write(&self) -> Result<(), ClusterMemoryError> {
+        let this = self.clone();
+        let written = run_blocking(move || Ok(this.write_now())).await;
+        written
+            .map_err(|stopped| ClusterMemoryError { reason: stopped.to_string() })
+            .and_then(std::convert::identity)
     }
 
     fn is_due(&self) -> bool {
@@ -113,7 +118,7 @@ impl KnownCluster {
         is_other || (written != known && state.written_at.elapsed() >= WRITTEN_EVERY)
     }
 
-    fn write(&self) -> Result<(), ClusterMemoryError> {
+    fn write_now(&self) -> Result<(), ClusterMemoryError> {
         let _writing = self.writing.lock();
         let Some(known) = self.get() else { return Ok(()) };
         self.memory.store(&known)?;

@@ -28,9 +28,13 @@ pub(super) fn refusal_message(refused: &RegistrationRefused) -> Message {
 /// Returns a text for the operator of the node: why, and what to do.
 pub(super) fn refusal_text(refused: &Message) -> String {
     let help = match refused.kind() {
-        Kind::WrongSecret => "; restore `node.secret`, or let an operator forget the node",
+        Kind::WrongSecret => {
+            "; restore `node.secret` from a backup of the data directory; without it, start with an empty data directory, which is another node"
+        }
         Kind::OtherCluster => "; check the addresses of the servers; the tasks of the node run on",
-        Kind::WentBack => "; recover the cluster; the tasks of the node run on",
+        Kind::WentBack => {
+            "; restore the newest copy of the server's data directory; the tasks of the node run on"
+        }
         Kind::Duplicate => "; give each machine a node ID of its own",
         Kind::NotLeader | Kind::Stopping | Kind::Failed | Kind::Unspecified => "",
     };

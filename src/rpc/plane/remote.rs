@@ -167,15 +167,36 @@ impl RemoteControlPlane {
                 None => Ok(None),
             });
             match believed {
-                Ok(Some(list)) => {
-                    self.known.write_if_due().await;
-                    return Ok(Arc::new(list));
-                }
+                Ok(Some(list)) => match self.remember(&list).await {
+                    Ok(()) => return Ok(Arc::new(list)),
+                    Err(reason) => {
+                        self.servers.leave(server, None);
+                        return Err(reason);
+                    }
+                },
                 Ok(None) => {}
                 Err(reason) => {
                     self.servers.leave(server, None);
                     return Err(reason);
                 }
+            }
+        }
+    }
+
+    /// Remembers the place of the cluster before the node acts on a list. A list that changes nothing can wait.
+    async fn remember(&self, list: &AssignedAllocs) -> Result<(), String> {
+        let is_news = {
+            let listed = self.listed.borrow();
+            listed.as_ref().is_none_or(|old| {
+                let revision = list.revision;
+                AssignedAllocs { revision, ..AssignedAllocs::clone(old) } != *list
+            })
+        };
+        match is_news {
+            true => self.known.write().await.map_err(|error| error.to_string()),
+            false => {
+                self.known.write_if_due().await;
+                Ok(())
             }
         }
     }

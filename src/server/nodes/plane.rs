@@ -25,12 +25,15 @@ use nomad_csi_ports::{
     Registration, RegistrationRefused,
 };
 
+/// The most nodes on record.
+const MAX_NODES: usize = 10_000;
+
 /// The nodes of a server.
 pub(crate) struct RecordedNodes {
     ports: ServerPorts,
     claims: ClaimService,
     events: Arc<NodeEvents>,
-    /// Those that have registered, which bounds their number.
+    /// Those that have registered, at most [`MAX_NODES`].
     planes: Mutex<HashMap<NodeId, Arc<LocalControlPlane>>>,
     registering: tokio::sync::Mutex<()>,
 }
@@ -41,11 +44,13 @@ impl RecordedNodes {
     }
 
     fn current(&self) -> ClusterPosition {
-        let (cluster_id, index) = self.ports.cell.read(|state| {
-            let cluster_id = state.origin().to_owned();
-            (cluster_id, state.index())
-        });
-        ClusterPosition { cluster_id, term: self.ports.term, index }
+        let term = self.ports.term;
+        self.ports.cell.read(|state| ClusterPosition {
+            cluster_id: state.origin().to_owned(),
+            leader: state.leader_starts().newest().to_owned(),
+            index: state.index(),
+            term,
+        })
     }
 
     fn events(&self, kinds: Vec<EventKind>) -> Vec<Event> {
@@ -66,7 +71,7 @@ fn check_position(
     own: &ClusterPosition,
     leaders: &LeaderStarts,
 ) -> Result<(), RegistrationRefused> {
-    let ClusterPosition { cluster_id, term, index } = known;
+    let ClusterPosition { cluster_id, term, index, leader } = known;
     if *cluster_id != own.cluster_id {
         let (node, server) = (cluster_id.clone(), own.cluster_id.clone());
         return Err(RegistrationRefused::OtherCluster { node, server });
@@ -74,7 +79,9 @@ fn check_position(
     // Since a restore that the node does not know of, indexes and revisions are others.
     let is_known = match term.epoch.cmp(&own.term.epoch) {
         Ordering::Less => true,
-        Ordering::Equal => leaders.includes(term.revision, *index, own.index).unwrap_or(true),
+        Ordering::Equal => {
+            leaders.includes((term.revision, leader), *index, own.index).unwrap_or(true)
+        }
         Ordering::Greater => false,
     };
     if !is_known {
@@ -126,16 +133,27 @@ impl NodePlane for RecordedNodes {
         let secret_hash = hash_of(&registration.secret);
         let id = &registration.node.id;
         let _one_at_a_time = self.registering.lock().await;
-        let is_known = |state: &State| {
+        // A node that is on record without a secret is one of the process that had this journal before.
+        let is_own = |state: &State| {
             let known = state.node_secret_hash(id);
-            known.is_none_or(|known| known == secret_hash)
+            known.map_or(state.node(id).is_none(), |known| known == secret_hash)
         };
-        if !self.ports.cell.read(is_known) {
+        if !self.ports.cell.read(is_own) {
             return Err(RegistrationRefused::WrongSecret);
+        }
+        let is_full = |state: &State| state.node(id).is_none() && state.nodes().len() >= MAX_NODES;
+        if self.ports.cell.read(is_full) {
+            let text = format!("the server has {MAX_NODES} nodes on record and takes no other one");
+            return Err(RegistrationRefused::Failed(text));
         }
         if let Some(known) = &registration.known {
             let leaders = self.ports.cell.read(|state| state.leader_starts().clone());
-            check_position(known, &self.current(), &leaders)?;
+            let checked = check_position(known, &self.current(), &leaders);
+            if let Err(refused @ RegistrationRefused::WentBack(_)) = &checked {
+                tracing::error!(node.id = %id, reason = %refused,
+                    "this server has an older state than a node: stop it, and restore the newest copy of its data directory");
+            }
+            checked?;
         }
         let news = self.ports.cell.read(|state| news(state, &registration, &secret_hash));
         if !news.is_empty() {

@@ -18,6 +18,8 @@ pub struct Position {
     pub term: ::core::option::Option<Term>,
     #[prost(uint64, tag = "3")]
     pub index: u64,
+    #[prost(string, tag = "4")]
+    pub leader: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]

@@ -48,7 +48,8 @@ pub(super) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
 
 pub(super) fn at(cluster: &str, revision: u64, index: u64) -> ClusterPosition {
     let term = Term { epoch: 1, revision };
-    ClusterPosition { cluster_id: cluster.to_owned(), term, index }
+    let leader = format!("leader-{revision}");
+    ClusterPosition { cluster_id: cluster.to_owned(), term, index, leader }
 }
 
 /// An allocation whose job has secrets.

@@ -127,7 +127,21 @@ async fn a_server_that_was_restored_is_refused_however_far_it_is_now() {
     };
     let refused = register(before.index + 1).await.unwrap_err();
     assert!(matches!(refused, RegistrationRefused::WentBack(_)), "{refused}");
+    let other = Some(ClusterPosition { leader: "of another history".to_owned(), ..before.clone() });
+    let refused = Registration { known: other, ..registration("n1", "s1") };
+    let refused = cluster.register(refused).await.unwrap_err();
+    assert!(matches!(refused, RegistrationRefused::WentBack(_)), "{refused}");
     register(before.index).await.unwrap();
+}
+
+/// The node of a process that had the journal before has no secret, and its ID can be read by everyone.
+#[tokio::test]
+async fn a_node_that_is_on_record_without_a_secret_is_taken_over_by_no_one() {
+    let cluster = Cluster::start().await;
+    let index = cluster.agent.cell.index();
+    let refused = cluster.register(registration(FakeAgent::NODE, "s1")).await;
+    assert_eq!(refused, Err(RegistrationRefused::WrongSecret));
+    assert_eq!(cluster.agent.cell.index(), index);
 }
 
 /// Two nodes, and allocation `a1` of a job on the first one.
