@@ -457,6 +457,56 @@ async fn a_node_does_not_connect_while_its_secret_is_refused_and_connects_afterw
     assert!(bed.server.nodes.channel(&"n2".into()).is_none());
 }
 
+/// Returns the status of a call whose message never comes.
+async fn code_without_message(channel: Channel, method: &'static str) -> Code {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static(method);
+    let codec = tonic_prost::ProstCodec::<wire::MountRequest, wire::MountReply>::default();
+    let request = tonic::Request::new(futures_util::stream::pending());
+    let called = client.client_streaming(request, path, codec).await;
+    called.map(|_: tonic::Response<wire::MountReply>| ()).unwrap_err().code()
+}
+
+#[tokio::test]
+async fn before_its_registration_a_connection_can_send_one_small_registration_at_a_time() {
+    let certificates = Certificates::new();
+    let plane = TestPlane::new(at("c1", 5, 100));
+    let tls = certificates.tls(Role::Server, "s1");
+    let server = TestServer::start(&plane, tls, "127.0.0.1:0").await;
+    let stream = open(server.address, certificates.tls(Role::Node, "n1").client(CALLS)).await;
+    let closed = CancellationToken::new();
+    let channel = channel_over(PeerStream::new(stream.unwrap(), &closed, ())).await.unwrap();
+    let mut client = ControlPlaneClient::new(channel.clone());
+
+    // The message of a call is not waited for.
+    let mount = "/nomadcsi.plane.v1.ControlPlane/Mount";
+    let code = soon("a refusal", code_without_message(channel, mount)).await;
+    assert_eq!(code, Code::Unauthenticated);
+
+    let padding = |size| {
+        let mut request = registration("n1", 1, "run");
+        request.node.resize(size, b' ');
+        request
+    };
+    let large = soon("a refusal", client.register(padding((1 << 20) + 1))).await;
+    assert_eq!(large.map(|_| ()).unwrap_err().code(), Code::OutOfRange);
+
+    plane.gate.close();
+    let mut first = client.clone();
+    let first = tokio::spawn(async move { register(&mut first, padding(1 << 19)).await });
+    soon("a registration", plane.gate.wait_for_arrivals(1)).await;
+    let second = soon("a refusal", client.register(registration("n1", 1, "run"))).await;
+    assert_eq!(second.map(|_| ()).unwrap_err().code(), Code::ResourceExhausted);
+    plane.gate.open();
+    first.await.unwrap().unwrap();
+
+    // Afterwards, its messages may be as large as reports are.
+    let note = wire::NoteLostRequest { lost: None, reason: "r".repeat(2 << 20) };
+    let noted = soon("an answer", client.note_lost(note)).await;
+    assert_eq!(noted.map(|_| ()).unwrap_err().code(), Code::InvalidArgument);
+}
+
 /// Returns why a node has no connection to a server.
 async fn reason_at_node(server: SocketAddr, tls: ClusterTls) -> String {
     let ids = Arc::new(CountingIds::default());
