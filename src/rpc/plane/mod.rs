@@ -7,6 +7,7 @@ mod alloc_list;
 mod cluster_file;
 mod convert;
 mod event_queue;
+mod guarded_service;
 mod known_cluster;
 mod messages;
 mod node_profile;

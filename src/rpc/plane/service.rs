@@ -19,10 +19,10 @@ use super::alloc_list::ListEncoder;
 use super::convert::{
     InvalidMessage, event_of, from_json, lost_of, path_bytes, position_message, position_of,
 };
-use super::messages::control_plane_server::{ControlPlane as Service, ControlPlaneServer};
+use super::guarded_service::GuardedService;
+use super::messages::control_plane_server::ControlPlane as Service;
 use super::messages::{self as wire, mount_reply, register_reply, wait_for_mount_delay_reply};
 use super::refusal::refusal_message;
-use super::servers::MAX_MESSAGE;
 use super::status::{not_leader, not_registered, stopping};
 use crate::transport::connected_nodes::{BeginRefused, ConnectedNodes, Registering};
 use crate::transport::node_connection::NodeConnection;
@@ -38,8 +38,6 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const LEADER_CHECKED: Duration = Duration::from_secs(5);
 /// The parts of lists that wait for a slow node.
 const PARTS: usize = 2;
-/// The largest message of a node.
-const MAX_REQUEST: usize = 4 << 20;
 /// The most events of one request that are taken.
 const MAX_EVENTS: usize = 1_024;
 /// The longest text that a node says of itself: of its session, boot, version, or a feature.
@@ -61,10 +59,7 @@ impl ControlPlaneService {
 
     /// Returns it for [`NodeListener::serve`](crate::NodeListener::serve).
     pub fn into_routes(self) -> Routes {
-        let service = ControlPlaneServer::new(self)
-            .max_decoding_message_size(MAX_REQUEST)
-            .max_encoding_message_size(MAX_MESSAGE);
-        Routes::new(service)
+        Routes::new(GuardedService::new(self))
     }
 
     /// Returns the node of the connection, if this server answers nodes.

@@ -30,6 +30,10 @@ pub(super) fn not_registered() -> Status {
     Status::unauthenticated("this connection has not registered a node")
 }
 
+pub(super) fn registering_already() -> Status {
+    Status::resource_exhausted("another registration runs on this connection")
+}
+
 /// Returns a text for people.
 pub(super) fn reason_of(server: &str, status: &Status) -> String {
     match status.code() {

@@ -158,9 +158,11 @@ fn check_own(
 ) -> Result<(), TlsError> {
     let file = &files.certificate;
     let command = match role {
-        Role::Server => "issue one with `nomad-csi agent tls server NAME`",
-        Role::Node => "issue one with `nomad-csi agent tls node NAME`",
-        Role::Client => "issue one with the authority of the cluster",
+        Role::Server | Role::Node => {
+            let role = role.as_str();
+            format!("issue one with `nomad-csi agent tls {role} NAME --cluster-region {region}`")
+        }
+        Role::Client => "issue one with the authority of the cluster".to_owned(),
     };
     verify_at(chain, authorities, now).map_err(|error| {
         let authorities = files.authorities.display();
@@ -174,7 +176,7 @@ fn check_own(
             ) => format!("it or its authority in `{authorities}` has expired"),
             error => error.to_string(),
         };
-        TlsError::new("use", file, reason, command)
+        TlsError::new("use", file, reason, command.as_str())
     })?;
     if chain.first().is_some_and(|own| role.is_in(region, own)) {
         return Ok(());

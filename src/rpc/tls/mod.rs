@@ -4,6 +4,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod cluster_tls;
+pub(crate) mod peer_failure;
 pub(crate) mod provider;
 pub(crate) mod role;
 mod tls_error;

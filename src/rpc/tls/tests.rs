@@ -80,7 +80,10 @@ fn a_certificate_has_its_role_in_its_region_and_no_other_one() {
             assert_eq!(load(&files, asked).is_ok(), asked == role, "{role:?} as {asked:?}");
         }
         let elsewhere = ClusterTls::load(&files, role, "other", &SystemClock).unwrap_err();
-        assert!(elsewhere.to_string().contains(".other.nomad-csi"), "{elsewhere}");
+        let elsewhere = elsewhere.to_string();
+        assert!(elsewhere.contains(".other.nomad-csi"), "{elsewhere}");
+        let command = format!("agent tls {} NAME --cluster-region other", role.as_str());
+        assert_eq!(elsewhere.contains(&command), role != Role::Client, "{elsewhere}");
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) struct Offer {
     pub(super) session: HostSession,
     /// Ends with the registration, and ends the registration.
     pub(super) closed: CancellationToken,
+    token: ConnectionToken,
 }
 
 impl ConnectedNodes {
@@ -149,14 +150,24 @@ impl ConnectedNodes {
             node: node.clone(),
             session: registered.session.clone(),
             closed: registered.connection.closed().clone(),
+            token: token.clone(),
         })
     }
 
-    /// Adds the channel of a registration until the connection is gone. Waits for that.
+    /// Adds the channel of a registration until the connection is gone. Waits for that. Adds nothing if the registration has
+    /// ended, or the node has another one by now: a channel of the other one stays.
     pub(super) async fn keep(&self, offer: Offer, channel: Channel) {
-        let Offer { node, session, closed: ended } = offer;
+        let Offer { node, session, closed: ended, token } = offer;
         let added = NodeChannel { node: node.clone(), session, channel, ended: ended.clone() };
-        self.state.lock().channels.insert(node.clone(), added);
+        {
+            let mut state = self.state.lock();
+            let current = state.registered.get(&node);
+            let is_current = current.is_some_and(|current| current.token == token);
+            if !is_current || ended.is_cancelled() {
+                return;
+            }
+            state.channels.insert(node.clone(), added);
+        }
         self.changes.send_modify(|count| *count += 1);
         tracing::info!(node.id = %node, "a node is connected");
         ended.cancelled().await;
@@ -216,5 +227,47 @@ impl Registering {
 impl Drop for Registering {
     fn drop(&mut self) {
         self.nodes.state.lock().registering.remove(&self.node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tonic::transport::Endpoint;
+
+    use super::*;
+
+    fn register(nodes: &Arc<ConnectedNodes>) -> (NodeConnection, Offer) {
+        let certificate = CertificateDer::from(vec![1]);
+        let connection = NodeConnection::new(certificate.clone(), CancellationToken::new());
+        let registering = nodes.begin(&"n1".into(), &"run-1".into()).unwrap();
+        let token = registering.bind(&connection).unwrap();
+        (connection, nodes.offer(&token, &certificate).unwrap())
+    }
+
+    fn channel() -> Channel {
+        Endpoint::from_static("http://peer").connect_lazy()
+    }
+
+    #[tokio::test]
+    async fn a_late_channel_of_an_ended_registration_does_not_replace_that_of_a_newer_one() {
+        let nodes = Arc::new(ConnectedNodes::default());
+        let (_, late) = register(&nodes);
+        let (newer, offer) = register(&nodes);
+        assert!(nodes.keep(offer, channel()).now_or_never().is_none(), "it waits for the end");
+        assert!(nodes.channel(&"n1".into()).is_some());
+        assert!(nodes.keep(late, channel()).now_or_never().is_some(), "it is not kept");
+        assert!(nodes.channel(&"n1".into()).is_some(), "the newer channel is still there");
+        newer.close();
+        assert!(nodes.channel(&"n1".into()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_channel_of_an_ended_registration_is_not_added() {
+        let nodes = Arc::new(ConnectedNodes::default());
+        let (connection, offer) = register(&nodes);
+        connection.close();
+        assert!(nodes.keep(offer, channel()).now_or_never().is_some(), "it is not kept");
+        assert_eq!(*nodes.changes().borrow(), 0, "it was never there");
     }
 }

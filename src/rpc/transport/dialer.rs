@@ -21,9 +21,10 @@ use tonic::service::Routes;
 use tonic::transport::Channel;
 
 use super::connection_token::ConnectionToken;
-use super::peer_stream::{PeerStream, channel_over};
+use super::peer_stream::{PeerStream, StreamFailure, channel_over};
 use super::protocol::{CALLS, REVERSED, answering};
 use crate::tls::cluster_tls::ClusterTls;
+use crate::tls::peer_failure::failure_at_node;
 use crate::tls::role::Role;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_ports::IdSource;
@@ -112,8 +113,8 @@ impl Dialer {
     }
 
     /// Opens a pair of connections, and returns why it ended.
-    async fn connect_once(&self, server: &str, pair: &CancellationToken) -> String {
-        let (channel, token) = match self.register(server, pair).await {
+    pub(crate) async fn connect_once(&self, server: &str, pair: &CancellationToken) -> String {
+        let (channel, token, failure) = match self.register(server, pair).await {
             Ok(registered) => registered,
             Err(reason) => return reason,
         };
@@ -125,7 +126,7 @@ impl Dialer {
         };
         let reversed = match timeout(STEP_LIMIT, reversed).await {
             Ok(Ok(stream)) => PeerStream::new(stream, pair, ()),
-            Ok(Err(error)) => return error.to_string(),
+            Ok(Err(error)) => return self.describe(&error),
             Err(_) => return "the second connection took too long".to_owned(),
         };
         let _connected = Connected::new(self.registrar.as_ref(), server, channel);
@@ -133,7 +134,7 @@ impl Dialer {
             stream::once(async { Ok::<_, io::Error>(reversed) }).chain(stream::pending());
         let served = answering().add_routes(self.services.clone()).serve_with_incoming(incoming);
         tokio::select! {
-            () = pair.cancelled() => "a connection ended".to_owned(),
+            () = pair.cancelled() => self.explain(&failure, || "a connection ended".to_owned()),
             ended = served => format!("the services of the node ended: {ended:?}"),
         }
     }
@@ -142,14 +143,26 @@ impl Dialer {
         &self,
         server: &str,
         pair: &CancellationToken,
-    ) -> Result<(Channel, ConnectionToken), String> {
+    ) -> Result<(Channel, ConnectionToken, StreamFailure), String> {
         let opened = timeout(STEP_LIMIT, self.open(server, CALLS)).await;
         let opened = opened.map_err(|_| "the connection took too long".to_owned())?;
-        let stream = PeerStream::new(opened.map_err(|error| error.to_string())?, pair, ());
-        let channel = channel_over(stream).await.map_err(|error| error.to_string())?;
+        let stream = PeerStream::new(opened.map_err(|error| self.describe(&error))?, pair, ());
+        let failure = stream.failure();
+        let channel = channel_over(stream).await;
+        let channel = channel.map_err(|error| self.explain(&failure, || error.to_string()))?;
         let registered = timeout(STEP_LIMIT, self.registrar.register(server, &channel)).await;
-        let token = registered.map_err(|_| "the registration took too long".to_owned())??;
-        Ok((channel, token))
+        let registered = registered.map_err(|_| "the registration took too long".to_owned())?;
+        let token = registered.map_err(|reason| self.explain(&failure, || reason))?;
+        Ok((channel, token, failure))
+    }
+
+    /// Returns why a connection failed, or the other reason if it did not.
+    fn explain(&self, failure: &StreamFailure, other: impl FnOnce() -> String) -> String {
+        failure.get().map_or_else(other, |error| self.describe(error))
+    }
+
+    fn describe(&self, error: &io::Error) -> String {
+        failure_at_node(error, self.tls.borrow().region())
     }
 
     async fn open(&self, server: &str, protocol: &[u8]) -> io::Result<TlsStream<TcpStream>> {

@@ -1,7 +1,8 @@
 //! [`NodeListener`]: the server's port for the cluster.
 //!
 //! A connection without a certificate of role node, or with another protocol, is closed. So is one that has not finished TLS
-//! and said which node it is within [`GREETING_LIMIT`]. Until then, each address has few; afterwards, many.
+//! and said which node it is within [`GREETING_LIMIT`]. Until then, there are few of each address and of all, and a newer one
+//! takes the place of an older one; afterwards, an address has many.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::StreamExt as _;
@@ -27,13 +28,18 @@ use super::connection_token::ConnectionToken;
 use super::node_connection::NodeConnection;
 use super::peer_stream::{PeerStream, channel_over};
 use super::protocol::{CALLS, REVERSED, answering};
+use super::refusal_log::RefusalLog;
+use super::unknown_connections::{Limits, UnknownConnections, UnknownPlace};
 use crate::tls::cluster_tls::ClusterTls;
+use crate::tls::peer_failure::{failure_at_server, tls_error};
 use crate::tls::role::Role;
 
 /// How long a connection may take until the server knows its node.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// The most connections of an address whose node is not known yet.
-const MAX_UNKNOWN: usize = 100;
+/// The most connections whose node is not known yet. Each has a file descriptor, of which a process may have 1,024.
+const MAX_UNKNOWN: Limits = Limits { of_address: 100, of_all: 256 };
+/// How long a refused connection may take to read why.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
 /// The most connections of an address. Nodes may share one, behind a router.
 const MAX_CONNECTIONS: usize = 8_192;
 /// The pause before accepting again when the process has no free file descriptors.
@@ -52,14 +58,41 @@ pub struct NodeListener {
 struct Shared {
     tls: watch::Receiver<ClusterTls>,
     nodes: Arc<ConnectedNodes>,
-    unknown: AddressLimit,
+    unknown: UnknownConnections,
     all: AddressLimit,
+    refusals: RefusalLog,
 }
 
 /// The places of a connection.
 struct Places {
-    unknown: Counted,
+    unknown: UnknownPlace,
     all: Counted,
+}
+
+/// Why a connection did not become that of a node.
+enum NotKept {
+    /// The operator must know.
+    Refused(String),
+    /// Ordinary, as with a probe or at a stop.
+    Ended(String),
+}
+
+impl NotKept {
+    fn stopping() -> Self {
+        Self::Ended("the server is stopping".to_owned())
+    }
+
+    /// The reason of a connection that was closed before its node was known.
+    fn closed(place: UnknownPlace) -> Self {
+        if place.leave() { Self::Ended("it ended".to_owned()) } else { Self::replaced() }
+    }
+
+    fn replaced() -> Self {
+        Self::Refused(
+            "too many connections have not said which node they are: the oldest one is closed"
+                .to_owned(),
+        )
+    }
 }
 
 impl NodeListener {
@@ -73,8 +106,9 @@ impl NodeListener {
         nodes: Arc<ConnectedNodes>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        let (unknown, all) = (AddressLimit::new(MAX_UNKNOWN), AddressLimit::new(MAX_CONNECTIONS));
-        let shared = Shared { tls, nodes, unknown, all };
+        let unknown = UnknownConnections::new(MAX_UNKNOWN);
+        let all = AddressLimit::new(MAX_CONNECTIONS);
+        let shared = Shared { tls, nodes, unknown, all, refusals: RefusalLog::default() };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -109,17 +143,17 @@ impl NodeListener {
                     }
                 };
                 let ip = address.ip();
-                let places = self.shared.unknown.enter(ip).zip(self.shared.all.enter(ip));
-                let Some((unknown, all)) = places else {
-                    tracing::debug!(client.address = %ip, "too many connections of one address: closed");
+                let Some(all) = self.shared.all.enter(ip) else {
+                    let reason = format!("its address has {MAX_CONNECTIONS} connections");
+                    self.shared.note(address, NotKept::Refused(reason));
                     continue;
                 };
                 let (shared, sender) = (self.shared.clone(), sender.clone());
                 let closed = stop.child_token();
-                let places = Places { unknown, all };
+                let places = Places { unknown: shared.unknown.enter(ip, closed.clone()), all };
                 connections.spawn(async move {
                     if let Err(reason) = shared.greet(tcp, places, sender, closed).await {
-                        tracing::debug!(client.address = %address, reason, "a connection is refused");
+                        shared.note(address, reason);
                     }
                 });
             }
@@ -134,6 +168,23 @@ impl NodeListener {
 }
 
 impl Shared {
+    fn note(&self, address: SocketAddr, reason: NotKept) {
+        match reason {
+            NotKept::Refused(reason) => {
+                let Some(unreported) = self.refusals.note(Instant::now()) else { return };
+                tracing::warn!(
+                    client.address = %address,
+                    reason,
+                    unreported,
+                    "a connection to the port for nodes is refused"
+                );
+            }
+            NotKept::Ended(reason) => {
+                tracing::debug!(client.address = %address, reason, "a connection ended");
+            }
+        }
+    }
+
     /// Follows a connection to its end.
     async fn greet(
         &self,
@@ -141,13 +192,13 @@ impl Shared {
         places: Places,
         calling: mpsc::Sender<CallingStream>,
         closed: CancellationToken,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotKept> {
         let deadline = Instant::now() + GREETING_LIMIT;
         let (stream, certificate) = tokio::select! {
             greeted = timeout_at(deadline, self.accept(tcp)) => {
-                greeted.map_err(|_| "it took too long".to_owned())??
+                greeted.map_err(|_| NotKept::Refused("TLS took too long".to_owned()))??
             }
-            () = closed.cancelled() => return Err("the server is stopping".to_owned()),
+            () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
         };
         let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
         match protocol.as_deref() {
@@ -155,17 +206,19 @@ impl Shared {
                 let connection = NodeConnection::new(certificate, closed.clone());
                 let stream = PeerStream::new(stream, &closed, connection.clone());
                 if calling.send(stream).await.is_err() {
-                    return Err("the server is stopping".to_owned());
+                    return Err(NotKept::stopping());
                 }
                 let registered = tokio::select! {
                     registered = timeout_at(deadline, connection.registered()) => registered,
-                    () = closed.cancelled() => return Err("it ended".to_owned()),
+                    () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
                 };
                 if registered.is_err() {
                     connection.close();
-                    return Err("it did not register in time".to_owned());
+                    return Err(NotKept::Refused("it did not register in time".to_owned()));
                 }
-                drop(places.unknown);
+                if !places.unknown.leave() {
+                    return Err(NotKept::replaced());
+                }
                 closed.cancelled().await;
                 drop(places.all);
                 Ok(())
@@ -174,22 +227,40 @@ impl Shared {
                 let kept = self.keep_reversed(stream, certificate, deadline, closed, places);
                 kept.await
             }
-            Some(_) | None => Err("its protocol is not one of the cluster".to_owned()),
+            Some(_) | None => {
+                Err(NotKept::Refused("its protocol is not one of the cluster".to_owned()))
+            }
         }
     }
 
     async fn accept(
         &self,
         tcp: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, CertificateDer<'static>), String> {
+    ) -> Result<(TlsStream<TcpStream>, CertificateDer<'static>), NotKept> {
         let tls = self.tls.borrow().clone();
-        tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+        tcp.set_nodelay(true).map_err(|error| NotKept::Ended(error.to_string()))?;
         let acceptor = TlsAcceptor::from(tls.server(&[CALLS, REVERSED]));
-        let stream = acceptor.accept(tcp).await.map_err(|error| error.to_string())?;
+        let stream = match acceptor.accept(tcp).into_fallible().await {
+            Ok(stream) => stream,
+            Err((error, tcp)) => {
+                // TCP drops the alert if the connection is closed while bytes of the client arrive.
+                timeout(REFUSAL_LIMIT, read_to_end(tcp)).await.ok();
+                let reason = failure_at_server(&error);
+                let is_refused = tls_error(&error).is_some();
+                let refused = if is_refused { NotKept::Refused } else { NotKept::Ended };
+                return Err(refused(reason));
+            }
+        };
         let chain = stream.get_ref().1.peer_certificates();
         let own = chain.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
         let own = own.filter(|own| Role::Node.is_in(tls.region(), own));
-        let own = own.ok_or_else(|| "its certificate has not the role of a node".to_owned())?;
+        let own = own.ok_or_else(|| {
+            let (name, region) = (Role::Node.dns_name(tls.region()), tls.region());
+            NotKept::Refused(format!(
+                "its certificate has no DNS name `{name}`; issue one with \
+                 `nomad-csi agent tls node NAME --cluster-region {region}`"
+            ))
+        })?;
         Ok((stream, own))
     }
 
@@ -199,25 +270,40 @@ impl Shared {
         mut stream: TlsStream<TcpStream>,
         certificate: CertificateDer<'static>,
         deadline: Instant,
-        stop: CancellationToken,
+        closed: CancellationToken,
         places: Places,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotKept> {
         let mut token = [0; ConnectionToken::LENGTH];
         let read = tokio::select! {
             read = timeout_at(deadline, stream.read_exact(&mut token)) => read,
-            () = stop.cancelled() => return Err("the server is stopping".to_owned()),
+            () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
         };
-        let read = read.map_err(|_| "it sent no token in time".to_owned())?;
-        read.map_err(|error| error.to_string())?;
+        let read = read.map_err(|_| NotKept::Refused("it sent no token in time".to_owned()))?;
+        read.map_err(|error| NotKept::Ended(error.to_string()))?;
         let offer = self.nodes.offer(&ConnectionToken::new(token), &certificate);
-        let offer = offer.ok_or_else(|| "its token is of no registration".to_owned())?;
+        let unknown = || NotKept::Refused("its token is of no registration".to_owned());
+        let offer = offer.ok_or_else(unknown)?;
         let stream = PeerStream::new(stream, &offer.closed, ());
-        let channel = timeout_at(deadline, channel_over(stream)).await;
-        let channel = channel.map_err(|_| "it took too long".to_owned())?;
-        let channel = channel.map_err(|error| error.to_string())?;
-        drop(places.unknown);
+        let channel = tokio::select! {
+            channel = timeout_at(deadline, channel_over(stream)) => channel,
+            () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
+        };
+        let slow = |_| NotKept::Refused("its answer took too long".to_owned());
+        let channel = channel.map_err(slow)?;
+        let channel = channel.map_err(|error| NotKept::Ended(error.to_string()))?;
+        if !places.unknown.leave() {
+            return Err(NotKept::replaced());
+        }
         self.nodes.keep(offer, channel).await;
         drop(places.all);
         Ok(())
     }
+}
+
+/// Sends that nothing follows, and discards what arrives until the other end closes.
+async fn read_to_end(mut tcp: TcpStream) -> io::Result<()> {
+    tcp.shutdown().await?;
+    let mut discarded = [0; 1_024];
+    while tcp.read(&mut discarded).await? > 0 {}
+    Ok(())
 }

@@ -11,6 +11,8 @@ pub(crate) mod listener;
 pub(crate) mod node_connection;
 pub(crate) mod peer_stream;
 mod protocol;
+mod refusal_log;
+mod unknown_connections;
 
 pub use connected_nodes::{ConnectedNodes, NodeChannel};
 pub use connection_token::ConnectionToken;

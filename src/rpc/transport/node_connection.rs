@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::CertificateDer;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use nomad_csi_model::NodeId;
@@ -17,6 +18,7 @@ struct Inner {
     closed: CancellationToken,
     bound: OnceLock<BoundNode>,
     is_bound: CancellationToken,
+    registration: Arc<Semaphore>,
 }
 
 /// The node of a connection.
@@ -28,12 +30,18 @@ pub(crate) struct BoundNode {
 impl NodeConnection {
     pub(super) fn new(certificate: CertificateDer<'static>, closed: CancellationToken) -> Self {
         let (bound, is_bound) = (OnceLock::new(), CancellationToken::new());
-        Self(Arc::new(Inner { certificate, closed, bound, is_bound }))
+        let registration = Arc::new(Semaphore::new(1));
+        Self(Arc::new(Inner { certificate, closed, bound, is_bound, registration }))
     }
 
     /// Returns the node, if it has registered.
     pub(crate) fn bound(&self) -> Option<&BoundNode> {
         self.0.bound.get()
+    }
+
+    /// Returns the right to read a registration, until it is dropped; `None` while another one is read or answered.
+    pub(crate) fn begin_registration(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.registration.clone().try_acquire_owned().ok()
     }
 
     /// Says which node it is. Returns whether it was not said before.

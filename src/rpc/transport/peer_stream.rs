@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use hyper_util::rt::TokioIo;
@@ -11,6 +12,7 @@ use tonic::transport::Channel;
 use tonic::transport::server::Connected;
 
 use super::protocol::caller;
+use crate::tls::peer_failure::tls_error;
 
 /// A connection that ends when its token is cancelled, and cancels the token when it ends. `I` is what the handlers of its
 /// requests see.
@@ -18,7 +20,29 @@ pub(crate) struct PeerStream<S, I> {
     stream: S,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     info: I,
+    failure: StreamFailure,
     _end: DropGuard,
+}
+
+/// Why a connection failed: its first error. HTTP/2 reports only that there was one. Clones are of the same connection.
+#[derive(Clone, Default)]
+pub(crate) struct StreamFailure(Arc<OnceLock<io::Error>>);
+
+impl StreamFailure {
+    /// Returns the first error.
+    pub(crate) fn get(&self) -> Option<&io::Error> {
+        self.0.get()
+    }
+
+    fn note<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &polled {
+            self.0.get_or_init(|| match tls_error(error) {
+                Some(tls) => io::Error::new(error.kind(), tls.clone()),
+                None => io::Error::new(error.kind(), error.to_string()),
+            });
+        }
+        polled
+    }
 }
 
 impl<S, I> PeerStream<S, I> {
@@ -27,8 +51,14 @@ impl<S, I> PeerStream<S, I> {
             stream,
             closed: Box::pin(closed.clone().cancelled_owned()),
             info,
+            failure: StreamFailure::default(),
             _end: closed.clone().drop_guard(),
         }
+    }
+
+    /// Returns where its first error is going to be, other than that it was closed from outside.
+    pub(crate) fn failure(&self) -> StreamFailure {
+        self.failure.clone()
     }
 
     fn check_open(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -46,7 +76,8 @@ impl<S: AsyncRead + Unpin, I: Unpin> AsyncRead for PeerStream<S, I> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check_open(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.failure.note(polled)
     }
 }
 
@@ -57,17 +88,20 @@ impl<S: AsyncWrite + Unpin, I: Unpin> AsyncWrite for PeerStream<S, I> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check_open(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.failure.note(polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check_open(cx)?;
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        self.failure.note(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check_open(cx)?;
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.failure.note(polled)
     }
 }
 

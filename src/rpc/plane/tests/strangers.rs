@@ -8,26 +8,31 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
+use tonic::service::Routes;
 use tonic::transport::Channel;
 
 use super::super::messages::control_plane_client::ControlPlaneClient;
 use super::super::messages::{self as wire, register_reply};
-use super::bed::{Bed, Certificates, TestNode, TestPlane, TestServer, at, profile, soon};
+use super::super::remote::RemoteControlPlane;
+use super::bed::{
+    Bed, Certificates, TestMemory, TestNode, TestPlane, TestServer, at, profile, soon,
+};
 use crate::tls::authority::Authority;
 use crate::tls::cluster_tls::{ClusterTls, ClusterTlsFiles};
 use crate::tls::provider::provider;
 use crate::tls::role::Role;
 use crate::tls::samples::{self, REGION};
-use crate::transport::dialer::Registrar as _;
+use crate::transport::dialer::{Dialer, Registrar as _};
 use crate::transport::peer_stream::{PeerStream, channel_over};
 use nomad_csi_ports::{Clock as _, NotLeader, SystemClock};
-use nomad_csi_testing::FakeClock;
+use nomad_csi_testing::{CountingIds, FakeClock};
 
 const CALLS: &[u8] = b"h2";
 const REVERSED: &[u8] = b"ncsi-node/1";
@@ -182,23 +187,66 @@ async fn a_connection_that_does_not_say_who_it_is_is_closed_after_ten_seconds() 
     assert!(took.iter().all(|took| (9..=11).contains(took)), "{took:?}");
 }
 
+/// Opens connections from an address of this machine, which say nothing.
+async fn open_silent(from: &str, server: SocketAddr, number: usize) -> Vec<TcpStream> {
+    let mut opened = vec![];
+    for _ in 0..number {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+        opened.push(socket.connect(server).await.unwrap());
+    }
+    opened
+}
+
+async fn wait_for_end(stream: &mut TcpStream) {
+    let read = soon("an end", stream.read(&mut [0; 1])).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    let read = stream.try_read(&mut [0; 1]);
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
 #[tokio::test]
-async fn an_address_has_few_connections_whose_node_is_not_known() {
+async fn a_node_connects_from_an_address_that_is_full_of_connections_whose_node_is_not_known() {
+    let certificates = Certificates::new();
+    let server = server(&certificates).await;
+    let begun = Instant::now();
+    let mut held = open_silent("127.0.0.1", server.address, 101).await;
+    wait_for_end(&mut held[0]).await;
+    let node = certificates.tls(Role::Node, "n1");
+    let (mut client, closed) = calling(server.address, &node).await;
+    register(&mut client, registration("n1", 1, "run")).await.unwrap();
+    wait_for_end(&mut held[1]).await;
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    assert!(held[2..].iter().all(is_open), "only as many as necessary are closed");
+    // Its place is free again, and it is not closed when it was the oldest.
+    held.extend(open_silent("127.0.0.1", server.address, 101).await);
+    wait_for_end(&mut held[101]).await;
+    assert!(!closed.is_cancelled());
+}
+
+#[tokio::test]
+async fn a_node_connects_while_many_addresses_have_connections_whose_node_is_not_known() {
     let certificates = Certificates::new();
     let server = server(&certificates).await;
     let begun = Instant::now();
     let mut held = vec![];
-    for _ in 0..100 {
-        held.push(TcpStream::connect(server.address).await.unwrap());
+    for number in 2..6 {
+        held.extend(open_silent(&format!("127.0.0.{number}"), server.address, 80).await);
     }
-    let mut refused = TcpStream::connect(server.address).await.unwrap();
-    let read = soon("an end", refused.read(&mut [0; 1])).await;
-    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
-    assert!(begun.elapsed() < Duration::from_secs(8));
-    drop(held);
     let node = certificates.tls(Role::Node, "n1");
-    soon("room", async { while is_closed(server.address, node.client(CALLS), PREFACE).await {} })
-        .await;
+    let (mut client, _closed) = calling(server.address, &node).await;
+    register(&mut client, registration("n1", 1, "run")).await.unwrap();
+    soon("the limit of all", async {
+        while held.iter().filter(|one| is_open(one)).count() > 255 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(held.iter().filter(|one| is_open(one)).count(), 255);
+    assert!(begun.elapsed() < Duration::from_secs(8));
 }
 
 /// A connection of a test that calls as a node.
@@ -407,4 +455,107 @@ async fn a_node_does_not_connect_while_its_secret_is_refused_and_connects_afterw
     let refused = soon("a refusal", liar.remote.register("s1", &channel)).await.unwrap_err();
     assert!(refused.contains("secret") && refused.contains("restore"), "{refused}");
     assert!(bed.server.nodes.channel(&"n2".into()).is_none());
+}
+
+/// Returns the status of a call whose message never comes.
+async fn code_without_message(channel: Channel, method: &'static str) -> Code {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.unwrap();
+    let path = http::uri::PathAndQuery::from_static(method);
+    let codec = tonic_prost::ProstCodec::<wire::MountRequest, wire::MountReply>::default();
+    let request = tonic::Request::new(futures_util::stream::pending());
+    let called = client.client_streaming(request, path, codec).await;
+    called.map(|_: tonic::Response<wire::MountReply>| ()).unwrap_err().code()
+}
+
+#[tokio::test]
+async fn before_its_registration_a_connection_can_send_one_small_registration_at_a_time() {
+    let certificates = Certificates::new();
+    let plane = TestPlane::new(at("c1", 5, 100));
+    let tls = certificates.tls(Role::Server, "s1");
+    let server = TestServer::start(&plane, tls, "127.0.0.1:0").await;
+    let stream = open(server.address, certificates.tls(Role::Node, "n1").client(CALLS)).await;
+    let closed = CancellationToken::new();
+    let channel = channel_over(PeerStream::new(stream.unwrap(), &closed, ())).await.unwrap();
+    let mut client = ControlPlaneClient::new(channel.clone());
+
+    // The message of a call is not waited for.
+    let mount = "/nomadcsi.plane.v1.ControlPlane/Mount";
+    let code = soon("a refusal", code_without_message(channel, mount)).await;
+    assert_eq!(code, Code::Unauthenticated);
+
+    let padding = |size| {
+        let mut request = registration("n1", 1, "run");
+        request.node.resize(size, b' ');
+        request
+    };
+    let large = soon("a refusal", client.register(padding((1 << 20) + 1))).await;
+    assert_eq!(large.map(|_| ()).unwrap_err().code(), Code::OutOfRange);
+
+    plane.gate.close();
+    let mut first = client.clone();
+    let first = tokio::spawn(async move { register(&mut first, padding(1 << 19)).await });
+    soon("a registration", plane.gate.wait_for_arrivals(1)).await;
+    let second = soon("a refusal", client.register(registration("n1", 1, "run"))).await;
+    assert_eq!(second.map(|_| ()).unwrap_err().code(), Code::ResourceExhausted);
+    plane.gate.open();
+    first.await.unwrap().unwrap();
+
+    // Afterwards, its messages may be as large as reports are.
+    let note = wire::NoteLostRequest { lost: None, reason: "r".repeat(2 << 20) };
+    let noted = soon("an answer", client.note_lost(note)).await;
+    assert_eq!(noted.map(|_| ()).unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// Returns why a node has no connection to a server.
+async fn reason_at_node(server: SocketAddr, tls: ClusterTls) -> String {
+    let ids = Arc::new(CountingIds::default());
+    let memory = Arc::new(TestMemory::default());
+    let profile = profile("n1", 1, "run-1");
+    let remote = RemoteControlPlane::open(profile, memory, ids.clone()).await.unwrap();
+    let (_, tls) = watch::channel(tls);
+    let dialer = Dialer::new(vec![], tls, Arc::new(remote), Routes::default(), ids);
+    let pair = CancellationToken::new();
+    soon("a reason", dialer.connect_once(&server.to_string(), &pair)).await
+}
+
+#[tokio::test]
+async fn a_node_says_why_its_certificate_that_of_the_server_or_the_address_does_not_fit() {
+    let old = FakeClock::at(SystemClock.now() - 1_000 * 86_400_000_000_000);
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::create(directory.path(), &old).unwrap();
+    let plane = TestPlane::new(at("c1", 5, 100));
+    let tls = samples::tls(&authority, Role::Server, "s1");
+    let server = TestServer::start(&plane, tls, "127.0.0.1:0").await.address;
+    let tls = samples::tls(&authority, Role::Node, "n2");
+    let no_server = TestServer::start(&plane, tls, "127.0.0.1:0").await.address;
+    let stranger = Certificates::new();
+    // The server does not know the authority of the node, which knows that of the server.
+    let both = directory.path().join("both.pem");
+    let text = |one: &Authority| std::fs::read_to_string(one.certificate_file()).unwrap();
+    std::fs::write(&both, text(&authority) + &text(&stranger.authority)).unwrap();
+    let files = samples::files(&stranger.authority, Role::Node, "n3", &SystemClock);
+    let files = ClusterTlsFiles { authorities: both, ..files };
+    let foreign = ClusterTls::load(&files, Role::Node, REGION, &SystemClock).unwrap();
+    let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = plain.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut tcp, _) = plain.accept().await.unwrap();
+        tcp.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        tcp.read_to_end(&mut vec![]).await.ok();
+    });
+    let node = || samples::tls(&authority, Role::Node, "n1");
+    let client = samples::tls(&authority, Role::Client, "c1");
+    let cases = [
+        (server, at_time(&authority, "expired", -366), "TLS alert CertificateExpired"),
+        (server, foreign, "none of the authorities that the server trusts issued it"),
+        (server, client, "its log has the reason"),
+        (server, stranger.tls(Role::Node, "n4"), "none of the authorities that this node trusts"),
+        (no_server, node(), "has no DNS name `server.global.nomad-csi`"),
+        (http, samples::tls(&authority, Role::Node, "n5"), "not that of a server for nodes"),
+    ];
+    for (address, tls, text) in cases {
+        let reason = reason_at_node(address, tls).await;
+        assert!(reason.contains(text), "{text}: {reason}");
+    }
 }
