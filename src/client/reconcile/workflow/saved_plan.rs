@@ -38,7 +38,7 @@ pub(super) fn check_saved_plan(
 }
 
 impl ChangeOptions {
-    /// Returns the options of a saved plan. These options add approvals and denials to them.
+    /// Returns the options of a saved plan. These options add approvals, denials and policies to them.
     ///
     /// # Errors
     /// If the saved plan holds a value that this version does not know.
@@ -49,6 +49,7 @@ impl ChangeOptions {
         };
         let mut requests = saved.options().map_err(unusable)?;
         requests.deny.extend(self.plan.deny);
+        requests.policies = self.plan.policies;
         requests.no_provider |= self.plan.no_provider;
         requests.share.extend(self.plan.share);
         let mut approvals = saved.approvals().map_err(unusable)?;
