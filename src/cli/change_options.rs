@@ -17,7 +17,7 @@ use nomad_csi_spec::VolumeSpec;
 /// Parses the options. `desired` are the volumes that the files declare.
 ///
 /// # Errors
-/// If an option names no volume, or an ambiguous one.
+/// If an option names no volume, or an ambiguous one, or a policy cannot be read.
 pub(super) fn change_options(
     context: &CommandContext,
     arguments: &ChangeArgs,
@@ -47,6 +47,7 @@ pub(super) fn change_options(
             delete_data: names.resolve_all(&arguments.delete_data)?,
             accept_loss: accept_loss.map(hidden_field).collect::<Result<_, _>>()?,
             deny: arguments.deny.iter().copied().collect(),
+            policies: context.policies()?.clone(),
             no_provider: arguments.no_provider,
             share: names.resolve_all(&arguments.share)?,
             declared_elsewhere: arguments.declared_in_runs.clone().unwrap_or_default(),

@@ -14,6 +14,7 @@ use super::env::Environment;
 use super::error::CliError;
 use super::exit::Exit;
 use super::interrupts::Interrupts;
+use super::policies::read_policies;
 use super::run_reports::RunReports;
 use super::servers::Servers;
 use super::settings::{namespace, server_target};
@@ -22,6 +23,7 @@ use nomad_csi_client::ports::{ClusterApi, ProcessTable, SecretSource};
 use nomad_csi_client::secrets::LocalSecrets;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use nomad_csi_model::{Namespace, shell_quoted};
+use nomad_csi_plan::{DenyRule, Policies, Risk};
 use nomad_csi_ports::Clock;
 
 /// The context of a command.
@@ -56,6 +58,8 @@ pub(super) struct CommandContext {
     pub reports: Option<RunReports>,
     /// The selected cluster of the config file, resolved on first use.
     pub selected_cluster: OnceLock<Option<SelectedCluster>>,
+    /// The policies of the command, read on first use.
+    pub policies: OnceLock<Policies>,
 }
 
 /// Standard input, shared with the thread that reads an answer.
@@ -161,6 +165,46 @@ impl CommandContext {
             drop(self.selected_cluster.set(chosen));
         }
         Ok(self.selected_cluster.get().and_then(Option::as_ref))
+    }
+
+    /// Returns the policies that the command obeys.
+    ///
+    /// # Errors
+    /// Fails if one cannot be read or is invalid, and if the config file cannot be read.
+    pub(super) fn policies(&self) -> Result<&Policies, CliError> {
+        if let Some(policies) = self.policies.get() {
+            return Ok(policies);
+        }
+        let cluster = self.selected_cluster()?.map(|chosen| &chosen.cluster);
+        let read = read_policies(&self.global, &self.environment, &self.directory, cluster)?;
+        Ok(self.policies.get_or_init(|| read))
+    }
+
+    /// Returns the policies of the command line and the environment, for a command that reads no config file.
+    ///
+    /// # Errors
+    /// Fails if one cannot be read or is invalid.
+    pub(super) fn named_policies(&self) -> Result<Policies, CliError> {
+        read_policies(&self.global, &self.environment, &self.directory, None)
+    }
+
+    /// Refuses changes without a plan that a policy forbids. Each action completes "cannot": ``delete volume `db` ``.
+    ///
+    /// # Errors
+    /// Fails if a policy forbids it or cannot be read.
+    pub(super) fn refuse_by_policies(
+        &self,
+        actions: impl IntoIterator<Item = String>,
+        rule: DenyRule,
+        risk: Risk,
+    ) -> Result<(), CliError> {
+        let policies = self.policies()?;
+        let denials = |action: String| policies.denials(&action, rule, risk);
+        let denied: Vec<Diagnostic> = actions.into_iter().flat_map(denials).collect();
+        if denied.is_empty() {
+            return Ok(());
+        }
+        Err(CliError::blocked(denied))
     }
 
     /// Returns the namespace from a flag, the environment or the config file, if given.

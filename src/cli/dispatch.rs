@@ -13,6 +13,7 @@ use super::commands::job::{JobCommand, JobPeriodicCommand};
 use super::commands::plugin::PluginCommand;
 #[cfg(feature = "agent")]
 use super::commands::plugin::direct::{self, DirectCommand};
+use super::commands::snapshot::SnapshotCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
@@ -39,6 +40,9 @@ pub(super) fn dispatch(
     command: &Command,
     process: ProcessOwnership,
 ) -> Result<Exit, CliError> {
+    if obeys_policies(command) {
+        context.policies()?;
+    }
     let runtime = CommandRuntime { context, process };
     match command {
         Command::Validate(arguments) => validate::validate_files(context, arguments),
@@ -104,6 +108,56 @@ pub(super) fn dispatch(
                 runtime.client(agent::rotate_agent_key(context, rotation))
             }
         },
+    }
+}
+
+/// Returns whether a command makes changes that `--deny` or a limit of risk is about, and has a server. Its policies are read
+/// before everything else.
+fn obeys_policies(command: &Command) -> bool {
+    match command {
+        Command::Plan(_) | Command::Apply(_) | Command::Reconcile(_) | Command::Orphans(_) => true,
+        Command::Volume(command) => match command {
+            VolumeCommand::Create(_)
+            | VolumeCommand::Register(_)
+            | VolumeCommand::Deregister(_)
+            | VolumeCommand::Delete(_)
+            | VolumeCommand::Expand(_) => true,
+            VolumeCommand::Status(_)
+            | VolumeCommand::Abandon(_)
+            | VolumeCommand::Detach(_)
+            | VolumeCommand::Claims(_)
+            | VolumeCommand::Claim(_)
+            | VolumeCommand::Release(_)
+            | VolumeCommand::Doctor(_)
+            | VolumeCommand::Wait(_)
+            | VolumeCommand::Modify(_)
+            | VolumeCommand::Init(_) => false,
+        },
+        Command::Snapshot(command) => match command {
+            SnapshotCommand::Delete(_) => true,
+            SnapshotCommand::Create(_) | SnapshotCommand::List(_) => false,
+        },
+        // It obeys the policies that need no config file.
+        Command::Validate(_) => false,
+        Command::Render(_)
+        | Command::Schema(_)
+        | Command::Fmt(_)
+        | Command::Explain(_)
+        | Command::Completion(_)
+        | Command::Man(_)
+        | Command::Auth(_)
+        | Command::Context(_)
+        | Command::Import(_)
+        | Command::Drift(_)
+        | Command::Set(_)
+        | Command::Forget(_)
+        | Command::Job(_)
+        | Command::Alloc(_)
+        | Command::Node(_)
+        | Command::Namespace(_)
+        | Command::Plugin(_) => false,
+        #[cfg(feature = "agent")]
+        Command::Agent(_) => false,
     }
 }
 

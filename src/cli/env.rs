@@ -48,6 +48,7 @@ variables! {
     TlsServerName = "NOMAD_TLS_SERVER_NAME": "Name in the server's certificate, if it is not the host name.";
     SkipVerify = "NOMAD_SKIP_VERIFY": "`true` accepts any server certificate; never use it in production.";
     ResponseLimits = "NOMAD_CSI_RESPONSE_LIMITS": "Comma-separated limits of what a server may send, `NAME=VALUE`.";
+    Policy = "NOMAD_CSI_POLICY": "Policy file; it counts together with `--policy` and that of the context.";
     NoColor = "NO_COLOR": "Any value disables colours.";
     NomadNoColor = "NOMAD_CLI_NO_COLOR": "Any value disables colours, even if they are forced.";
     NomadForceColor = "NOMAD_CLI_FORCE_COLOR": "Any value forces colours, even without a terminal.";

@@ -25,6 +25,7 @@ mod ledger;
 mod manual;
 #[cfg(unix)]
 mod operator_token;
+mod policies;
 mod process_environment;
 mod process_table;
 mod reference;

@@ -134,6 +134,7 @@ fn command_context(
         stdin: Stdin::new(stdin.reader, stdin.is_terminal),
         reports: None,
         selected_cluster: OnceLock::new(),
+        policies: OnceLock::new(),
     }
 }
 

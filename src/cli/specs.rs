@@ -16,7 +16,7 @@ use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
 };
 use nomad_csi_model::{Namespace, SetName};
-use nomad_csi_plan::DenyRule;
+use nomad_csi_plan::{DenyRule, Policies};
 use nomad_csi_spec::{
     Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec,
     declares_host_volumes, read, second_registrations, single_set, validate,
@@ -44,9 +44,21 @@ pub(super) struct LoadOptions<'a> {
     pub share: Option<&'a [String]>,
     /// The rules of `--deny`; those about the files are checked here.
     pub deny: &'a [DenyRule],
-    /// True if `--deny literal-secrets` refuses the files. Commands with a plan refuse the change instead, which names the
+    /// The policies that count with `--deny`; `None` for a command that obeys none.
+    pub policies: Option<&'a Policies>,
+    /// True if the files are refused for literal secrets. Commands with a plan refuse the change instead, which names the
     /// volume.
-    pub refuses_literal_secrets: bool,
+    pub refuses_files: bool,
+}
+
+impl LoadOptions<'_> {
+    /// Returns what forbids the files that a rule is about: `--deny`, which refuses `what`, and policies.
+    fn forbidding(&self, rule: DenyRule, what: &str) -> Vec<String> {
+        let by_option = || format!("`--deny {}` refuses {what}", rule.as_str());
+        let typed = self.deny.contains(&rule).then(by_option);
+        let policies = self.policies.into_iter().flat_map(|policies| policies.denying(rule));
+        typed.into_iter().chain(policies).collect()
+    }
 }
 
 /// How files that declare no volume are handled. In each case the files must exist and name a set:
@@ -236,13 +248,16 @@ pub(super) fn evaluate_texts(
     diagnostics.extend(of_host.into_iter().filter(is_error).collect());
     let Parsed { volumes, sets, empty, variables } =
         read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
-    if options.deny.contains(&DenyRule::UndeclaredVariables) {
-        diagnostics = diagnostics.map(deny_undeclared);
+    let undeclared =
+        options.forbidding(DenyRule::UndeclaredVariables, "values without a declaration");
+    if !undeclared.is_empty() {
+        diagnostics = diagnostics.map(|problem| deny_undeclared(problem, &undeclared));
     }
     let file_count = texts.len() + host_volumes.len();
     validate(&volumes, options.purpose, &mut diagnostics);
-    if options.refuses_literal_secrets {
-        diagnostics = diagnostics.map(deny_literal_secret);
+    let literal = options.forbidding(DenyRule::LiteralSecrets, "secrets that a file contains");
+    if options.refuses_files && !literal.is_empty() {
+        diagnostics = diagnostics.map(|problem| deny_literal_secret(problem, &literal));
     }
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
@@ -296,23 +311,23 @@ fn host_volumes_left_alone(name: &str) -> Diagnostic {
 }
 
 /// Makes an error of a value in a file of variables that no file declares.
-fn deny_undeclared(problem: Diagnostic) -> Diagnostic {
+fn deny_undeclared(problem: Diagnostic, forbidding: &[String]) -> Diagnostic {
     let is_in_file = !problem.labels.is_empty();
     if problem.code != Code::SpecUndeclaredVariable || is_error(&problem) || !is_in_file {
         return problem;
     }
-    Diagnostic { severity: Severity::Error, ..problem }
-        .note("`--deny undeclared-variables` refuses values without a declaration")
-        .help(Code::SpecUndeclaredVariable.advice())
+    let refused = Diagnostic { severity: Severity::Error, ..problem };
+    let refused = forbidding.iter().fold(refused, |refused, by| refused.note(by.as_str()));
+    refused.help(Code::SpecUndeclaredVariable.advice())
 }
 
 /// Makes an error of a secret that a file has literally.
-fn deny_literal_secret(problem: Diagnostic) -> Diagnostic {
+fn deny_literal_secret(problem: Diagnostic, forbidding: &[String]) -> Diagnostic {
     if problem.code != Code::SpecLiteralSecret || is_error(&problem) {
         return problem;
     }
-    Diagnostic { severity: Severity::Error, ..problem }
-        .note("`--deny literal-secrets` refuses secrets that a file contains")
+    let refused = Diagnostic { severity: Severity::Error, ..problem };
+    forbidding.iter().fold(refused, |refused, by| refused.note(by.as_str()))
 }
 
 /// The name of the file of variables that a saved plan stands for.

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::action::{Action, Plan, PlannedVolume, ProtectionChange};
-use super::deny::deny;
+use super::denials::deny;
 use super::depend::set_dependencies;
 use super::impact::impact_of;
 use super::inputs::PlanInputs;
@@ -49,7 +49,7 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
     for planned in &mut volumes {
         planned.impact = impact_of(planned, inputs.observed);
         planned.protection = protection_change(planned, &inputs);
-        deny(planned, inputs.options.deny.iter().copied());
+        deny(planned, inputs.options);
     }
     set_dependencies(&mut volumes, inputs.observed);
     let undeclared = left_alone(&volumes, &inputs);

@@ -7,6 +7,7 @@ use super::deny::DenyRule;
 use super::ledger::{
     DataIdentity, IntentStep, LedgerSet, Ownership, RecordedData, StoredValue, changed_data,
 };
+use super::policy::Policies;
 use super::provider_list::ProviderList;
 use super::risk::LastSnapshot;
 use super::rules::MergeRules;
@@ -249,6 +250,8 @@ pub struct PlanOptions {
     pub accept_loss: BTreeSet<(HiddenField, NamespacedId)>,
     /// Changes that are forbidden.
     pub deny: BTreeSet<DenyRule>,
+    /// Policies, which forbid more. A saved plan does not hold them: those of the command that applies it count.
+    pub policies: Policies,
     /// Do not ask providers which volumes they have.
     pub no_provider: bool,
     /// Volumes that may register data that another volume has.

@@ -12,6 +12,7 @@ mod claim_drops;
 mod claiming_alloc;
 mod creation_limits;
 mod cut_offs;
+mod denials;
 mod deny;
 mod depend;
 mod diff;
@@ -30,6 +31,7 @@ mod owned_data;
 mod owned_data_messages;
 mod ownership_changes;
 mod permissions;
+mod policy;
 mod preconditions;
 mod provided_data;
 mod provider_list;
@@ -87,6 +89,7 @@ pub use permissions::{
     AclOperation, AclVolumeCapability, Grants, LedgerLocation, Permission, RequiredPermissions,
     missing_permissions,
 };
+pub use policy::{POLICY_KEYS, Policies, Policy};
 pub use provider_list::{ProviderList, UnlistedReason};
 pub use provider_query::{AskedPlugins, comparable_lists, required_lists, snapshot_lists};
 pub use release_rule::DetachRule;

@@ -21,6 +21,7 @@ use super::cut_offs::CutOffs;
 use super::deny::DenyRule;
 use super::inputs::{ObservedState, PlanOptions, PluginState};
 use super::ledger::{CanonicalValue, DataIdentity};
+use super::policy::Policies;
 use super::risk::Risk;
 use super::volume_version::VolumeVersion;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -341,6 +342,7 @@ impl SavedPlan {
             delete_data: keys(&saved.delete_data),
             accept_loss: saved.accept_loss.iter().map(loss).collect::<Result<_, _>>()?,
             deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
+            policies: Policies::default(),
             no_provider: saved.no_provider,
             share: keys(&saved.share),
             // A saved plan is of one run.
@@ -368,7 +370,8 @@ impl SavedPlan {
         })
     }
 
-    /// Blocks every entry of the new plan that differs from this reviewed one.
+    /// Blocks every entry of the new plan that differs from this reviewed one. An entry that is forbidden now keeps that
+    /// reason: a new plan would not help.
     pub fn block_changed_entries(&self, plan: &mut Plan, observed: &ObservedState) {
         let entries = self.volumes.iter().map(|entry| (&entry.volume, entry));
         let then: BTreeMap<&NamespacedId, &SavedVolume> = entries.collect();
@@ -381,7 +384,7 @@ impl SavedPlan {
                 None if is_unchanged => vec![],
                 None => vec!["it is not in the saved plan".to_owned()],
             };
-            if !why.is_empty() {
+            if !why.is_empty() && !is_denied(planned) {
                 planned.block(vec![stale(planned, &why)]);
             }
         }
@@ -406,6 +409,11 @@ impl SavedPlan {
             undeclared.into_iter().map(|(_, entry)| entry.undeclared()).collect();
         plan.volumes.extend(undeclared);
     }
+}
+
+/// Returns whether `--deny` or a policy has blocked an entry.
+fn is_denied(planned: &PlannedVolume) -> bool {
+    planned.action.reasons().iter().any(|reason| reason.code == Code::PlanDenied)
 }
 
 fn unknown_word(word: &str) -> SavedPlanProblem {

@@ -51,6 +51,7 @@ transcripts! {
     plan_writes_reports_for_ci = "plan/formats.md";
     plan_accounts_for_hidden_values = "plan/hidden.md";
     plan_shows_risks = "plan/risk.md";
+    a_policy_forbids_changes = "plan/policy.md";
     data_of_another_volume_is_not_registered_again = "plan/shared.md";
     plan_saves_a_plan = "plan/saved.md";
     plan_accounts_for_the_server_version = "plan/versions.md";

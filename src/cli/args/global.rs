@@ -10,6 +10,7 @@ use super::redacted::RedactedText;
 
 const SERVER: &str = "Server";
 const MESSAGES: &str = "Messages";
+const CHANGES: &str = "Changes";
 
 /// Arguments of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -65,6 +66,12 @@ pub(crate) struct GlobalArgs {
     /// Limit of what a server may send, such as list-items=1000000, repeatable
     #[arg(long, global = true, value_name = "NAME=VALUE", help_heading = SERVER, hide_short_help = true)]
     pub response_limit: Vec<String>,
+    /// File that forbids changes, with `deny` and `max_risk`; repeatable
+    ///
+    /// All named policies count, with that of the context and NOMAD_CSI_POLICY, and nothing approves what one forbids. Commands
+    /// that neither plan nor remove ignore it.
+    #[arg(long, global = true, value_name = "FILE", help_heading = CHANGES, value_hint = ValueHint::FilePath, hide_short_help = true)]
+    pub policy: Vec<PathBuf>,
     /// Disable colours
     #[arg(long, global = true, help_heading = MESSAGES, conflicts_with = "force_color", hide_short_help = true)]
     pub no_color: bool,

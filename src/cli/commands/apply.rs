@@ -161,7 +161,8 @@ pub(crate) async fn apply_specifications(
         empty_files: EmptyFiles::with_prune(arguments.changes.prune || requested.prune),
         share: Some(&share),
         deny: &deny,
-        refuses_literal_secrets: false,
+        policies: Some(context.policies()?),
+        refuses_files: false,
     };
     let (files, set, namespace) = match saved {
         Some(saved) => (&saved.files, &saved.set, saved.namespace.clone()),

@@ -69,7 +69,8 @@ pub(crate) async fn check(
                 empty_files: EmptyFiles::Rejected,
                 share: None,
                 deny: &[],
-                refuses_literal_secrets: false,
+                policies: None,
+                refuses_files: false,
             },
             &arguments.set,
         )?)

@@ -171,6 +171,7 @@ fn detail(name: &str, cluster: &ClusterContext, is_chosen: bool) -> String {
         ("Client Key", path(&cluster.client_key)),
         ("TLS Server Name", text(&cluster.tls_server_name)),
         ("TLS Skip Verify", cluster.tls_skip_verify.unwrap_or(false).to_string()),
+        ("Policy", path(&cluster.policy)),
     ])
 }
 
@@ -193,5 +194,6 @@ fn document(name: &str, cluster: &ClusterContext, is_chosen: bool) -> Document {
         "client_key": cluster.client_key,
         "tls_server_name": cluster.tls_server_name,
         "tls_skip_verify": cluster.tls_skip_verify,
+        "policy": cluster.policy,
     }))
 }

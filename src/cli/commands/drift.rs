@@ -67,7 +67,8 @@ pub(crate) async fn show_drift(
         empty_files: EmptyFiles::Accepted,
         share: None,
         deny: &[],
-        refuses_literal_secrets: false,
+        policies: None,
+        refuses_files: false,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

@@ -16,6 +16,7 @@ use nomad_csi_client::reconcile::workflow::{
 };
 use nomad_csi_model::PluginId;
 use nomad_csi_model::diagnostic::Diagnostics;
+use nomad_csi_plan::{DenyRule, Risk};
 
 /// Arguments of `orphans`.
 #[derive(Args, Debug)]
@@ -56,11 +57,14 @@ pub(crate) struct OrphansArgs {
 /// Lists orphans, registers some, or deletes some.
 ///
 /// # Errors
-/// If an argument is invalid, a deletion is not approved, or the server refuses.
+/// If an argument is invalid, a deletion is forbidden or not approved, or the server refuses.
 pub(crate) async fn manage_orphans(
     context: &CommandContext,
     arguments: &OrphansArgs,
 ) -> Result<Exit, CliError> {
+    let deleted = arguments.delete_data.iter();
+    let actions = deleted.map(|id| format!("delete volume `{}` of the provider", one_line(id)));
+    context.refuse_by_policies(actions, DenyRule::DeleteData, Risk::DestroysData)?;
     let secrets = given_secrets(context, &arguments.secrets).await?;
     let capabilities = arguments.capability.iter();
     let capabilities = capabilities.map(|text| parse_capability(text));

@@ -102,7 +102,8 @@ pub(crate) async fn show_plan(
         empty_files: EmptyFiles::with_prune(arguments.changes.prune),
         share: Some(&arguments.changes.share),
         deny: &arguments.changes.deny,
-        refuses_literal_secrets: false,
+        policies: Some(context.policies()?),
+        refuses_files: false,
     };
     let (files, set, namespace) = (&arguments.files, &arguments.set, context.namespace()?);
     let runs = load_runs(context, files, load_options, set, namespace.as_ref())?;

@@ -16,6 +16,7 @@ use nomad_csi_client::reconcile::workflow::{
 };
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{Namespace, PluginId, Secrets, Volume};
+use nomad_csi_plan::{DenyRule, Risk};
 
 /// The subcommands of `snapshot`.
 #[derive(Subcommand, Debug)]
@@ -99,11 +100,16 @@ pub(crate) struct SnapshotDeleteArgs {
 /// Runs a subcommand.
 ///
 /// # Errors
-/// If an argument is invalid, the deletion is not approved, or the server refuses.
+/// If an argument is invalid, the deletion is forbidden or not approved, or the server refuses.
 pub(crate) async fn manage_snapshots(
     context: &CommandContext,
     command: &SnapshotCommand,
 ) -> Result<Exit, CliError> {
+    if let SnapshotCommand::Delete(arguments) = command {
+        let ids = arguments.ids.iter();
+        let actions = ids.map(|id| format!("delete snapshot `{}`", one_line(id)));
+        context.refuse_by_policies(actions, DenyRule::DeleteData, Risk::DestroysData)?;
+    }
     let secrets = match command {
         SnapshotCommand::Create(arguments) => &arguments.secrets,
         SnapshotCommand::List(arguments) => &arguments.secrets,

@@ -30,7 +30,8 @@ pub(crate) async fn submit_volumes(
         empty_files: EmptyFiles::Rejected,
         share: Some(&arguments.share),
         deny: &[],
-        refuses_literal_secrets: false,
+        policies: Some(context.policies()?),
+        refuses_files: false,
     };
     let specifications =
         load_specifications(context, &arguments.files, load_options, &SetArgs::default())?;

@@ -44,13 +44,14 @@ pub(crate) struct ValidateArgs {
 /// Validates specifications and prints their problems.
 ///
 /// # Errors
-/// If the selected namespace is invalid.
+/// If the selected namespace is invalid, or a policy cannot be read.
 pub(crate) fn validate_files(
     context: &CommandContext,
     arguments: &ValidateArgs,
 ) -> Result<Exit, CliError> {
     // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
+    let policies = context.named_policies()?;
     let runs = read_runs(
         context,
         &arguments.files,
@@ -59,7 +60,8 @@ pub(crate) fn validate_files(
             empty_files: EmptyFiles::Warned,
             share: Some(&arguments.share),
             deny: &arguments.deny,
-            refuses_literal_secrets: arguments.deny.contains(&DenyRule::LiteralSecrets),
+            policies: Some(&policies),
+            refuses_files: true,
         },
         &SetArgs::default(),
         asked.as_ref(),

@@ -50,6 +50,8 @@ pub struct ClusterContext {
     pub tls_server_name: Option<String>,
     /// True to accept any certificate; the default applies if it is missing.
     pub tls_skip_verify: Option<bool>,
+    /// The policy that commands with this context obey.
+    pub policy: Option<PathBuf>,
 }
 
 /// All clusters of a config file, by name.
@@ -67,6 +69,7 @@ pub const CONTEXT_KEYS: &[(&str, &str)] = &[
     ("client_key", "PEM file with the client certificate's key"),
     ("tls_server_name", "Name in the server's certificate, if not the host"),
     ("tls_skip_verify", "`true` accepts any server certificate; never use it in production"),
+    ("policy", "Policy file that commands with this context obey"),
 ];
 
 /// Reads a config file; `None` if it does not exist. Relative paths start from its directory.
@@ -111,7 +114,11 @@ pub fn read_config(
     Some(contexts)
 }
 
-fn read_limited(path: &Path) -> io::Result<String> {
+/// Reads a file that decides what commands do, if no other user could have written or replaced it.
+///
+/// # Errors
+/// If it cannot be read, is too large, or another user could have changed it.
+pub(super) fn read_limited(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let opened = GivenFile::of(open_given_choice(path)?, PIPE_LIMIT)?;
     opened.take(MAX_BYTES + 1).read_to_string(&mut text)?;
@@ -169,26 +176,12 @@ impl ConfigReader<'_> {
         self.diagnostics.push(Diagnostic::error(code, message).label(span, label));
     }
 
-    /// Reports a syntax error. The values of an invalid text may be tokens, so only keys and
-    /// headers are shown, and nothing of a text with multi-line values.
+    /// Reports a syntax error.
     fn syntax(&mut self, error: &toml::de::Error) {
-        let text = self.text;
         let range = error.span().unwrap_or(0..0);
         let message = "invalid TOML in the config file";
         self.error(Code::ConfigSyntax, message, range, error.message());
-        let hides_all = text.contains("\"\"\"") || text.contains("'''");
-        let mut start = 0;
-        for line in text.split_inclusive('\n') {
-            let shown = match line.find('=') {
-                _ if hides_all => 0,
-                Some(at) => at + 1,
-                None if line.trim_start().starts_with('[') => line.len(),
-                None => 0,
-            };
-            let span = self.span(start + shown..start + line.len());
-            self.hidden.push(span);
-            start += line.len();
-        }
+        self.hidden.extend(hidden_values(self.text, self.source));
     }
 
     fn file(&mut self, file: &Table<'_>) -> ClusterContexts {
@@ -244,6 +237,7 @@ impl ConfigReader<'_> {
             client_key: self.path(keys, "client_key"),
             tls_server_name: self.text(keys, "tls_server_name"),
             tls_skip_verify: self.boolean(keys, "tls_skip_verify"),
+            policy: self.path(keys, "policy"),
             address: self.without_password(keys, address?)?,
         })
     }
@@ -352,6 +346,25 @@ impl ConfigReader<'_> {
             .map_or_else(|| "no effect".to_owned(), |near| format!("did you mean `{near}`?"));
         self.error(Code::ConfigUnknownKey, message, key.span(), &label);
     }
+}
+
+/// Returns what is hidden of a text that is not TOML. Its values may be tokens, so only keys and headers are shown, and nothing
+/// of a text with multi-line values.
+pub(super) fn hidden_values(text: &str, source: SourceId) -> Vec<Span> {
+    let hides_all = text.contains("\"\"\"") || text.contains("'''");
+    let mut hidden = vec![];
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let shown = match line.find('=') {
+            _ if hides_all => 0,
+            Some(at) => at + 1,
+            None if line.trim_start().starts_with('[') => line.len(),
+            None => 0,
+        };
+        hidden.push(SourceMap::span(source, start + shown..start + line.len()));
+        start += line.len();
+    }
+    hidden
 }
 
 fn entry<'t, 'a>(

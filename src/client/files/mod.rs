@@ -1,4 +1,4 @@
-//! Reads and writes the user's files: specifications, maps, the config file, reports and file
+//! Reads and writes the user's files: specifications, maps, the config file, policies, reports and file
 //! ledgers.
 
 mod config;
@@ -7,6 +7,7 @@ mod ledger;
 mod named;
 mod output_place;
 mod pairs;
+mod policy;
 mod set_runs;
 mod specs;
 mod text;
@@ -22,6 +23,7 @@ pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, re
 pub use ledger::FileLedger;
 pub use named::NamedFiles;
 pub use pairs::{read_pairs, read_secret_refs};
+pub use policy::read_policy;
 pub use set_runs::{FileOfCommand, SetRun, are_in_one_place, divide_into_runs};
 pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
 pub use text::{

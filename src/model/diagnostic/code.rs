@@ -39,8 +39,8 @@ codes! {
         "Give the secrets in the specification; if the volume has none, write `secrets {}`.";
     PlanIgnoredField = "plan/ignored-field": "The server accepts a change of this field and ignores it.",
         "Remove the change, or recreate the volume.";
-    PlanDenied = "plan/denied": "The plan contains a change that a `--deny` rule forbids.",
-        "Change the specification, or remove the `--deny` rule.";
+    PlanDenied = "plan/denied": "The command would make a change that a `--deny` rule or a policy forbids.",
+        "Leave the change out, remove the `--deny` rule, or have the policy changed.";
     PlanHiddenValue = "plan/hidden-value": "The server stores a value that its API does not show. The specification does not give this value, so an update would erase it.",
         "Give the value in the specification, set it to empty there, or accept the loss with `--accept-loss`.";
     PlanUnknownVersion = "plan/unknown-version": "This token cannot read the server's version. Versions of Nomad differ in the changes they refuse and the values they lose.",
@@ -143,6 +143,13 @@ codes! {
         "Refer to the secret: `token = { env = \"NAME\" }` or `token = { file = \"PATH\" }`.";
     ConfigNoContext = "config/no-context": "The config file has no context of this name.",
         "List the contexts with `nomad-csi context list`, or add one to the config file.";
+
+    // --- policy: what commands must not do
+
+    PolicyUnreadable = "policy/unreadable": "A policy file that the command must obey cannot be read.",
+        "Correct the path that the message names, or the permissions of the file.";
+    PolicyInvalid = "policy/invalid": "A policy file is not valid TOML, or has a key or a value that no policy has. The command stops, because it does not know what is forbidden.",
+        "Correct the text at the marked position; `docs/pipelines.md` lists the keys.";
 
     // --- spec: reading volume specifications
     SpecSyntax = "spec/syntax": "The file is not valid HCL, YAML or JSON.",

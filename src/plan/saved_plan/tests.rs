@@ -4,6 +4,7 @@ use super::*;
 use crate::action::ClaimWait;
 use crate::build::build_plan;
 use crate::inputs::PlanInputs;
+use crate::policy::Policy;
 use crate::rules::MergeRules;
 use crate::samples::{bytes, codes, complete_request, desired, existing, observed, plugin, spec};
 use nomad_csi_model::{MountOptions, SecretRefs, Secrets, Volume, VolumeId};
@@ -135,6 +136,7 @@ fn a_saved_plan_is_read_back() {
         accept_loss: [(HiddenField::MountFlags, key.clone())].into(),
         share: [key.clone()].into(),
         deny: [DenyRule::Expand].into(),
+        policies: Policies::default(),
         no_provider: true,
         declared_elsewhere: Arc::default(),
     };
@@ -247,4 +249,52 @@ fn only_a_plan_with_variables_has_the_second_format() {
     assert_eq!(SavedPlan::read(&written).unwrap().origin(), &origin);
     let newer = written.replacen("\"format\": 2", "\"format\": 3", 1);
     assert_eq!(SavedPlan::read(&newer), Err(SavedPlanProblem::TooNew(3)));
+}
+
+fn expanded() -> UnresolvedRequest {
+    let mut request = desired();
+    request.capacity.min = bytes(1500);
+    request
+}
+
+/// The options of a command with a policy.
+fn without_expansions() -> PlanOptions {
+    let policy = Policy {
+        file: "ci.policy.toml".to_owned(),
+        deny: [DenyRule::Expand].into(),
+        max_risk: None,
+    };
+    PlanOptions { policies: [policy].into_iter().collect(), ..PlanOptions::default() }
+}
+
+/// A new plan would be refused too, so the reason is not that this one is out of date.
+#[test]
+fn a_change_that_a_policy_forbids_since_the_plan_names_the_policy() {
+    let observed = there(Some(existing()));
+    let saved = saved(expanded(), &observed);
+    let options = without_expansions();
+    let mut now = plan(expanded(), &observed, &options);
+    saved.block_changed_entries(&mut now, &observed);
+    let reasons = now.volumes[0].action.reasons();
+    let messages: Vec<&str> = reasons.iter().map(|reason| reason.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "cannot change volume `db`: the change would expand it (forbidden by policy `ci.policy.toml`, key `deny`)"
+        ]
+    );
+}
+
+/// A policy that is left out allows nothing that the plan did not have.
+#[test]
+fn a_change_that_was_forbidden_when_the_plan_was_made_is_not_made() {
+    let observed = there(Some(existing()));
+    let options = without_expansions();
+    let made = plan(expanded(), &observed, &options);
+    let origin = PlanOrigin::default();
+    let saved = SavedPlan::of(origin, &made, &observed, &options, &Approvals::default());
+    let mut now = plan(expanded(), &observed, &saved.options().expect("known options"));
+    assert!(now.volumes[0].action.reasons().is_empty());
+    saved.block_changed_entries(&mut now, &observed);
+    assert_eq!(now.volumes[0].action.reasons()[0].code, Code::PlanStale);
 }

@@ -124,7 +124,8 @@ fn read_files(
         },
         share: Some(&arguments.changes.share),
         deny: &arguments.changes.deny,
-        refuses_literal_secrets: false,
+        policies: Some(context.policies().map_err(without_sources)?),
+        refuses_files: false,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let read = read_specifications(context, files, load_options, set, namespace.as_ref());

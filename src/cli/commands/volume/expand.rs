@@ -52,6 +52,7 @@ pub(crate) async fn expand_to_size(
                 is_from_file: !arguments.files.is_empty(),
                 accepted_losses: &arguments.accept_loss,
                 server_version: arguments.server_version.clone(),
+                policies: context.policies()?.clone(),
                 ledger: access.as_ref(),
                 set: set.as_ref(),
                 requires_set: arguments.set.is_some(),
@@ -76,7 +77,8 @@ fn load_files(
         empty_files: EmptyFiles::Rejected,
         share: None,
         deny: &[],
-        refuses_literal_secrets: false,
+        policies: Some(context.policies()?),
+        refuses_files: false,
     };
     load_specifications(context, &files, load_options, &set).map(Some)
 }

@@ -11,16 +11,19 @@ use crate::cli::ui::one_line;
 use nomad_csi_client::reconcile::workflow::{RemovalRequest, remove_volumes};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{AllocId, Secrets};
-use nomad_csi_plan::Removal;
+use nomad_csi_plan::{DenyRule, Removal, Risk};
 
 /// `volume deregister`.
 ///
 /// # Errors
-/// Those of [`remove_volumes`].
+/// If a policy forbids it, and those of [`remove_volumes`].
 pub(crate) async fn deregister(
     context: &CommandContext,
     arguments: &DeregisterArgs,
 ) -> Result<Exit, CliError> {
+    let ids = arguments.ids.iter();
+    let actions = ids.map(|id| format!("deregister volume `{}`", one_line(id)));
+    context.refuse_by_policies(actions, DenyRule::Deregister, Risk::NeedsDowntime)?;
     let request = RemovalRequest {
         ids: &arguments.ids,
         scope: context.namespace()?.unwrap_or_default(),
@@ -38,11 +41,14 @@ pub(crate) async fn deregister(
 /// `volume delete`.
 ///
 /// # Errors
-/// If a secret is invalid, and those of [`remove_volumes`].
+/// If a policy forbids it, a secret is invalid, and those of [`remove_volumes`].
 pub(crate) async fn delete(
     context: &CommandContext,
     arguments: &DeleteArgs,
 ) -> Result<Exit, CliError> {
+    let ids = arguments.ids.iter();
+    let actions = ids.map(|id| format!("delete volume `{}`", one_line(id)));
+    context.refuse_by_policies(actions, DenyRule::DeleteData, Risk::DestroysData)?;
     let secrets = given_secrets(context, &arguments.secrets).await?;
     refuse_commas(&secrets)?;
     let request = RemovalRequest {

@@ -24,7 +24,7 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
 use nomad_csi_model::{
     HiddenField, NamespacedId, ServerVersion, SetName, Volume, one_line, shell_quoted,
 };
-use nomad_csi_plan::{Action, OmittedMap, PlanOptions, PlannedVolume};
+use nomad_csi_plan::{Action, OmittedMap, PlanOptions, PlannedVolume, Policies};
 use nomad_csi_spec::Purpose;
 
 /// The field that has the mount flags.
@@ -42,6 +42,8 @@ pub struct ExpandRequest<'a> {
     pub accepted_losses: &'a [HiddenField],
     /// The server's version, if it is given rather than read.
     pub server_version: Option<ServerVersion>,
+    /// The policies that may forbid it.
+    pub policies: Policies,
     /// The ledger whose sets may own the volume; `None` if the command uses none.
     pub ledger: Option<&'a LedgerAccess>,
     /// The set that may own the volume.
@@ -124,6 +126,7 @@ async fn expand_in_set(
     let accepted = request.accepted_losses.iter();
     let plan_options = PlanOptions {
         accept_loss: accepted.map(|field| (*field, key.clone())).collect(),
+        policies: request.policies.clone(),
         ..PlanOptions::default()
     };
     let specifications = request.specifications;

@@ -38,7 +38,7 @@ pub(super) fn check_saved_plan(
 }
 
 impl ChangeOptions {
-    /// Returns the options of a saved plan. These options add approvals and denials to them.
+    /// Returns the options of a saved plan. These options add approvals, denials and policies to them.
     ///
     /// # Errors
     /// If the saved plan holds a value that this version does not know.
@@ -49,6 +49,7 @@ impl ChangeOptions {
         };
         let mut requests = saved.options().map_err(unusable)?;
         requests.deny.extend(self.plan.deny);
+        requests.policies = self.plan.policies;
         requests.no_provider |= self.plan.no_provider;
         requests.share.extend(self.plan.share);
         let mut approvals = saved.approvals().map_err(unusable)?;
@@ -62,5 +63,35 @@ impl ChangeOptions {
             unusable(SavedPlanProblem::Damaged(problem))
         })?;
         Ok(Self { server_version, plan: requests, approvals, is_one_of_several: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nomad_csi_plan::{
+        Approvals, DenyRule, ObservedState, Plan, PlanOptions, PlanOrigin, Policy,
+    };
+
+    #[test]
+    fn a_saved_plan_obeys_the_policies_and_the_denials_of_both_commands() {
+        let planned = PlanOptions { deny: [DenyRule::Expand].into(), ..PlanOptions::default() };
+        let (plan, observed) = (Plan::default(), ObservedState::default());
+        let origin = PlanOrigin::default();
+        let saved = SavedPlan::of(origin, &plan, &observed, &planned, &Approvals::default());
+        let policy = Policy {
+            file: "ci.policy.toml".to_owned(),
+            deny: [DenyRule::DeleteData].into(),
+            max_risk: None,
+        };
+        let typed = PlanOptions {
+            deny: [DenyRule::Replace].into(),
+            policies: [policy].into_iter().collect(),
+            ..PlanOptions::default()
+        };
+        let options = ChangeOptions { plan: typed.clone(), ..ChangeOptions::default() };
+        let both = options.for_saved_plan(&saved).expect("a plan of this version").plan;
+        assert_eq!(both.policies, typed.policies);
+        assert_eq!(both.deny, [DenyRule::Expand, DenyRule::Replace].into());
     }
 }
