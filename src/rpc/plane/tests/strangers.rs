@@ -1,5 +1,6 @@
 //! What is closed: certificates, protocols, secrets and tokens that are not those of a node.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -580,7 +581,7 @@ impl tracing::Subscriber for Warnings {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut text = String::new();
         event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            text.push_str(&format!("{field}={value:?} "));
+            write!(text, "{field}={value:?} ").unwrap();
         });
         self.0.send_modify(|all| all.push(text));
     }
