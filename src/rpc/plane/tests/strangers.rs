@@ -1,5 +1,6 @@
 //! What is closed: certificates, protocols, secrets and tokens that are not those of a node.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -557,5 +558,67 @@ async fn a_node_says_why_its_certificate_that_of_the_server_or_the_address_does_
     for (address, tls, text) in cases {
         let reason = reason_at_node(address, tls).await;
         assert!(reason.contains(text), "{text}: {reason}");
+    }
+}
+
+/// Collects the warnings of a thread.
+#[derive(Clone, Default)]
+struct Warnings(watch::Sender<Vec<String>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            write!(text, "{field}={value:?} ").unwrap();
+        });
+        self.0.send_modify(|all| all.push(text));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn the_first_refused_certificate_is_a_warning_with_its_address_and_the_reason() {
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let certificates = Certificates::new();
+    let issued = certificates.authority.issue(Role::Node, "n2", "other", &SystemClock).unwrap();
+    let files = ClusterTlsFiles {
+        authorities: certificates.authority.certificate_file(),
+        certificate: issued.certificate,
+        key: issued.key,
+    };
+    let other_region = ClusterTls::load(&files, Role::Node, "other", &SystemClock).unwrap();
+    let early = at_time(&certificates.authority, "early", 2);
+    let cases = [
+        (other_region, "agent tls node NAME --cluster-region global"),
+        (early, "the certificate of the node is not valid yet"),
+    ];
+    for (tls, reason) in cases {
+        let server = server(&certificates).await;
+        warnings.0.send_replace(vec![]);
+        for _ in 0..3 {
+            assert!(is_closed(server.address, tls.client(CALLS), PREFACE).await);
+        }
+        let mut warned = warnings.0.subscribe();
+        soon("a warning", warned.wait_for(|all| !all.is_empty())).await.unwrap();
+        server.stop().await;
+        let all = warnings.0.borrow().clone();
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].contains(reason) && all[0].contains("127.0.0.1:"), "{all:?}");
     }
 }
