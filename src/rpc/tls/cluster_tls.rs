@@ -20,7 +20,7 @@ use super::provider::provider;
 use super::role::Role;
 use super::tls_error::TlsError;
 use super::validity::{since_epoch, verify_at};
-use nomad_csi_model::private;
+use nomad_csi_model::{private, shell_quoted};
 use nomad_csi_ports::Clock;
 
 /// The longest file that is read.
@@ -158,9 +158,13 @@ fn check_own(
 ) -> Result<(), TlsError> {
     let file = &files.certificate;
     let command = match role {
-        Role::Server | Role::Node => {
-            let role = role.as_str();
-            format!("issue one with `nomad-csi agent tls {role} NAME --cluster-region {region}`")
+        Role::Server => {
+            let region = shell_quoted(region);
+            format!("issue one with `nomad-csi agent tls server NAME --cluster-region {region}`")
+        }
+        Role::Node => {
+            let region = shell_quoted(region);
+            format!("issue one with `nomad-csi agent tls node NAME --cluster-region {region}`")
         }
         Role::Client => "issue one with the authority of the cluster".to_owned(),
     };

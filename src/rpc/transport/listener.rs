@@ -33,6 +33,7 @@ use super::unknown_connections::{Limits, UnknownConnections, UnknownPlace};
 use crate::tls::cluster_tls::ClusterTls;
 use crate::tls::peer_failure::{failure_at_server, tls_error};
 use crate::tls::role::Role;
+use nomad_csi_model::shell_quoted;
 
 /// How long a connection may take until the server knows its node.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
@@ -255,7 +256,8 @@ impl Shared {
         let own = chain.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
         let own = own.filter(|own| Role::Node.is_in(tls.region(), own));
         let own = own.ok_or_else(|| {
-            let (name, region) = (Role::Node.dns_name(tls.region()), tls.region());
+            let name = Role::Node.dns_name(tls.region());
+            let region = shell_quoted(tls.region());
             NotKept::Refused(format!(
                 "its certificate has no DNS name `{name}`; issue one with \
                  `nomad-csi agent tls node NAME --cluster-region {region}`"

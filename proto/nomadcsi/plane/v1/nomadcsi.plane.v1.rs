@@ -18,6 +18,7 @@ pub struct Position {
     pub term: ::core::option::Option<Term>,
     #[prost(uint64, tag = "3")]
     pub index: u64,
+    /// The unique ID of the leadership: two histories of a journal may have leaders at one index.
     #[prost(string, tag = "4")]
     pub leader: ::prost::alloc::string::String,
 }
