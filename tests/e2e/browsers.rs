@@ -93,12 +93,13 @@ fn a_page_of_a_stranger_reaches_no_route_over_tcp_or_the_socket() {
                 let head = answer.head.to_ascii_lowercase();
                 assert!(!head.contains("access-control-"), "{head}");
             }
-            // A form, which a page can send without asking.
+            // A form, which a page can send without asking. The browser adds where the page is from.
             for content_type in
                 ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
             {
                 let content_type = format!("content-type: {content_type}");
-                let answer = send(address, line, &[local, &content_type], &body);
+                let headers = [local, "sec-fetch-site: cross-site", &content_type];
+                let answer = send(address, line, &headers, &body);
                 assert_eq!(answer.status == 415, is_write(line), "{line}: {}", answer.text());
             }
         }
@@ -133,6 +134,8 @@ fn programs_of_this_machine_are_answered_under_every_own_name() {
                 "",
                 "content-type: application/json",
                 "Content-Type: application/json; charset=utf-8",
+                // As curl declares it.
+                "Content-Type: application/x-www-form-urlencoded",
             ] {
                 let headers = [host.as_str(), content_type];
                 let headers = &headers[..if content_type.is_empty() { 1 } else { 2 }];
