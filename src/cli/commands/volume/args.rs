@@ -8,8 +8,9 @@ use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::cut_off::{cuts_off, cuts_off_id};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
-    FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
-    SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
+    FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, RemovalParallelismArgs,
+    SERVER_VERSION_HELP, SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of,
+    required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use nomad_csi_model::{AllocId, ServerVersion};
@@ -194,7 +195,7 @@ pub(crate) struct DeregisterArgs {
     pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
-    pub parallelism: ParallelismArgs,
+    pub parallelism: RemovalParallelismArgs,
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,
@@ -227,7 +228,7 @@ pub(crate) struct DeleteArgs {
     pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
-    pub parallelism: ParallelismArgs,
+    pub parallelism: RemovalParallelismArgs,
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,
