@@ -165,18 +165,6 @@ fn a_key_twice_in_a_map_of_a_file_is_an_error_with_both_places() {
     }
 }
 
-/// A text with escapes is not written as it is read, so its parts are searched.
-#[test]
-fn a_key_twice_in_a_map_of_a_text_with_escapes_has_both_places() {
-    let text = r#"{"locals":{"m":"\t${jsonencode({ (7) = 1, (9 - 2) = 2 })}"}}"#;
-    let given = Given { files: &[(text, Syntax::Json)], ..Given::default() };
-    let ran = super::language::run(&given);
-    let found: Vec<_> = ran.diagnostics.iter().collect();
-    let labels = found[0].labels.iter().map(|label| (&*label.text, &text[label.span.range()]));
-    let labels: Vec<_> = labels.collect();
-    assert_eq!(labels, [("repeated here", "9 - 2"), ("first here", "7")]);
-}
-
 #[test]
 fn a_mistake_in_a_local_value_is_the_only_problem() {
     for (local, message) in [
