@@ -1,9 +1,12 @@
 //! The nodes that are connected to this server, as its services reach them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nomad_csi_model::{NodeId, Term};
-use nomad_csi_ports::{ConnectedNode, HostDirectory};
+use tokio::sync::watch;
+
+use nomad_csi_model::{HostSession, NodeId, Term};
+use nomad_csi_ports::{ConnectedNode, HostDirectory, NodePresence};
 use nomad_csi_rpc::{ConnectedNodes, RemoteNode};
 
 /// Nodes of other processes.
@@ -21,5 +24,15 @@ impl HostDirectory for ClusterNodes {
 
     fn nodes(&self) -> Vec<NodeId> {
         self.connected.nodes()
+    }
+}
+
+impl NodePresence for ClusterNodes {
+    fn connected(&self) -> BTreeMap<NodeId, HostSession> {
+        self.connected.sessions()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.connected.changes()
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,8 +15,9 @@ use serde::de::DeserializeOwned;
 use super::config::{AgentConfig, AgentOptions};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::private::{NotPrivate, open_given_choice};
+use nomad_csi_model::{GoDuration, one_line};
 use nomad_csi_rpc::ClusterTlsFiles;
-use nomad_csi_server::AgentInfo;
+use nomad_csi_server::{AgentInfo, PresenceLimits};
 
 /// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -47,6 +49,7 @@ struct HttpSection {
 #[serde(deny_unknown_fields)]
 struct ServerCluster {
     address: SocketAddr,
+    node_down_after: Option<String>,
     ca: PathBuf,
     cert: PathBuf,
     key: PathBuf,
@@ -92,6 +95,8 @@ pub struct ServerConfig {
     pub(super) region: String,
     /// The address for nodes.
     pub(super) address: SocketAddr,
+    /// How long nodes can be away.
+    pub(super) presence: PresenceLimits,
     /// The certificate.
     pub(super) tls: ClusterTlsFiles,
 }
@@ -121,7 +126,10 @@ impl ServerConfig {
     pub fn read(path: &Path, runtime_dir: Option<PathBuf>) -> Result<Self, Diagnostics> {
         let file: ServerFile = read_file(path)?;
         let below = |given: &Path| directory_of(path).join(given);
-        let ServerCluster { address, ca, cert, key } = file.cluster;
+        let ServerCluster { address, node_down_after, ca, cert, key } = file.cluster;
+        let down_after = node_down_after.map_or(Ok(PresenceLimits::DOWN_AFTER), |text| {
+            down_after(&text).ok_or_else(|| not_a_down_after(path, &text))
+        })?;
         let agent = AgentConfig::parse(&AgentOptions {
             dev: true,
             data_dir: Some(below(&file.data_dir)),
@@ -137,6 +145,7 @@ impl ServerConfig {
             agent,
             region: file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned()),
             address,
+            presence: PresenceLimits::new(down_after),
             tls: tls_files(&TlsSection { ca, cert, key }, below),
         })
     }
@@ -177,6 +186,19 @@ impl NodeConfig {
             tls: tls_files(&file.cluster, below),
         })
     }
+}
+
+/// A time from 10 seconds to a day: a shorter one is less than a connection needs that is renewed.
+fn down_after(text: &str) -> Option<Duration> {
+    let parsed = GoDuration::parse(text).ok()?.to_std()?;
+    (Duration::from_secs(10)..=Duration::from_secs(86_400)).contains(&parsed).then_some(parsed)
+}
+
+fn not_a_down_after(path: &Path, text: &str) -> Diagnostics {
+    let message =
+        format!("cannot use `{}`: `node_down_after` is `{}`", path.display(), one_line(text));
+    let help = "write a time from 10 seconds to a day: `node_down_after = \"60s\"`";
+    Diagnostic::error(Code::AgentBadConfig, message).help(help).into()
 }
 
 /// Adds the port for nodes to an address without one.
@@ -262,6 +284,28 @@ mod tests {
         let node = NodeConfig::read(&path, None).unwrap();
         assert_eq!(node.tls.certificate, Path::new("/tls/n1.pem"));
         assert_eq!(node.datacenter, "dc1");
+    }
+
+    #[test]
+    fn the_time_until_a_node_is_down_has_bounds() {
+        let read = |text: &str| {
+            let key = format!("[cluster]\nnode_down_after = '{text}'");
+            let (directory, path) = written(&SERVER.replace("[cluster]", &key));
+            let read = ServerConfig::read(&path, None);
+            drop(directory);
+            read.map(|server| server.presence.down_after.as_secs())
+        };
+        assert_eq!(
+            [read("10s").unwrap(), read("2m").unwrap(), read("24h").unwrap()],
+            [10, 120, 86_400]
+        );
+        for text in ["9s", "25h", "-1m", "soon", ""] {
+            let expected = format!("`node_down_after` is `{text}`");
+            assert!(problem(read(text)).contains(&expected), "{text}");
+        }
+        let (_directory, path) = written(SERVER);
+        let server = ServerConfig::read(&path, None).unwrap();
+        assert_eq!(server.presence.down_after, PresenceLimits::DOWN_AFTER);
     }
 
     #[test]

@@ -149,7 +149,8 @@ async fn wire(
     let revision = started.map_err(|error| not_committed(&error))?;
     let term = Term { epoch: 0, revision };
     let connected = connected.clone();
-    let hosts: Arc<dyn HostDirectory> = Arc::new(ClusterNodes { connected, term });
+    let nodes = Arc::new(ClusterNodes { connected, term });
+    let hosts: Arc<dyn HostDirectory> = nodes.clone();
     let calls = PluginCallQueues::new(
         config.agent.calls,
         VolumeLimits::MAX_WAITING,
@@ -171,6 +172,7 @@ async fn wire(
     let services = Services::new(ports, volume_limits(&config.agent), about)
         .with_metrics(metrics)
         .with_node_events(events.clone());
+    services.record_presence(nodes, config.presence);
     Ok((services, events))
 }
 

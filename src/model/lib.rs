@@ -15,6 +15,7 @@ mod display;
 mod duration;
 mod evaluation;
 mod external;
+mod fence_statement;
 mod field_ref;
 mod health;
 mod hex;
@@ -66,6 +67,7 @@ pub use display::{
 pub use duration::{GoDuration, InvalidDuration};
 pub use evaluation::{BlockedEvaluation, BlockedEvaluations};
 pub use external::{Condition, ExternalVolume};
+pub use fence_statement::FenceStatement;
 pub use field_ref::FieldRef;
 pub use health::{
     StorageStatus, StorageStatusKind, VolumeHealth, VolumeStatus, VolumeStatusKind, health_word,

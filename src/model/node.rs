@@ -26,9 +26,11 @@ const FIELDS: [&str; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStatus {
-    /// The node accepts allocations.
+    /// The node can be called.
     Ready,
-    /// The node missed its heartbeats.
+    /// The node is not connected. What runs there may go on, and is expected to be seen again.
+    Disconnected,
+    /// The node has not been connected for so long that services are placed elsewhere. What ran there may still run.
     Down,
 }
 
@@ -43,6 +45,9 @@ pub struct Node {
     pub datacenter: String,
     /// The status on the server.
     pub status: NodeStatus,
+    /// When it got this status, in nanoseconds since the epoch; 0 if an earlier version recorded it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub status_since: i64,
     /// True if allocations may be placed there. An operator changes it.
     #[serde(default = "eligible", skip_serializing_if = "is_eligible")]
     pub is_eligible: bool,
@@ -68,6 +73,11 @@ fn eligible() -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(time: &i64) -> bool {
+    *time == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_eligible(is_eligible: &bool) -> bool {
     *is_eligible
 }
@@ -80,6 +90,7 @@ impl Node {
             name: name.into(),
             datacenter: datacenter.into(),
             status: NodeStatus::Ready,
+            status_since: 0,
             is_eligible: true,
             is_draining: false,
             keeps_system_jobs: false,

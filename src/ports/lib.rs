@@ -27,6 +27,7 @@ mod node_plane;
 mod observer;
 mod plugin;
 mod plugins;
+mod presence;
 mod stats;
 mod step_text;
 mod storage;
@@ -77,6 +78,7 @@ pub use plugin::{
     ValidateVolume, VolumeSource,
 };
 pub use plugins::PluginDirectory;
+pub use presence::NodePresence;
 pub use stats::NodeVolumeStats;
 pub use step_text::{StepSubject, nomad_step_text};
 pub use storage::{

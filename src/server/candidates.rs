@@ -188,7 +188,7 @@ fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> 
     }
     match nodes.get(node).map(|node| node.status) {
         None => Some(format!("cannot find node \"{node}\" for plugin instance \"{alloc}\"")),
-        Some(NodeStatus::Down) => {
+        Some(NodeStatus::Disconnected | NodeStatus::Down) => {
             Some(format!("node \"{node}\" for plugin instance \"{alloc}\" is not ready"))
         }
         Some(NodeStatus::Ready) => None,

@@ -55,6 +55,7 @@ pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
 pub use keyed_locks::{KeyedGuard, KeyedLocks, QueueFull};
 pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};
+pub use nodes::PresenceLimits;
 pub use observer::RecordingObserver;
 pub use plugin_call_queue::{CallClass, PluginConcurrency};
 pub use plugin_call_queues::{CallPermit, PluginCallQueues};

@@ -11,13 +11,14 @@ use super::claims::ClaimService;
 use super::jobs::{JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
 use super::node_events::NodeEvents;
-use super::nodes::RecordedNodes;
+use super::nodes::{PresenceDriver, PresenceLimits, RecordedNodes};
 use super::ports::ServerPorts;
 use super::variables::VariableService;
 use super::volumes::{CreationDriver, VolumeLimits, VolumeService};
 use nomad_csi_model::NodeId;
 use nomad_csi_ports::{
-    Measurements, MetricsSource, NoMeasurements, NodePlane, TaskLogs, VolumeStatsSample,
+    Measurements, MetricsSource, NoMeasurements, NodePlane, NodePresence, TaskLogs,
+    VolumeStatsSample,
 };
 
 /// The task that drives claims. Clones share their state.
@@ -249,6 +250,16 @@ impl Services {
     pub fn node_plane(&self, events: std::sync::Arc<NodeEvents>) -> std::sync::Arc<dyn NodePlane> {
         let (ports, claims) = (self.ports.clone(), self.claims.clone());
         std::sync::Arc::new(RecordedNodes::new(ports, claims, events))
+    }
+
+    /// Records which nodes are connected, until the services are drained.
+    pub fn record_presence(
+        &self,
+        presence: std::sync::Arc<dyn NodePresence>,
+        limits: PresenceLimits,
+    ) {
+        let driver = PresenceDriver::new(self.ports.clone(), presence, limits);
+        self.background.spawn(driver.run(self.stopping.clone()));
     }
 
     /// Ends blocking reads, refuses new operations, waits up to `grace` for running ones and aborts the

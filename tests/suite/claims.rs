@@ -334,7 +334,7 @@ async fn a_fenced_node_is_swept_before_it_is_used_again() {
     assert!(is_published(&claims.claim(&there, LONG).await.unwrap()));
     let node = NodeId::new(FakeAgent::SECOND_NODE);
     agent.backend.lose_node(FakeAgent::second_external_node());
-    claims.fence(&node).await.unwrap();
+    claims.fence(&node, None).await.unwrap();
     wait_until_released(&agent).await;
     assert_eq!(agent.backend.count(Rpc::NodeUnpublishVolume), 0, "a lost node is not called");
     assert_eq!(agent.backend.attachments().len(), 0);

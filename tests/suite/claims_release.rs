@@ -99,7 +99,7 @@ async fn a_claim_is_detached_by_its_own_node_id_after_the_node_is_gone() {
     assert_eq!(release(&agent, "a1").await.unwrap(), 1);
     assert_eq!(agent.backend.count(Rpc::ControllerUnpublishVolume), 0);
     agent.backend.lose_node(FakeAgent::second_external_node());
-    claims.fence(&node).await.unwrap();
+    claims.fence(&node, None).await.unwrap();
     wait_until_released(&agent).await;
     assert_eq!(agent.backend.count(Rpc::NodeUnpublishVolume), 0);
     assert_eq!(agent.backend.attachments().len(), 0);

@@ -426,7 +426,7 @@ impl History {
             }
         } else {
             self.agent.backend.lose_node(external);
-            claims.fence(&node).await.ok();
+            claims.fence(&node, None).await.ok();
         }
         self.is_second_lost = !self.is_second_lost;
     }

@@ -13,12 +13,15 @@ use super::drain::must_leave;
 use super::feasible::{Candidate, PendingReservations, refusals_beside};
 use super::returned::is_needed_for_sweep;
 use crate::state::{AllocRecord, JobRecord, JobVersion, Placement, State};
-use nomad_csi_model::{AllocId, ClientStatus, Node, NodeId, ReschedulePolicy, TaskGroup};
+use nomad_csi_model::{
+    AllocId, ClientStatus, Node, NodeId, NodeStatus, ReschedulePolicy, TaskGroup,
+};
 
 const JOB_STOPPED: &str = "the job was stopped";
 const JOB_UPDATED: &str = "the job was updated";
 const NOT_NEEDED: &str = "the job needs fewer allocations";
 const NODE_LOST: &str = "its node is lost";
+const NODE_DOWN: &str = "its node is down";
 const NODE_DRAINED: &str = "its node is drained";
 
 /// The allocations of one slot, oldest first.
@@ -119,8 +122,8 @@ fn slots_of<'a>(state: &'a State, record: &JobRecord) -> BTreeMap<SlotKey, Slot<
     slots
 }
 
-/// The slots of a group: its indexes, or the nodes. A node that is not eligible keeps what runs there, and one that is
-/// lost has none before it has returned.
+/// The slots of a group: its indexes, or the nodes. A node that is not eligible or not connected keeps what runs there, and one
+/// that is lost has none before it has returned.
 fn places_of<'a>(
     state: &'a State,
     record: &JobRecord,
@@ -138,8 +141,9 @@ fn places_of<'a>(
         };
         let nodes = state.nodes().filter(|node| {
             let loss = state.node_loss(&node.id);
-            let is_away = loss.is_some_and(|loss| !loss.has_returned);
-            let is_usual = !is_away && (node.is_eligible || keeps(node));
+            let is_gone = loss.is_some_and(|loss| !loss.has_returned);
+            let takes_more = node.is_eligible && node.status == NodeStatus::Ready;
+            let is_usual = !is_gone && (takes_more || keeps(node));
             group.count > 0 && (is_usual || is_needed_for_sweep(state, &node.id, group))
         });
         return nodes.map(|node| (0, Some(node))).collect();
@@ -205,6 +209,11 @@ fn unfit_node(
     }
     let job_type = record.current.job.job_type;
     let node = state.node(&alloc.node);
+    // What runs on every node has no other place, and the node needs its plugins when it returns.
+    let is_down = node.is_some_and(|node| node.status == NodeStatus::Down);
+    if is_down && !job_type.is_per_node() {
+        return Some(NODE_DOWN);
+    }
     let leaves = node.is_none_or(|node| must_leave(state, node, job_type));
     leaves.then_some(NODE_DRAINED)
 }

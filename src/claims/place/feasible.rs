@@ -103,8 +103,15 @@ fn node_refusals(state: &State, candidate: Candidate<'_>, node: &Node) -> Vec<St
     let mut found = vec![];
     let is_swept = is_needed_for_sweep(state, &node.id, group);
     let loss = state.node_loss(&node.id).filter(|_| !is_swept);
-    if node.status != NodeStatus::Ready || loss.is_some_and(|loss| !loss.has_returned) {
-        found.push(format!("node `{}` is not ready", node.id));
+    let status = match node.status {
+        NodeStatus::Ready => None,
+        NodeStatus::Disconnected => Some("not connected"),
+        NodeStatus::Down => Some("down"),
+    };
+    let is_gone = loss.is_some_and(|loss| !loss.has_returned);
+    let problem = is_gone.then_some("not ready").or(status);
+    if let Some(problem) = problem {
+        found.push(format!("node `{}` is {problem}", node.id));
     } else if loss.is_some() {
         found.push(format!(
             "node `{}` has returned, and is swept before it is used; `nomad-csi node status {}` shows what it waits for",

@@ -6,7 +6,7 @@
 
 use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimHolder, ClaimRequest};
 use crate::state::State;
-use nomad_csi_model::{AllocId, NodeId, RemoteVolume, Topology};
+use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, RemoteVolume, Topology, shell_quoted};
 
 /// How many holders and topologies a text names.
 const MAX_NAMED: usize = 3;
@@ -101,13 +101,28 @@ fn denial_text(
 /// The holder of a claim. One that the same decision places has no record yet, and is named by its slot.
 fn holder_text(state: &State, holder: &ClaimHolder) -> String {
     let node = node_name(state, &holder.node);
-    match (state.alloc(&holder.alloc).is_some(), job_of(state, &holder.alloc)) {
+    let away = state.node(&holder.node).and_then(away_text).unwrap_or_default();
+    let text = match (state.alloc(&holder.alloc).is_some(), job_of(state, &holder.alloc)) {
         (true, Some(job)) => {
             format!("allocation {} of job `{job}` holds it on node `{node}`", holder.alloc)
         }
         (true, None) => format!("allocation {} holds it on node `{node}`", holder.alloc),
         (false, _) => format!("allocation {} gets it on node `{node}`", holder.alloc),
-    }
+    };
+    text + &away
+}
+
+/// What is the matter with the node of a holder, and what gives the volume back.
+fn away_text(node: &Node) -> Option<String> {
+    let status = match node.status {
+        NodeStatus::Ready => return None,
+        NodeStatus::Disconnected => "not connected",
+        NodeStatus::Down => "down",
+    };
+    let id = shell_quoted(node.id.as_str());
+    Some(format!(
+        ", which is {status}: once nothing there can write, `nomad-csi node fence {id}` frees it"
+    ))
 }
 
 fn job_of(state: &State, alloc: &AllocId) -> Option<String> {
@@ -133,6 +148,7 @@ mod tests {
     use super::super::samples::{World, web};
     use super::*;
     use crate::claim::{ClaimKey, ClaimProgress, ClaimUsage, SealedFlags};
+    use crate::state::EventKind;
     use nomad_csi_model::{
         AccessMode, AttachmentMode, Capability, ExternalId, JobType, Namespace, NamespacedId,
         PluginId, VolumeAlias, VolumeId,
@@ -188,6 +204,32 @@ mod tests {
         assert_eq!(text(&["a1"], true), format!("{readers}: {held}"));
         let many = text(&["a1", "a1", "a1", "a1", "a1"], false);
         assert!(many.ends_with(&format!(": {held}, {held}, {held} and 2 more")), "{many}");
+    }
+
+    /// Who waits for a volume of a node that is away reads what gives it back.
+    #[test]
+    fn a_holder_on_a_node_that_is_away_is_named_with_what_frees_the_volume() {
+        let mut world = World::new(&["n1"]);
+        world.submit(web(JobType::Service, 1));
+        world.place("a1", "n1");
+        let text = |world: &World| {
+            let denied = ClaimDenied {
+                reason: ClaimDeniedReason::MaxClaims { mode: AccessMode::SingleNodeWriter },
+                holders: vec![holder("a1")],
+            };
+            claim_refusal(&world.state, &denied, &request(false), &remote())
+        };
+        let node = || NodeId::new("n1");
+        world.apply(EventKind::NodeDisconnected { node: node() });
+        let frees = "once nothing there can write, `nomad-csi node fence n1` frees it";
+        let held = "of job `web` holds it on node `machine n1`, which is";
+        assert!(
+            text(&world).ends_with(&format!("{held} not connected: {frees}")),
+            "{}",
+            text(&world)
+        );
+        world.apply(EventKind::NodeDown { node: node() });
+        assert!(text(&world).ends_with(&format!("{held} down: {frees}")), "{}", text(&world));
     }
 
     #[test]

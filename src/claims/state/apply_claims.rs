@@ -7,7 +7,7 @@ use super::event::EventKind;
 use super::record::{Phase, VolumeRecord};
 use super::tables::State;
 use crate::claim::{self, Claim, ClaimEvent, Claims, EventPlace};
-use nomad_csi_model::{AllocId, NamespacedId, NodeId, RemoteVolume};
+use nomad_csi_model::{AllocId, NamespacedId, NodeId, NodeStatus, RemoteVolume};
 
 /// Returns whether the event fits the claims of the volume, its registration and its allocation.
 pub(super) fn is_claim_event_valid(
@@ -78,6 +78,8 @@ pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
             let is_same = known.is_none_or(|known| secret_hash.as_ref() == Some(known));
             state.nodes.contains_key(node) && is_same
         }
+        EventKind::NodeDisconnected { node } => has_status(state, node, NodeStatus::Ready),
+        EventKind::NodeDown { node } => has_status(state, node, NodeStatus::Disconnected),
         EventKind::NodeLost { node, .. } => {
             let loss = state.losses.get(node);
             state.nodes.contains_key(node) && loss.is_none_or(|loss| loss.has_returned)
@@ -92,6 +94,10 @@ pub(super) fn is_node_event_valid(state: &State, kind: &EventKind) -> bool {
         }
         _ => true,
     }
+}
+
+fn has_status(state: &State, node: &NodeId, status: NodeStatus) -> bool {
+    state.nodes.get(node).is_some_and(|node| node.status == status)
 }
 
 /// Performs an event about claims, and shows it at every registration of the volume.

@@ -6,7 +6,7 @@
 use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::tables::State;
 use crate::claim::EventPlace;
-use nomad_csi_model::{HostSession, Node, NodeId, PluginId};
+use nomad_csi_model::{HostSession, Node, NodeId, NodeStatus, PluginId};
 
 /// The health of a plugin instance that has not answered since the process began that calls it.
 const NOT_PROBED: &str = "not probed since the agent started";
@@ -41,8 +41,23 @@ pub(super) fn plugins_on(state: &State, node: &NodeId) -> Vec<PluginId> {
 
 /// Records a node, as a whole.
 pub(super) fn node_registered(state: &mut State, node: &Node, at: EventPlace) {
-    state.nodes.insert(node.id.clone(), node.clone());
+    let known = state.nodes.get(&node.id).filter(|known| known.status == node.status);
+    let status_since = known.map_or(at.time, |known| known.status_since);
+    state.nodes.insert(node.id.clone(), Node { status_since, ..node.clone() });
     state.nodes_index = at.index;
+}
+
+/// Records the status of a node.
+pub(super) fn node_status(state: &mut State, node: &NodeId, status: NodeStatus, at: EventPlace) {
+    let Some(known) = state.nodes.get_mut(node).filter(|known| known.status != status) else {
+        return;
+    };
+    (known.status, known.status_since) = (status, at.time);
+    state.nodes_index = at.index;
+    // What readers get of the plugins there is different now.
+    for plugin in plugins_on(state, node) {
+        doubt_instances(state, &plugin, at, |_| false);
+    }
 }
 
 /// Records the process of a node that can be called. Of another one, no plugin has answered yet.
@@ -55,6 +70,7 @@ pub(super) fn node_connected(
     if let Some(secret_hash) = secret_hash {
         state.node_secrets.insert(node.clone(), secret_hash.to_owned());
     }
+    node_status(state, node, NodeStatus::Ready, at);
     let before = state.sessions.insert(node.clone(), session.clone());
     state.nodes_index = at.index;
     if before.as_ref() == Some(session) {

@@ -263,6 +263,16 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret_hash: Option<String>,
     },
+    /// The connection of a node is gone. Its claims stay. Since version 10.
+    NodeDisconnected {
+        /// The node.
+        node: NodeId,
+    },
+    /// A node has not been connected for so long that its services are placed elsewhere. Its claims stay. Since version 10.
+    NodeDown {
+        /// The node.
+        node: NodeId,
+    },
     /// A node is lost: it is gone, or fenced. Since version 4.
     NodeLost {
         /// The node.
@@ -356,6 +366,8 @@ impl EventKind {
             | Self::AllocForgotten { .. }
             | Self::NodeBooted { .. }
             | Self::NodeConnected { .. }
+            | Self::NodeDisconnected { .. }
+            | Self::NodeDown { .. }
             | Self::NodeLost { .. }
             | Self::NodeReturned { .. }
             | Self::NodeSwept { .. }
@@ -413,6 +425,8 @@ impl EventKind {
             Self::AllocForgotten { .. } => "allocation forgotten",
             Self::NodeBooted { .. } => "node booted",
             Self::NodeConnected { .. } => "node connected",
+            Self::NodeDisconnected { .. } => "node disconnected",
+            Self::NodeDown { .. } => "node down",
             Self::NodeLost { .. } => "node lost",
             Self::NodeReturned { .. } => "node returned",
             Self::NodeSwept { .. } => "node swept",

@@ -37,6 +37,8 @@ pub fn event_text(kind: &EventKind) -> String {
         EventKind::AllocForgotten { alloc } => format!("allocation `{alloc}` was forgotten"),
         EventKind::NodeBooted { node, .. } => format!("node `{node}` booted"),
         EventKind::NodeConnected { node, .. } => format!("node `{node}` connected"),
+        EventKind::NodeDisconnected { node } => format!("node `{node}` is not connected any more"),
+        EventKind::NodeDown { node } => format!("node `{node}` is down: its claims stay"),
         EventKind::NodeLost { node, reason } => format!("node `{node}` was lost: {reason}"),
         EventKind::NodeReturned { node } => {
             format!("node `{node}` returned and is swept before it is used again")

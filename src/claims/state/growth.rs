@@ -64,6 +64,8 @@ impl EventKind {
             | Self::AllocForgotten { .. }
             | Self::NodeBooted { .. }
             | Self::NodeConnected { .. }
+            | Self::NodeDisconnected { .. }
+            | Self::NodeDown { .. }
             | Self::NodeLost { .. }
             | Self::NodeReturned { .. }
             | Self::NodeSwept { .. }

@@ -2,6 +2,7 @@
 //!
 //! No query returns a volume that is being created. Volumes that are being deleted are returned.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,14 +10,17 @@ use super::claims_record::{AllocRecord, ClaimsRecord};
 use super::event::EventKind;
 use super::job_record::Placement;
 use super::plugin_jobs::{expected_instances, has_job};
-use super::plugin_record::PluginRecord;
+use super::plugin_record::{PluginAlloc, PluginRecord};
 use super::record::VolumeRecord;
 use super::tables::State;
 use super::view::{PluginStatus, PluginView, VolumeView};
 use nomad_csi_model::{
     Alloc, AllocId, ClientStatus, DesiredStatus, ExternalId, JobId, JobKey, Namespace,
-    NamespacedId, NodeId, PluginId,
+    NamespacedId, NodeId, NodeStatus, PluginId,
 };
+
+/// The health of a plugin instance whose node cannot be called.
+const NODE_AWAY: &str = "its node is not connected";
 
 /// Returns the ends of the plugin instances on a machine that was restarted: no process of them is left. Those of allocations on
 /// record are reported by their runners.
@@ -32,6 +36,21 @@ pub fn instances_without_alloc(state: &State, node: &NodeId) -> Vec<EventKind> {
         gone.collect::<Vec<_>>()
     };
     state.plugins.iter().flat_map(of_plugin).collect()
+}
+
+/// Returns the ends of the plugin instances on a node that are known to have ended.
+pub fn ends_of_instances(
+    state: &State,
+    node: &NodeId,
+    has_ended: impl Fn(&PluginAlloc) -> bool,
+) -> Vec<EventKind> {
+    let ended = state.plugins.iter().flat_map(|(plugin, record)| {
+        let there = record.allocs.iter().filter(|(_, alloc)| alloc.node == *node);
+        let ended = there.filter(|(_, alloc)| has_ended(alloc));
+        ended
+            .map(|(id, _)| EventKind::PluginAllocGone { plugin: plugin.clone(), alloc: id.clone() })
+    });
+    ended.collect()
 }
 
 /// Returns one volume; `None` if it does not exist for readers.
@@ -59,7 +78,6 @@ fn placed_allocs(state: &State, record: &VolumeRecord) -> BTreeMap<AllocId, Allo
 }
 
 fn placed_alloc(state: &State, id: &AllocId, alloc: &AllocRecord, placement: &Placement) -> Alloc {
-    let report = placement.report.as_ref();
     let node = state.nodes.get(&alloc.node);
     Alloc {
         id: id.clone(),
@@ -73,10 +91,49 @@ fn placed_alloc(state: &State, id: &AllocId, alloc: &AllocRecord, placement: &Pl
             None => DesiredStatus::Run,
             Some(_) => DesiredStatus::Stop,
         },
-        client: report.map_or(ClientStatus::Pending, |report| report.status.clone()),
+        client: client_status(state, &alloc.node, placement),
         create_time: alloc.create_time,
         modify_time: alloc.modify_time,
     }
+}
+
+/// Returns the status of an allocation on its node. While the node is not connected, it is unknown whether tasks that have not
+/// ended still run.
+pub fn client_status(state: &State, node: &NodeId, placement: &Placement) -> ClientStatus {
+    let report = placement.report.as_ref();
+    let reported = report.map_or(ClientStatus::Pending, |report| report.status.clone());
+    match reported {
+        ClientStatus::Pending | ClientStatus::Running if !is_connected(state, node) => {
+            ClientStatus::Unknown
+        }
+        ClientStatus::Pending
+        | ClientStatus::Running
+        | ClientStatus::Complete
+        | ClientStatus::Failed
+        | ClientStatus::Lost
+        | ClientStatus::Unknown
+        | ClientStatus::Other(_) => reported,
+    }
+}
+
+fn is_connected(state: &State, node: &NodeId) -> bool {
+    let node = state.nodes.get(node);
+    node.is_none_or(|node| node.status == NodeStatus::Ready)
+}
+
+/// Returns what is known of a plugin now: an instance on a node that is not connected cannot be called.
+fn reachable<'a>(state: &State, record: &'a PluginRecord) -> Cow<'a, PluginRecord> {
+    let is_away = |alloc: &PluginAlloc| !is_connected(state, &alloc.node);
+    if !record.allocs.values().any(is_away) {
+        return Cow::Borrowed(record);
+    }
+    let mut record = record.clone();
+    for alloc in record.allocs.values_mut().filter(|alloc| is_away(alloc)) {
+        let health = &mut alloc.instance.health;
+        health.healthy = false;
+        NODE_AWAY.clone_into(&mut health.description);
+    }
+    Cow::Owned(record)
 }
 
 /// Returns the claims of a volume's external volume.
@@ -122,7 +179,8 @@ pub fn plugin_status(state: &State, id: &PluginId) -> Option<PluginStatus> {
         return None;
     }
     let expected = expected_instances(state, id, record);
-    Some(PluginStatus::new(record, expected))
+    let reachable = record.map(|record| reachable(state, record));
+    Some(PluginStatus::new(reachable.as_deref(), expected))
 }
 
 /// Returns one plugin with the allocations of jobs that run it; `None` if it has neither a known instance nor a
@@ -144,7 +202,7 @@ pub fn plugin(state: &State, id: &PluginId) -> Option<PluginView> {
 fn plugin_view(state: &State, id: &PluginId) -> Option<PluginView> {
     let status = plugin_status(state, id)?;
     if let Some(record) = state.plugins.get(id) {
-        return Some(PluginView::new(id, record, status));
+        return Some(PluginView::new(id, &reachable(state, record), status));
     }
     let jobs = || state.jobs_of_plugin(id);
     let created = jobs().map(|record| record.create_index).min();

@@ -50,7 +50,9 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
             let claimed = claimed.flat_map(|volume| with_registrations(parts, &volume));
             claimed.chain([Subject::Node(node.clone())]).collect()
         }
-        EventKind::NodeConnected { node, .. } => {
+        EventKind::NodeConnected { node, .. }
+        | EventKind::NodeDisconnected { node }
+        | EventKind::NodeDown { node } => {
             let plugins = parts.iter().flat_map(|state| plugins_on(state, node));
             plugins.map(Subject::Plugin).chain([Subject::Node(node.clone())]).collect()
         }

@@ -49,6 +49,8 @@ impl VolumeHistory {
             }
             EventKind::AllocEnded { alloc } => self.claims.keys().any(|key| key.alloc == *alloc),
             EventKind::NodeBooted { node, .. }
+            | EventKind::NodeDisconnected { node }
+            | EventKind::NodeDown { node }
             | EventKind::NodeLost { node, .. }
             | EventKind::NodeReturned { node }
             | EventKind::NodeSwept { node } => self.claims.values().any(|used| used == node),

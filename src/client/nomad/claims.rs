@@ -10,11 +10,12 @@ use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, unsendable_request};
 use super::retrying::Access;
 use crate::ports::{
-    ApiError, ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest, WithDocument,
+    ApiError, ClaimApi, ClaimQuery, FenceRequest, VolumeClaimRequest, VolumeReleaseRequest,
+    WithDocument,
 };
 use nomad_csi_model::{
-    CapacityReport, Namespace, NamespacedId, NodeId, PluginId, PublishedStats, VolumeClaim,
-    VolumeCreation, VolumeEvent, VolumeHealth,
+    CapacityReport, FenceStatement, Namespace, NamespacedId, NodeId, PluginId, PublishedStats,
+    VolumeClaim, VolumeCreation, VolumeEvent, VolumeHealth,
 };
 use nomad_csi_wire::{
     CapacityReportDocument, ClaimDocument, ClaimRequestDocument, CreationDocument, GivenUpDocument,
@@ -204,13 +205,19 @@ impl ClaimApi for NomadClient {
         Ok(given_up.provider_name)
     }
 
-    async fn fence_node(&self, node: &NodeId, cuts_off: bool) -> Result<(), ApiError> {
-        let approval = cuts_off.then(|| ("cuts_off", node.as_str()));
-        self.change_node(node, "fence", approval).await
+    async fn fence_node(&self, fence: &FenceRequest<'_>) -> Result<(), ApiError> {
+        let FenceRequest { node, statement, cuts_off } = *fence;
+        let mut query = vec![];
+        query.extend(cuts_off.then(|| ("cuts_off", node.as_str())));
+        query.extend(statement.map(|statement| ("statement", statement.word())));
+        if statement == Some(FenceStatement::CutOffStorage { controllers_stopped: true }) {
+            query.push(("controllers_stopped", "true"));
+        }
+        self.change_node(node, "fence", query).await
     }
 
     async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError> {
-        self.change_node(node, "unfence", None).await
+        self.change_node(node, "unfence", vec![]).await
     }
 }
 
@@ -219,15 +226,12 @@ impl NomadClient {
         &self,
         node: &NodeId,
         verb: &str,
-        approval: Option<(&'static str, &str)>,
+        query: Vec<(&'static str, &str)>,
     ) -> Result<(), ApiError> {
         let action = format!("{verb} node `{node}`");
         check_addressable(node.as_str(), &action)?;
         let path = ["node", node.as_str(), verb];
-        let put = ApiRequest {
-            query: approval.into_iter().collect(),
-            ..ApiRequest::new(Method::PUT, &path)
-        };
+        let put = ApiRequest { query, ..ApiRequest::new(Method::PUT, &path) };
         let changed = self.session.call(&put, &action, Access::Write).await;
         changed.map(drop)
     }

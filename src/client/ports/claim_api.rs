@@ -11,8 +11,9 @@ use async_trait::async_trait;
 
 use super::volume_api::{ApiError, WithDocument};
 use nomad_csi_model::{
-    AccessMode, AllocId, AttachmentMode, CapacityReport, Namespace, NamespacedId, NodeId, PluginId,
-    PublishedStats, VolumeAlias, VolumeClaim, VolumeCreation, VolumeEvent, VolumeHealth,
+    AccessMode, AllocId, AttachmentMode, CapacityReport, FenceStatement, Namespace, NamespacedId,
+    NodeId, PluginId, PublishedStats, VolumeAlias, VolumeClaim, VolumeCreation, VolumeEvent,
+    VolumeHealth,
 };
 
 /// The claims to list.
@@ -60,6 +61,17 @@ pub struct VolumeReleaseRequest {
     pub wait: Duration,
 }
 
+/// A request to declare a node lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FenceRequest<'a> {
+    /// The node.
+    pub node: &'a NodeId,
+    /// Why nothing writes there any more; `None` if an operator only cuts it off.
+    pub statement: Option<FenceStatement>,
+    /// True if an operator approved that what runs on a connected node is cut off.
+    pub cuts_off: bool,
+}
+
 /// Claims and releases volumes, tells their histories, and declares nodes lost.
 #[async_trait]
 pub trait ClaimApi: Send + Sync {
@@ -103,7 +115,7 @@ pub trait ClaimApi: Send + Sync {
     /// Gives up a creation that did not end. Returns the name of a volume that the provider may have.
     async fn give_up_creation(&self, volume: &NamespacedId) -> Result<String, ApiError>;
     /// Declares a node lost. `cuts_off`: also one that is up, whose tasks still run.
-    async fn fence_node(&self, node: &NodeId, cuts_off: bool) -> Result<(), ApiError>;
+    async fn fence_node(&self, fence: &FenceRequest<'_>) -> Result<(), ApiError>;
     /// Lets a lost node be used again.
     async fn unfence_node(&self, node: &NodeId) -> Result<(), ApiError>;
 }

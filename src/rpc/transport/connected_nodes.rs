@@ -4,7 +4,7 @@
 //! copied disk: pings end a connection that is dead, so the second one waits seconds only. The same process replaces its own
 //! registration. A channel lives no longer than the registration that its token is of.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -96,6 +96,13 @@ impl ConnectedNodes {
         let mut nodes: Vec<_> = state.channels.keys().cloned().collect();
         nodes.sort_unstable();
         nodes
+    }
+
+    /// Returns the nodes with a channel, each with the run of its process.
+    pub fn sessions(&self) -> BTreeMap<NodeId, HostSession> {
+        let state = self.state.lock();
+        let open = state.channels.values().filter(|channel| !channel.ended.is_cancelled());
+        open.map(|channel| (channel.node.clone(), channel.session.clone())).collect()
     }
 
     /// Returns a counter that grows when a channel comes or goes.

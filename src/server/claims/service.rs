@@ -35,12 +35,12 @@ use nomad_csi_claims::claim::{
     ClaimRequest, ClaimUsage, Claims, StepProblem, admit,
 };
 use nomad_csi_claims::state::{
-    AllocEvent, ClaimsRecord, Event, EventKind, Phase, State, Subject, Topic, VolumeRecord,
-    plugin_status,
+    AllocEvent, ClaimsRecord, Event, EventKind, Phase, PluginAlloc, State, Subject, Topic,
+    VolumeRecord, ends_of_instances, plugin_status,
 };
 use nomad_csi_model::{
-    AccessMode, AllocId, AttachmentMode, Capability, MountOptions, NamespacedId, NodeId,
-    NodeStatus, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
+    AccessMode, AllocId, AttachmentMode, Capability, FenceStatement, MountOptions, NamespacedId,
+    NodeId, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
 };
 use nomad_csi_ports::VolumeStatsSample;
 
@@ -611,9 +611,9 @@ impl ClaimService {
     pub fn check_unheard(&self, node: &NodeId) -> Result<(), ServerError> {
         let is_own = self.ports.hosts.node(node).is_some();
         let writers = self.ports.cell.read(|state| {
-            let recorded = state.node(node)?;
+            state.node(node)?;
             let is_lost = state.node_loss(node).is_some_and(|loss| !loss.has_returned);
-            let is_heard = is_own && recorded.status == NodeStatus::Ready && !is_lost;
+            let is_heard = is_own && !is_lost;
             is_heard.then(|| writers_on(state, node))
         });
         match writers {
@@ -626,17 +626,35 @@ impl ClaimService {
     }
 
     /// Declares a node lost: nothing is called there until it returned and was swept. Only the operator
-    /// knows that the node cannot write any more, where the plugin attaches no volumes.
+    /// knows that the node cannot write any more, where the plugin attaches no volumes. If the statement says that its
+    /// controllers have ended, their instances are gone, and volumes that waited for one of them go to another one.
     ///
     /// # Errors
-    /// If the node does not exist, or is lost already.
-    pub async fn fence(&self, node: &NodeId) -> Result<u64, ServerError> {
+    /// If the node does not exist, is lost already, or is said to be off and is connected.
+    pub async fn fence(
+        &self,
+        node: &NodeId,
+        statement: Option<FenceStatement>,
+    ) -> Result<u64, ServerError> {
         self.check_node(node)?;
-        let conflict = format!("node `{node}` is lost already");
-        let reason = "fenced by an operator".to_owned();
-        let node = node.clone();
-        let event = EventKind::NodeLost { node, reason };
-        self.node_event(event, conflict).await
+        if statement == Some(FenceStatement::PoweredOff) {
+            self.check_unheard(node)?;
+        }
+        let reason = match statement {
+            Some(statement) => format!("fenced by an operator: {statement}"),
+            None => "fenced by an operator".to_owned(),
+        };
+        let lost = EventKind::NodeLost { node: node.clone(), reason };
+        let has_ended = |alloc: &PluginAlloc| match statement {
+            Some(FenceStatement::PoweredOff) => true,
+            Some(FenceStatement::CutOffStorage { controllers_stopped }) => {
+                controllers_stopped && alloc.instance.controller.is_some()
+            }
+            None => false,
+        };
+        let ended = self.ports.cell.read(|state| ends_of_instances(state, node, has_ended));
+        let events = [lost].into_iter().chain(ended).collect();
+        self.node_events(events, format!("node `{node}` is lost already")).await
     }
 
     /// Lets a lost node be swept and used again.
@@ -647,8 +665,7 @@ impl ClaimService {
         self.check_node(node)?;
         let conflict = format!("node `{node}` is not lost, or has returned already");
         let node = node.clone();
-        let event = EventKind::NodeReturned { node };
-        self.node_event(event, conflict).await
+        self.node_events(vec![EventKind::NodeReturned { node }], conflict).await
     }
 
     fn check_node(&self, node: &NodeId) -> Result<(), ServerError> {
@@ -658,9 +675,14 @@ impl ClaimService {
         }
     }
 
-    async fn node_event(&self, kind: EventKind, conflict: String) -> Result<u64, ServerError> {
-        let event = Event::new(self.ports.clock.now(), kind);
-        let committed = self.ports.cell.commit(Expected::Any, event).await;
+    async fn node_events(
+        &self,
+        kinds: Vec<EventKind>,
+        conflict: String,
+    ) -> Result<u64, ServerError> {
+        let now = self.ports.clock.now();
+        let events = kinds.into_iter().map(|kind| Event::new(now, kind)).collect();
+        let committed = self.ports.cell.commit_all(vec![], events).await;
         committed.map_err(|error| match error {
             CommitError::InvalidEvent(_) => ClaimError::NodeState(conflict).into(),
             error => error.into(),

@@ -279,6 +279,8 @@ fn node_heard_help(node: &NodeId) -> Vec<String> {
     vec![
         format!("to stop what runs there, run `nomad-csi node drain {node} --enable`"),
         format!("to cut it off, run `nomad-csi node fence {node} --yes --approve cuts-off:{node}`"),
+        "if the machine is off, wait until its connection has ended, which takes up to 10 seconds"
+            .to_owned(),
     ]
 }
 

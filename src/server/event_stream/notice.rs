@@ -44,6 +44,8 @@ pub(crate) fn notices(state: &State, kind: &EventKind) -> Vec<Notice> {
         EventKind::NodeRegistered { node } => vec![of_node("NodeRegistration", &node.id)],
         EventKind::NodeBooted { node, .. }
         | EventKind::NodeConnected { node, .. }
+        | EventKind::NodeDisconnected { node }
+        | EventKind::NodeDown { node }
         | EventKind::NodeLost { node, .. }
         | EventKind::NodeReturned { node }
         | EventKind::NodeSwept { node } => vec![of_node("NodeStreamEvent", node)],

@@ -13,8 +13,8 @@ use crate::error::{ClaimError, ServerError};
 use nomad_csi_claims::claim::{Known, StepProblem};
 use nomad_csi_claims::state::{State, Table, Topic, volume};
 use nomad_csi_model::{
-    AccessMode, AllocId, AttachmentMode, MountOptions, Namespace, NamespacedId, NodeId,
-    VolumeAlias, VolumeId,
+    AccessMode, AllocId, AttachmentMode, FenceStatement, MountOptions, Namespace, NamespacedId,
+    NodeId, VolumeAlias, VolumeId,
 };
 use nomad_csi_wire::{
     ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, GoDuration, ReleaseResponse,
@@ -123,8 +123,32 @@ pub(super) async fn fence(request: &IncomingRequest, node: &str) -> Result {
     if !cuts_off(approved, node, ("node", "fences"))? {
         claims.check_unheard(&id)?;
     }
-    let index = claims.fence(&id).await?;
+    let index = claims.fence(&id, fence_statement(request)?).await?;
     Ok(Reply::empty().with_index(index))
+}
+
+/// What the request says of the node, as `statement` and `controllers_stopped`.
+fn fence_statement(request: &IncomingRequest) -> Result<Option<FenceStatement>> {
+    let given = |name: &str| request.parameters.text(name).filter(|text| !text.is_empty());
+    let are_stopped = match given("controllers_stopped") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            return Err(invalid(&format!(
+                "`controllers_stopped` is `{other}`, and not true or false"
+            )));
+        }
+    };
+    let Some(word) = given("statement") else {
+        return match are_stopped {
+            true => Err(invalid("`controllers_stopped` needs `statement=cut-off-storage`")),
+            false => Ok(None),
+        };
+    };
+    let statement = FenceStatement::parse(word, are_stopped);
+    let (off, cut_off) = (FenceStatement::POWERED_OFF, FenceStatement::CUT_OFF_STORAGE);
+    let expected = || invalid(&format!("`{word}` is not a statement: use `{off}` or `{cut_off}`"));
+    statement.map(Some).ok_or_else(expected)
 }
 
 pub(super) async fn unfence(request: &IncomingRequest, node: &str) -> Result {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::jobs::JobPlan;
 use nomad_csi_claims::state::{
     AllocRecord, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure, JobRecord,
-    JobVersion, Placement, State,
+    JobVersion, Placement, State, client_status,
 };
 use nomad_csi_model::{
     AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, JobType, Node, NodeId, Task,
@@ -43,9 +43,8 @@ pub(super) fn allocs_of<'a>(
 }
 
 impl PlacedAlloc<'_> {
-    pub(super) fn client_status(&self) -> ClientStatus {
-        let report = self.placement.report.as_ref();
-        report.map_or(ClientStatus::Pending, |report| report.status.clone())
+    pub(super) fn client_status(&self, state: &State) -> ClientStatus {
+        client_status(state, &self.record.node, self.placement)
     }
 
     fn client_description(&self) -> String {
@@ -65,7 +64,7 @@ impl PlacedAlloc<'_> {
         let version = &self.placement.job;
         AllocationStub {
             client_description: self.client_description(),
-            client_status: self.client_status().as_str().to_owned(),
+            client_status: self.client_status(state).as_str().to_owned(),
             create_index: self.record.create_index,
             create_time: self.record.create_time,
             desired_description,
@@ -216,7 +215,7 @@ pub(super) fn summary(state: &State, record: &JobRecord) -> JobSummaryDocument {
     for alloc in allocs_of(state, &record.key()) {
         modify_index = modify_index.max(alloc.record.modify_index);
         let count = counts.entry(alloc.placement.group.clone()).or_default();
-        match alloc.client_status() {
+        match alloc.client_status(state) {
             ClientStatus::Pending => count.starting += 1,
             ClientStatus::Running => count.running += 1,
             ClientStatus::Complete => count.complete += 1,

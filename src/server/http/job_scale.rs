@@ -69,7 +69,7 @@ fn scale_document(state: &State, record: &JobRecord) -> Value {
         let allocs = allocs.filter(|alloc| alloc.placement.group == group.name);
         let living: Vec<_> = allocs.filter(|alloc| !alloc.record.has_ended).collect();
         let is_running = |status: &ClientStatus| *status == ClientStatus::Running;
-        let running = living.iter().filter(|alloc| is_running(&alloc.client_status())).count();
+        let running = living.iter().filter(|alloc| is_running(&alloc.client_status(state))).count();
         let counts = json!({
             "Desired": group.count,
             "Events": null,

@@ -11,13 +11,15 @@ use crate::claims::ClaimService;
 use crate::error::{JobError, ServerError};
 use crate::node_events::NodeEvent;
 use nomad_csi_claims::state::{State, Table, Topic, plugins};
-use nomad_csi_model::{Node, NodeId, PluginInstance};
+use nomad_csi_model::{Node, NodeId, NodeStatus, PluginInstance};
 use nomad_csi_ports::{MountAction, MountEvent};
 use nomad_csi_wire::{
     DrainStrategyDocument, HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest,
     NodeEligibilityRequest, NodeEventDocument, NodeStub, NodeUpdateResponse, instance_to_wire,
     node_to_wire, time_to_wire,
 };
+
+const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
@@ -103,10 +105,27 @@ fn event_document(event: &NodeEvent) -> NodeEventDocument {
 
 /// Why a node is not used, and what that waits for; empty for one that is used.
 fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> String {
-    match state.node_loss(node) {
-        None => String::new(),
-        Some(loss) if loss.has_returned => claims.sweep_progress(node),
-        Some(loss) => loss.reason.clone(),
+    let status = state.node(node).map(|node| node.status);
+    match (state.node_loss(node), status) {
+        (Some(loss), _) if loss.has_returned => claims.sweep_progress(node),
+        (Some(loss), _) => loss.reason.clone(),
+        (None, None | Some(NodeStatus::Ready)) => String::new(),
+        (None, Some(NodeStatus::Disconnected)) => {
+            format!("it is not connected; {}", kept_claims(state, node))
+        }
+        (None, Some(NodeStatus::Down)) => {
+            format!("its services are placed elsewhere; {}", kept_claims(state, node))
+        }
+    }
+}
+
+/// What a node that is away still holds.
+fn kept_claims(state: &State, node: &NodeId) -> String {
+    let claims = state.all_claims().flat_map(|record| record.claims.on(node));
+    match claims.count() {
+        0 => "it has no claims".to_owned(),
+        1 => "its claim stays until it returns or is fenced".to_owned(),
+        count => format!("its {count} claims stay until it returns or is fenced"),
     }
 }
 
@@ -144,6 +163,7 @@ pub(super) fn document(state: &State, node: &Node) -> NodeDocument {
             .node_loss(&node.id)
             .map(|loss| loss.reason.clone())
             .unwrap_or_default(),
+        status_updated_at: node.status_since / NANOSECONDS_PER_SECOND,
         ..NodeDocument::default()
     }
 }

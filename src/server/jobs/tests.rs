@@ -400,7 +400,7 @@ async fn a_returned_node_is_swept_after_its_allocations_have_ended() {
         jobs.stop(&job_key("web"), false).await.unwrap();
         let (claims, id) = (&agent.services.claims, NodeId::new(FakeAgent::NODE));
         assert!(claims.check_unheard(&id).is_err(), "{status:?}");
-        claims.fence(&id).await.unwrap();
+        claims.fence(&id, None).await.unwrap();
         claims.unfence(&id).await.unwrap();
         let is_swept = |state: &State| state.node_loss(&id).is_none();
         assert!(!is_reached(&agent, is_swept).await, "{status:?}");

@@ -2,5 +2,8 @@
 
 mod node_plugins;
 mod plane;
+mod presence;
 
 pub(super) use plane::RecordedNodes;
+pub(super) use presence::PresenceDriver;
+pub use presence::PresenceLimits;

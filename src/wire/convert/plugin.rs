@@ -108,6 +108,7 @@ pub fn plugin_summary_to_wire(summary: &PluginSummary) -> PluginStub {
 pub fn node_to_wire(node: &Node) -> NodeStub {
     let status = match node.status {
         NodeStatus::Ready => "ready",
+        NodeStatus::Disconnected => "disconnected",
         NodeStatus::Down => "down",
     };
     let eligibility = if node.is_eligible { "eligible" } else { "ineligible" };

@@ -206,6 +206,65 @@ fn allocations_leave_lost_and_draining_nodes() {
     assert_eq!(stopped(&decide(&world)), [("a", NODE_LOST)]);
 }
 
+/// What runs on a node that is only not connected stays. Of one that is down, services and batch jobs are placed elsewhere, and
+/// what runs on every node stays: the node needs its plugins when it returns.
+#[test]
+fn allocations_leave_a_node_that_is_down_and_stay_on_one_that_is_disconnected() {
+    let node = || NodeId::new("n1");
+    for job_type in [JobType::Service, JobType::Batch, JobType::System, JobType::Sysbatch] {
+        let mut world = with_job(web(job_type, 1));
+        world.place("a", "n1");
+        world.place("b", "n2");
+        let on_n1 = |decision: &Decision| {
+            let stops = stopped(decision).into_iter().filter(|(alloc, _)| *alloc == "a");
+            stops.map(|(_, reason)| reason.to_owned()).collect::<Vec<_>>()
+        };
+        if !job_type.is_per_node() {
+            world = with_job(web(job_type, 1));
+            world.place("a", "n1");
+        }
+        world.apply(EventKind::NodeDisconnected { node: node() });
+        let decision = decide(&world);
+        assert_eq!(on_n1(&decision), [""; 0], "{job_type:?}");
+        assert!(placed(&decision).is_empty(), "{job_type:?}");
+        world.apply(EventKind::NodeDown { node: node() });
+        let decision = decide(&world);
+        let (stops, places): (&[&str], &[(u32, &str)]) = match job_type.is_per_node() {
+            true => (&[], &[]),
+            false => (&[NODE_DOWN], &[(0, "n2")]),
+        };
+        assert_eq!(on_n1(&decision), stops, "{job_type:?}");
+        assert_eq!(placed(&decision), places, "{job_type:?}");
+    }
+}
+
+/// A node that is not connected takes nothing, whatever the job, until it is connected again.
+#[test]
+fn nothing_is_placed_on_a_node_that_is_not_connected() {
+    for job_type in [JobType::Service, JobType::System] {
+        let mut world = World::new(&["n1"]);
+        world.submit(web(job_type, 1));
+        let id = NodeId::new("n1");
+        world.apply(EventKind::NodeDisconnected { node: id.clone() });
+        for expected in ["node `n1` is not connected", "node `n1` is down"] {
+            let decision = decide(&world);
+            assert!(decision.place.is_empty(), "{job_type:?}");
+            let slot = decision.slots.first();
+            let reasons = slot.and_then(|slot| slot.refusals.get(&id));
+            match job_type {
+                JobType::Service => assert_eq!(reasons.unwrap(), &[expected.to_owned()]),
+                _ => assert!(decision.slots.is_empty(), "a system job has no slot there"),
+            }
+            if expected.ends_with("connected") {
+                world.apply(EventKind::NodeDown { node: id.clone() });
+            }
+        }
+        let (session, secret_hash) = ("s1".into(), None);
+        world.apply(EventKind::NodeConnected { node: id, session, secret_hash });
+        assert_eq!(placed(&decide(&world)), [(0, "n1")], "{job_type:?}");
+    }
+}
+
 /// A sweep calls the node's plugin: its group has its place as soon as the node has returned, also if the node drains. A group
 /// that uses a volume waits, even if it runs a plugin.
 #[test]

@@ -203,6 +203,33 @@ fn connected(node: &str, session: &str, secret_hash: Option<&str>) -> EventKind 
     }
 }
 
+/// A status has the time of its change. What a node offers at its registration does not change it, nor does a repetition.
+#[test]
+fn the_status_of_a_node_changes_in_order() {
+    let node = NodeId::new("n1");
+    let mut state = state_of([started(), registered_node("n1"), connected("n1", "s1", None)]);
+    let known = |state: &State| (state.nodes[&node].status, state.nodes[&node].status_since);
+    let since = known(&state).1;
+    assert!(since > 0);
+    let disconnected = || EventKind::NodeDisconnected { node: node.clone() };
+    let down = || EventKind::NodeDown { node: node.clone() };
+    let event = |time: i64, kind: EventKind| Event::new(time, kind);
+    assert!(check(&state, &event(50, down())).is_err(), "a node that is ready is not down");
+    apply(&mut state, &event(51, connected("n1", "s2", None)));
+    assert_eq!(known(&state), (NodeStatus::Ready, since), "it was ready");
+    apply(&mut state, &event(60, disconnected()));
+    assert_eq!(known(&state), (NodeStatus::Disconnected, 60));
+    assert!(check(&state, &event(61, disconnected())).is_err());
+    apply(&mut state, &event(70, down()));
+    assert_eq!(known(&state), (NodeStatus::Down, 70));
+    assert!(check(&state, &event(71, down())).is_err());
+    apply(&mut state, &event(80, connected("n1", "s2", None)));
+    assert_eq!(known(&state), (NodeStatus::Ready, 80));
+    for kind in [disconnected(), down()] {
+        assert!(check(&state_of([started()]), &event(90, kind)).is_err(), "an unknown node");
+    }
+}
+
 /// The plugins of a node go on under another leader, and also while the node's process stays; another process has to ask
 /// them first.
 #[test]

@@ -16,7 +16,7 @@ impl History {
     pub(super) fn any_claim_event(&mut self) -> Option<EventKind> {
         let node = NodeId::new(format!("node-{}", self.choose(3)));
         let alloc = AllocId::new(format!("alloc-{}", self.choose(8)));
-        Some(match self.choose(26) {
+        Some(match self.choose(28) {
             0..=2 => EventKind::AllocStarted { alloc, node },
             3 => EventKind::AllocEnded { alloc },
             4 => EventKind::AllocForgotten { alloc },
@@ -30,7 +30,9 @@ impl History {
                 session: HostSession::new(format!("session-{}", self.choose(3))),
                 secret_hash: (self.choose(2) == 0).then(|| format!("hash-{}", self.choose(2))),
             },
-            14 => EventKind::LeaderStarted { origin: "another origin".to_owned() },
+            14 => EventKind::NodeDisconnected { node },
+            15 => EventKind::NodeDown { node },
+            16 => EventKind::LeaderStarted { origin: "another origin".to_owned() },
             _ => {
                 let volume = self.any_claimed()?;
                 let event = Box::new(self.any_change(&volume)?);

@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::durations::TimeSpan;
-use nomad_csi_model::NodeId;
+use nomad_csi_model::{FenceStatement, NodeId};
 
 /// The subcommands of `node`.
 #[derive(Subcommand, Debug)]
@@ -32,12 +32,13 @@ pub(crate) enum NodeCommand {
     /// The agent ends the claims of the node, and detaches its volumes without the node. Turn the
     /// node off first, or cut it off from its storage: nothing that runs there may write any more.
     /// Where the plugin attaches no volumes, the agent cannot prevent such writes, and your word is
-    /// the only protection. Asks for approval on a terminal.
+    /// the only protection. Say which of the two it is with `--powered-off` or `--cut-off-storage`; on a
+    /// terminal the command asks for it, and for approval.
     ///
     /// A node that the agent hears from is still on: its tasks write until they have ended. Fencing it
     /// requires `--approve cuts-off:NODE`, with the full ID of the node.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --yes --approve cuts-off:f7476465-4d6e-c0de-26d0-e383c49be941"
+        after_long_help = "Examples:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --powered-off --yes\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --yes --approve cuts-off:f7476465-4d6e-c0de-26d0-e383c49be941"
     )]
     Fence(FenceArgs),
     /// Let a fenced node be used again
@@ -115,12 +116,39 @@ pub(crate) struct FenceArgs {
     /// Skip the approval prompt
     #[arg(long, short)]
     pub yes: bool,
+    /// Say that the machine is off
+    ///
+    /// The plugins there have ended with it, so volumes that waited for a controller there go on with another one. The
+    /// agent refuses it for a node that is connected.
+    #[arg(long)]
+    pub powered_off: bool,
+    /// Say that the machine reaches none of its storage
+    ///
+    /// It may still run. A controller there may still change volumes at its provider, so volumes that wait for it go on
+    /// waiting.
+    #[arg(long, conflicts_with = "powered_off")]
+    pub cut_off_storage: bool,
+    /// Say that the controllers on the machine have stopped, too
+    #[arg(long, requires = "cut_off_storage")]
+    pub controllers_stopped: bool,
     /// Fence a node that is up, and cut off what runs there
     ///
     /// The agent fences a node that it hears from only if the full ID of the node approves it. On a terminal, the
     /// answer to the prompt approves it too.
     #[arg(long, value_name = "cuts-off:NODE", value_parser = cuts_off)]
     pub approve: Option<NodeId>,
+}
+
+impl FenceArgs {
+    /// What the options say of the node.
+    pub(super) fn statement(&self) -> Option<FenceStatement> {
+        let controllers_stopped = self.controllers_stopped;
+        match (self.powered_off, self.cut_off_storage) {
+            (true, _) => Some(FenceStatement::PoweredOff),
+            (false, true) => Some(FenceStatement::CutOffStorage { controllers_stopped }),
+            (false, false) => None,
+        }
+    }
 }
 
 fn cuts_off(text: &str) -> Result<NodeId, String> {

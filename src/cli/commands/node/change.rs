@@ -29,6 +29,7 @@ pub(crate) async fn manage_nodes(
                     let approved = FenceApproval {
                         is_approved: arguments.yes,
                         cuts_off: arguments.approve.as_ref(),
+                        statement: arguments.statement(),
                     };
                     fence_node(&workflow, context, &arguments.node, approved).await?;
                 }

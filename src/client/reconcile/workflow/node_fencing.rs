@@ -12,9 +12,9 @@ use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use super::find_node::{find_node, find_node_to_change};
 use super::reporter::ApprovalPrompt;
-use crate::ports::ClaimQuery;
+use crate::ports::{ClaimQuery, FenceRequest};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{Namespace, NodeId, VolumeClaim, one_line};
+use nomad_csi_model::{FenceStatement, Namespace, NodeId, VolumeClaim, one_line, shell_quoted};
 
 /// The approvals of the command line for a fence.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,8 @@ pub struct FenceApproval<'a> {
     pub is_approved: bool,
     /// The node of which the tasks may be cut off, although it is up.
     pub cuts_off: Option<&'a NodeId>,
+    /// Why nothing can write there any more; a person is asked if neither this nor `cuts_off` is given.
+    pub statement: Option<FenceStatement>,
 }
 
 /// Declares a node lost. `node` is its ID, the start of its ID, or its name.
@@ -54,6 +56,10 @@ pub async fn fence_node(
     let claims = context.unless_interrupted(listing).await??;
     let claims = claims.into_iter().map(|reading| reading.value);
     let claims: Vec<_> = claims.filter(|claim| claim.node == *node).collect();
+    let statement = match approval.statement {
+        None if approval.cuts_off.is_none() => Some(ask_statement(prompt, node).await?),
+        given => given,
+    };
     if !is_approved {
         approve(prompt, node, &claims).await?;
     }
@@ -62,7 +68,9 @@ pub async fn fence_node(
     }
     // The answer on a terminal is the full ID, below what the fence does.
     let cuts_off = !is_approved || approval.cuts_off.is_some();
-    context.api.fence_node(node, cuts_off).await?;
+    // A machine that is off and one that is heard from are not the same.
+    let cuts_off = cuts_off && statement != Some(FenceStatement::PoweredOff);
+    context.api.fence_node(&FenceRequest { node, statement, cuts_off }).await?;
     let line = match claims.len() {
         0 => format!("node {node}: fenced; it had no claims"),
         1 => format!("node {node}: fenced; 1 claim is being released"),
@@ -70,6 +78,39 @@ pub async fn fence_node(
     };
     context.reporter.status(&line);
     Ok(())
+}
+
+/// Asks why nothing can write on the node any more.
+async fn ask_statement(
+    prompt: &dyn ApprovalPrompt,
+    node: &NodeId,
+) -> Result<FenceStatement, WorkflowError> {
+    let (off, cut_off) = (FenceStatement::POWERED_OFF, FenceStatement::CUT_OFF_STORAGE);
+    let is_asked = prompt.is_interactive();
+    if is_asked {
+        let question =
+            format!("Is the machine off, or cut off from its storage? Type {off} or {cut_off}: ");
+        let given = prompt.ask(None, &question).await?;
+        if let Some(statement) = FenceStatement::parse(&given, false) {
+            return Ok(statement);
+        }
+    }
+    let message = format!(
+        "cannot fence node `{node}`: nothing says why it cannot write to its volumes any more"
+    );
+    let seen = match is_asked {
+        true => format!("the answer is neither `{off}` nor `{cut_off}`; nothing was changed"),
+        false => "standard input is not a terminal; nothing was changed".to_owned(),
+    };
+    let problem = Diagnostic::error(Code::CliApprovalNeeded, message)
+        .note(seen)
+        .help(format!("turn the machine off, and add `--{off}`"))
+        .help(format!("or cut it off from all of its storage, and add `--{cut_off}`"))
+        .help(format!(
+            "to end what a connected node runs, add `--approve cuts-off:{}`",
+            shell_quoted(node.as_str())
+        ));
+    Err(WorkflowError::approval_required([problem]))
 }
 
 /// Lets a lost node be used again; `node` is its ID, the start of its ID, or its name. The agent first removes what is left there.
