@@ -108,6 +108,8 @@ impl Node {
             return self;
         };
         Self {
+            status: known.status,
+            status_since: known.status_since,
             is_eligible: known.is_eligible,
             is_draining: known.is_draining,
             keeps_system_jobs: known.keeps_system_jobs,

@@ -122,10 +122,14 @@ fn status_description(state: &State, claims: &ClaimService, node: &NodeId) -> St
 /// What a node that is away still holds.
 fn kept_claims(state: &State, node: &NodeId) -> String {
     let claims = state.all_claims().flat_map(|record| record.claims.on(node));
-    match claims.count() {
+    let kept = match claims.count() {
         0 => "it has no claims".to_owned(),
         1 => "its claim stays until it returns or is fenced".to_owned(),
         count => format!("its {count} claims stay until it returns or is fenced"),
+    };
+    match state.node(node).is_some_and(|node| node.is_draining) {
+        true => kept + "; its drain waits for it",
+        false => kept,
     }
 }
 

@@ -491,6 +491,8 @@ fn a_long_history_has_every_kind_of_event() {
         "namespace written",
         "node booted",
         "node connected",
+        "node disconnected",
+        "node down",
         "node lost",
         "node rebooted",
         "node registered",

@@ -7,8 +7,8 @@ use tokio::time::sleep;
 use super::context::WorkflowContext;
 use super::error::WorkflowError;
 use crate::ports::DrainChange;
-use nomad_csi_model::NodeId;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{NodeId, one_line};
 
 /// The pause between two reads.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub async fn drain_node(
 }
 
 async fn follow(context: &WorkflowContext<'_>, node: &NodeId) -> Result<(), WorkflowError> {
-    let mut reported = None;
+    let (mut reported, mut seen_away) = (None, None);
     loop {
         let Some(read) = context.api.read_node(node).await? else {
             let message = format!("node `{node}` does not exist any more");
@@ -64,13 +64,20 @@ async fn follow(context: &WorkflowContext<'_>, node: &NodeId) -> Result<(), Work
         let allocations = context.api.list_node_allocations(node).await?;
         let left = allocations.iter().filter(|one| {
             one.desired_status == "stop"
-                && matches!(one.client_status.as_str(), "running" | "pending")
+                && matches!(one.client_status.as_str(), "running" | "pending" | "unknown")
         });
         let left = left.count();
         if read.value.drain_strategy.is_none() && left == 0 {
             context.reporter.status(&format!("node {node}: drained"));
             return Ok(());
         }
+        let away = (read.value.status != "ready").then_some(read.value.status);
+        if let Some(status) = away.as_ref().filter(|_| seen_away != away) {
+            let status = one_line(status);
+            let line = format!("node {node}: {status}; the drain goes on when it is connected");
+            context.reporter.status(&line);
+        }
+        seen_away = away;
         if left > 0 && reported != Some(left) {
             let line = match left {
                 1 => format!("node {node}: 1 allocation is stopping"),
