@@ -85,7 +85,7 @@ const COMMANDS: &[(&str, Command)] = &[
         "nomad-csi-node-eligibility",
         Changes(&["node eligibility 8412 --disable", "node eligibility 8412 --enable"]),
     ),
-    ("nomad-csi-node-fence", Changes(&["node fence 8412 --yes"])),
+    ("nomad-csi-node-fence", Changes(&["node fence 8412 --powered-off --yes"])),
     ("nomad-csi-node-status", NoChange),
     ("nomad-csi-node-unfence", Changes(&["node unfence 8412"])),
     (

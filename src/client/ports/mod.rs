@@ -22,7 +22,7 @@ pub(crate) mod fake;
 
 pub use access::{AccessReader, Policy, TokenKind};
 pub use allocation_api::{AllocationApi, LogReader, LogRequest};
-pub use claim_api::{ClaimApi, ClaimQuery, VolumeClaimRequest, VolumeReleaseRequest};
+pub use claim_api::{ClaimApi, ClaimQuery, FenceRequest, VolumeClaimRequest, VolumeReleaseRequest};
 pub use cluster_api::{ClusterApi, DrainChange};
 pub use document::Document;
 pub use job_api::{JobApi, JobDispatch, JobRegistration};
