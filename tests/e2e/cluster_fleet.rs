@@ -242,7 +242,7 @@ impl Fleet {
         let begun = calls.filter(|call| call["event"] == "begin");
         let named = begun.filter(|call| rpcs.iter().any(|rpc| call["rpc"] == *rpc));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        named.map(|call| Call { rpc: text(&call["rpc"]), node: text(&call["node"]) }).collect()
+        named.map(|call| Call { rpc: text(&call["rpc"]), node: text(&call["node_id"]) }).collect()
     }
 
     /// What tasks wrote to the volume: the name of a node per line.
