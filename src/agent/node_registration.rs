@@ -46,21 +46,14 @@ pub(super) struct NodeOffer<'a> {
     pub(super) host_volumes: &'a BTreeMap<String, HostVolume>,
 }
 
-/// Returns this machine as a node. What an operator decided about the known one stays.
+/// Returns this machine as a node.
 ///
 /// # Errors
 /// If its attributes cannot be read.
-pub(super) async fn offered_node(
-    id: NodeId,
-    known: Option<&Node>,
-    offered: &NodeOffer<'_>,
-) -> Result<Node, Diagnostics> {
+pub(super) async fn offered_node(id: NodeId, offered: &NodeOffer<'_>) -> Result<Node, Diagnostics> {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy();
     Ok(Node {
-        is_eligible: known.is_none_or(|known| known.is_eligible),
-        is_draining: known.is_some_and(|known| known.is_draining),
-        keeps_system_jobs: known.is_some_and(|known| known.keeps_system_jobs),
         drivers: offered
             .drivers
             .iter()
@@ -95,8 +88,9 @@ pub(super) async fn register_node(
     clock: &dyn Clock,
     ids: &dyn IdSource,
 ) -> Result<(Node, Term), Diagnostics> {
-    let known = cell.read(|state| state.node(&id).cloned());
-    let node = offered_node(id, known.as_ref(), offered).await?;
+    let offered = offered_node(id, offered).await?;
+    let known = cell.read(|state| state.node(&offered.id).cloned());
+    let node = offered.with_decisions_of(known.as_ref());
     let record = async |kind| {
         let committed = cell.commit(Expected::Any, Event::new(clock.now(), kind)).await;
         committed.map_err(|error| not_committed(&error))

@@ -98,7 +98,7 @@ impl RunningNode {
         let drivers = task_drivers(prepare_limits().await?);
         let offered = NodeOffer { drivers: &drivers, host_volumes: &config.agent.host_volumes };
         let id = own_id(dirs.node_id_file(), &*ids).await?;
-        let node = offered_node(id, None, &offered).await?;
+        let node = offered_node(id, &offered).await?;
         let node = Arc::new(Node {
             name: config.name.clone().unwrap_or_else(|| node.name.clone()),
             datacenter: config.datacenter.clone(),

@@ -89,6 +89,21 @@ impl Node {
         }
     }
 
+    /// Returns this node with what an operator decided about the known one: a node says what it is, and never whether it takes
+    /// allocations.
+    #[must_use]
+    pub fn with_decisions_of(self, known: Option<&Self>) -> Self {
+        let Some(known) = known else {
+            return self;
+        };
+        Self {
+            is_eligible: known.is_eligible,
+            is_draining: known.is_draining,
+            keeps_system_jobs: known.keeps_system_jobs,
+            ..self
+        }
+    }
+
     /// Returns what a reference such as `attr.kernel.name` means on this node; `None` if the node does not
     /// have it. Constraints and tasks read the same values.
     pub fn reference(&self, name: &str) -> Option<String> {

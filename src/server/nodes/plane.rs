@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::node_plugins::NodePlugins;
-use crate::cell::CommitError;
+use crate::cell::{CommitError, Expected};
 use crate::claims::ClaimService;
 use crate::jobs::LocalControlPlane;
 use crate::node_events::NodeEvents;
@@ -27,6 +27,9 @@ use nomad_csi_ports::{
 
 /// The most nodes on record.
 const MAX_NODES: usize = 10_000;
+
+/// How often a registration is decided: an operator can change the node while it is committed.
+const MAX_DECISIONS: usize = 10;
 
 /// The nodes of a server.
 pub(crate) struct RecordedNodes {
@@ -57,6 +60,39 @@ impl RecordedNodes {
         let now = self.ports.clock.now();
         let kinds = kinds.into_iter();
         kinds.map(|kind| Event::new(now, kind)).collect()
+    }
+
+    /// Records a registration. What an operator decides beside it is read again, so that it stays.
+    async fn record(
+        &self,
+        registration: &Registration,
+        secret_hash: &str,
+    ) -> Result<(), RegistrationRefused> {
+        let Node { id, name, .. } = &registration.node;
+        for _ in 0..MAX_DECISIONS {
+            let (known, news) = self
+                .ports
+                .cell
+                .read(|state| (state.node(id).cloned(), news(state, registration, secret_hash)));
+            if news.is_empty() {
+                return Ok(());
+            }
+            let expected = known.map(|known| Expected::NodeIs(Box::new(known)));
+            let events = self.events(news);
+            match self.ports.cell.commit_all(expected.into_iter().collect(), events).await {
+                Ok(_) => {
+                    tracing::info!(node.id = %id, node.name = name, "the node registered");
+                    return Ok(());
+                }
+                Err(CommitError::NodeConflict { .. }) => {}
+                Err(CommitError::Stopping) => return Err(RegistrationRefused::Stopping),
+                Err(error) => return Err(RegistrationRefused::Failed(error.detail())),
+            }
+        }
+        let text = format!(
+            "node `{id}` changed {MAX_DECISIONS} times while the server recorded its registration"
+        );
+        Err(RegistrationRefused::Failed(text))
     }
 }
 
@@ -97,12 +133,7 @@ fn check_position(
 fn news(state: &State, registration: &Registration, secret_hash: &str) -> Vec<EventKind> {
     let Registration { node: offered, session, boot_id, .. } = registration;
     let known = state.node(&offered.id);
-    let node = Node {
-        is_eligible: known.is_none_or(|known| known.is_eligible),
-        is_draining: known.is_some_and(|known| known.is_draining),
-        keeps_system_jobs: known.is_some_and(|known| known.keeps_system_jobs),
-        ..offered.clone()
-    };
+    let node = offered.clone().with_decisions_of(known);
     let id = &offered.id;
     let mut events = vec![];
     if known != Some(&node) {
@@ -155,15 +186,7 @@ impl NodePlane for RecordedNodes {
             }
             checked?;
         }
-        let news = self.ports.cell.read(|state| news(state, &registration, &secret_hash));
-        if !news.is_empty() {
-            let committed = self.ports.cell.commit_all(vec![], self.events(news)).await;
-            committed.map_err(|error| match error {
-                CommitError::Stopping => RegistrationRefused::Stopping,
-                error => RegistrationRefused::Failed(error.detail()),
-            })?;
-            tracing::info!(node.id = %id, node.name = registration.node.name, "the node registered");
-        }
+        self.record(&registration, &secret_hash).await?;
         Ok(self.current())
     }
 

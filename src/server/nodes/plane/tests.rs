@@ -74,8 +74,8 @@ async fn another_secret_changes_nothing() {
 
 #[tokio::test]
 async fn what_an_operator_decided_about_a_node_stays() {
-    let cluster = Cluster::start().await;
-    cluster.register(registration("n1", "s1")).await.unwrap();
+    // The drain goes on while the node has an allocation.
+    let cluster = with_alloc().await;
     let read = || cluster.agent.cell.read(|state| state.node(&"n1".into()).cloned().unwrap());
     let decided = Node { is_eligible: false, is_draining: true, ..read() };
     cluster.agent.record_event(EventKind::NodeRegistered { node: decided }).await;
@@ -83,6 +83,20 @@ async fn what_an_operator_decided_about_a_node_stays() {
     renamed.node.name = "renamed".to_owned();
     cluster.register(renamed).await.unwrap();
     let node = read();
+    assert_eq!((&*node.name, node.is_eligible, node.is_draining), ("renamed", false, true));
+}
+
+/// The decision reaches the journal after the registration has read the node, and before it is committed.
+#[tokio::test]
+async fn what_an_operator_decides_beside_a_registration_stays() {
+    let cluster = with_alloc().await;
+    let (id, jobs) = ("n1".into(), &cluster.agent.services.jobs);
+    let mut renamed = registration("n1", "s2");
+    renamed.node.name = "renamed".to_owned();
+    let drains = jobs.set_node(&id, |node| (node.is_eligible, node.is_draining) = (false, true));
+    let (decided, registered) = tokio::join!(drains, cluster.register(renamed));
+    assert!(registered.unwrap() > decided.unwrap());
+    let node = cluster.agent.cell.read(|state| state.node(&id).cloned().unwrap());
     assert_eq!((&*node.name, node.is_eligible, node.is_draining), ("renamed", false, true));
 }
 
