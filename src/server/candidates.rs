@@ -3,10 +3,8 @@
 //! A volume that is bound to an instance waits until that one is gone, and who ends it depends on what it is ([`InstanceEnd`]):
 //! what is advised ends the wait.
 
-use std::collections::BTreeMap;
-
 use nomad_csi_claims::state::{PluginAlloc, State};
-use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, PluginId, shell_quoted};
+use nomad_csi_model::{AllocId, NodeId, NodeStatus, PluginId, shell_quoted};
 
 /// Why no controller can be called. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,11 +122,11 @@ impl Candidates {
 pub fn candidates(
     plugin: &PluginId,
     bound: Option<(&AllocId, InstanceEnd)>,
-    controllers: &[PluginAlloc],
-    nodes: &BTreeMap<NodeId, Node>,
+    controllers: &[&PluginAlloc],
+    status: impl Fn(&NodeId) -> Option<NodeStatus>,
 ) -> Result<Candidates, NoController> {
     if let Some(bound) = bound {
-        return only(plugin, bound, controllers, nodes);
+        return only(plugin, bound, controllers, status);
     }
     if controllers.is_empty() {
         return Err(NoController::NoInstance(plugin.clone()));
@@ -136,7 +134,7 @@ pub fn candidates(
     let mut usable = vec![];
     let mut reasons = vec![];
     for controller in controllers {
-        match unusable_reason(controller, nodes) {
+        match unusable_reason(controller, &status) {
             None => usable.push(controller.instance.alloc_id.clone()),
             Some(reason) => reasons.push(reason),
         }
@@ -150,20 +148,19 @@ pub fn candidates(
 /// Returns the controller of a plugin that is called first, for claims and for volumes; `None` if none can be called.
 pub(crate) fn preferred_controller(state: &State, plugin: &PluginId) -> Option<AllocId> {
     let controllers = state.plugin_record(plugin)?.controllers();
-    let controllers: Vec<_> = controllers.into_iter().cloned().collect();
-    let nodes = state.nodes().map(|node| (node.id.clone(), node.clone())).collect();
-    candidates(plugin, None, &controllers, &nodes).ok()?.preferred().cloned()
+    let status = |node: &NodeId| state.node(node).map(|node| node.status);
+    candidates(plugin, None, &controllers, status).ok()?.preferred().cloned()
 }
 
 fn only(
     plugin: &PluginId,
     (instance, end): (&AllocId, InstanceEnd),
-    controllers: &[PluginAlloc],
-    nodes: &BTreeMap<NodeId, Node>,
+    controllers: &[&PluginAlloc],
+    status: impl Fn(&NodeId) -> Option<NodeStatus>,
 ) -> Result<Candidates, NoController> {
     let mut controllers = controllers.iter();
     let reason = match controllers.find(|controller| controller.instance.alloc_id == *instance) {
-        Some(controller) => unusable_reason(controller, nodes),
+        Some(controller) => unusable_reason(controller, status),
         None => Some("it has no controller now".to_owned()),
     };
     match reason {
@@ -175,7 +172,10 @@ fn only(
     }
 }
 
-fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> Option<String> {
+fn unusable_reason(
+    controller: &PluginAlloc,
+    status: impl Fn(&NodeId) -> Option<NodeStatus>,
+) -> Option<String> {
     let PluginAlloc { node, instance, .. } = controller;
     let alloc = &instance.alloc_id;
     if instance.controller.is_none() {
@@ -186,7 +186,7 @@ fn unusable_reason(controller: &PluginAlloc, nodes: &BTreeMap<NodeId, Node>) -> 
     if !instance.health.healthy {
         return Some(format!("plugin instance \"{alloc}\" is not healthy"));
     }
-    match nodes.get(node).map(|node| node.status) {
+    match status(node) {
         None => Some(format!("cannot find node \"{node}\" for plugin instance \"{alloc}\"")),
         Some(NodeStatus::Down) => {
             Some(format!("node \"{node}\" for plugin instance \"{alloc}\" is not ready"))
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use nomad_csi_claims::state::EventKind;
     use nomad_csi_claims::state::samples::{instance, started, state_of};
-    use nomad_csi_model::PluginInstance;
+    use nomad_csi_model::{Node, PluginInstance};
 
     /// Claims and volumes call the same controller first: that of the lowest node ID, however new the others are.
     #[test]
@@ -218,9 +218,8 @@ mod tests {
                 [observed("n1", "of-n1", first_is_healthy), observed("n2", "of-n2", true)];
             let state = state_of([started()].into_iter().chain(registered.clone()).chain(observed));
             let record = state.plugin_record(&plugin).unwrap();
-            let controllers: Vec<_> = record.controllers().into_iter().cloned().collect();
-            let nodes = state.nodes().map(|node| (node.id.clone(), node.clone())).collect();
-            let of_volumes = candidates(&plugin, None, &controllers, &nodes).unwrap();
+            let ready = |_: &NodeId| Some(NodeStatus::Ready);
+            let of_volumes = candidates(&plugin, None, &record.controllers(), ready).unwrap();
             let of_claims = preferred_controller(&state, &plugin);
             assert_eq!(of_claims.as_ref(), of_volumes.preferred());
             assert_eq!(of_claims, Some(expected.into()));

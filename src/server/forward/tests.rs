@@ -15,8 +15,7 @@ use crate::plugin_call_queues::PluginCallQueues;
 use nomad_csi_claims::state::PluginAlloc;
 use nomad_csi_model::retry::Verdict;
 use nomad_csi_model::{
-    ControllerCapabilities, ControllerInfo, Health, Node, NodeId, NodeStatus, PluginId,
-    PluginInstance,
+    ControllerCapabilities, ControllerInfo, Health, NodeId, NodeStatus, PluginId, PluginInstance,
 };
 use nomad_csi_ports::StatusCode;
 use nomad_csi_testing::NoCallObserver;
@@ -328,22 +327,18 @@ fn instance(alloc: &str, healthy: bool, controller: bool) -> PluginInstance {
     }
 }
 
-fn node(id: &str, status: NodeStatus) -> (NodeId, Node) {
-    let node = Node { status, ..Node::new(NodeId::new(id), id, "dc1") };
-    (node.id.clone(), node)
-}
-
 /// B101: the choice of instances.
 #[test]
 fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
     let plugin = PluginId::new("p");
     let nodes = BTreeMap::from([
-        node("n1", NodeStatus::Ready),
-        node("n2", NodeStatus::Ready),
-        node("n3", NodeStatus::Down),
-        node("n5", NodeStatus::Ready),
-        node("n6", NodeStatus::Ready),
+        ("n1", NodeStatus::Ready),
+        ("n2", NodeStatus::Ready),
+        ("n3", NodeStatus::Down),
+        ("n5", NodeStatus::Ready),
+        ("n6", NodeStatus::Ready),
     ]);
+    let status = |node: &NodeId| nodes.get(node.as_str()).copied();
     let unusable = [
         ("n2", instance("a2", false, true)),
         ("n3", instance("a3", true, true)),
@@ -361,10 +356,13 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
         list.iter().map(alloc).collect()
     };
     let all: Vec<_> = unusable.iter().cloned().chain(usable).collect();
-    let chosen = candidates(&plugin, None, &allocs(&all), &nodes).unwrap();
+    let all = allocs(&all);
+    let chosen = candidates(&plugin, None, &all.iter().collect::<Vec<_>>(), status).unwrap();
     assert_eq!(chosen.allocs, [AllocId::new("a1"), AllocId::new("a6")]);
 
-    let none = candidates(&plugin, None, &allocs(&unusable), &nodes).unwrap_err();
+    let unusable = allocs(&unusable);
+    let unusable: Vec<_> = unusable.iter().collect();
+    let none = candidates(&plugin, None, &unusable, status).unwrap_err();
     assert_eq!(
         none.to_string(),
         "failed to find clients running controller plugin \"p\": \
@@ -373,7 +371,7 @@ fn healthy_controllers_on_ready_nodes_are_chosen_in_order() {
          cannot find node \"n4\" for plugin instance \"a4\", \
          plugin instance \"a5\" is not a controller but was registered as one - this is always a bug"
     );
-    let nothing = candidates(&plugin, None, &[], &nodes).unwrap_err();
+    let nothing = candidates(&plugin, None, &[], status).unwrap_err();
     assert_eq!(nothing.to_string(), "failed to find instances of controller plugin \"p\"");
 }
 

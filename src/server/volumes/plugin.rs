@@ -6,8 +6,8 @@ use crate::candidates::{Candidates, InstanceEnd, NoController, candidates};
 use crate::error::{CopySource, ServerError};
 use nomad_csi_claims::state::{PluginAlloc, State, plugin};
 use nomad_csi_model::{
-    AllocId, ControllerCapabilities, Node, NodeId, Plugin, PluginId, PluginInstance, Topology,
-    VolumeRequest,
+    AllocId, ControllerCapabilities, NodeId, NodeStatus, Plugin, PluginId, PluginInstance,
+    Topology, VolumeRequest,
 };
 
 /// A plugin as it was at one moment.
@@ -18,7 +18,8 @@ pub(super) struct VolumePlugin {
     controllers: Vec<PluginAlloc>,
     /// Who ends each instance.
     ends: BTreeMap<AllocId, InstanceEnd>,
-    nodes: BTreeMap<NodeId, Node>,
+    /// The status of every node with an instance.
+    nodes: BTreeMap<NodeId, NodeStatus>,
 }
 
 impl VolumePlugin {
@@ -26,8 +27,9 @@ impl VolumePlugin {
     /// unknown, and the agent does not guess them.
     pub(super) fn read(state: &State, id: &PluginId) -> Option<Self> {
         let plugin = plugin(state, id)?.plugin;
-        let nodes = state.nodes().map(|node| (node.id.clone(), node.clone()));
         let record = state.plugin_record(id)?;
+        let nodes = record.allocs.values().filter_map(|alloc| state.node(&alloc.node));
+        let nodes = nodes.map(|node| (node.id.clone(), node.status));
         let controllers = record.controllers();
         let end =
             |alloc: (&AllocId, &PluginAlloc)| (alloc.0.clone(), InstanceEnd::of(state, alloc));
@@ -129,6 +131,7 @@ impl VolumePlugin {
             let end = self.ends.get(instance).cloned();
             (instance, end.unwrap_or(InstanceEnd::Server))
         });
-        candidates(self.id(), bound, &self.controllers, &self.nodes)
+        let controllers: Vec<_> = self.controllers.iter().collect();
+        candidates(self.id(), bound, &controllers, |node| self.nodes.get(node).copied())
     }
 }
