@@ -66,8 +66,7 @@ pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;
 pub use query::{
-    instances_without_alloc, plugin, plugin_status, plugins, volume, volumes_of_data,
-    volumes_sharing,
+    boot_events, plugin, plugin_status, plugins, volume, volumes_of_data, volumes_sharing,
 };
 pub use record::{
     CreateRequest, EarlierControllers, IntentController, IntentRequest, Phase, ProviderFacts,
