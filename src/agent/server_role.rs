@@ -91,7 +91,7 @@ impl Server {
         let operator = create_token(&config.agent, dirs, &listeners).await?;
         let metrics = Arc::new(AgentMetrics::default());
         let serving = serve_metrics_at(config.agent.metrics, metrics.clone()).await?;
-        let cell = open_cell(&config.agent, dirs, &metrics).await?;
+        let cell = open_cell(&config.agent, (dirs, DataRole::Server), &metrics).await?;
         let wired = wire(config, dirs, &cell, (&listeners, &connected), metrics).await;
         let (services, events) = match wired {
             Ok(wired) => wired,
