@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::config::AgentConfig;
+use super::data_role::DataRole;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
@@ -48,7 +49,7 @@ pub(super) async fn assemble_agent(
 ) -> Result<AgentParts, Diagnostics> {
     let listeners = Listeners::open(config.http, &dirs.agent_socket()).await?;
     let metrics = Arc::new(AgentMetrics::default());
-    let cell = open_cell(config, dirs, &metrics).await?;
+    let cell = open_cell(config, (dirs, DataRole::Machine), &metrics).await?;
     match wire(config, dirs, &cell, listeners.address(), metrics).await {
         Ok(components) => Ok(AgentParts { components, listeners }),
         Err(problems) => {

@@ -174,9 +174,14 @@ impl AgentDirs {
         self.data.join("plugins").join("hostpath.process")
     }
 
+    /// The directory of what is remembered of plugins.
+    pub(super) fn plugin_records(&self) -> PathBuf {
+        self.data.join("plugins")
+    }
+
     /// The file that names the process of a plugin that the agent did not start.
     pub(super) fn running_process(&self, task: &AllocId) -> PathBuf {
-        self.data.join("plugins").join(format!("{task}.process"))
+        self.plugin_records().join(format!("{task}.process"))
     }
 
     /// Removes the sockets. The caller still holds the lock: the next agent's have the same names.

@@ -14,6 +14,7 @@ mod data_dir_lock;
 mod data_role;
 mod directory;
 mod embedded;
+mod endpoint_instances;
 mod listen;
 mod measured_journal;
 mod metrics;

@@ -7,7 +7,7 @@ use super::blocking;
 use super::node_attributes::node_attributes;
 use super::problems::{journal_problem, with_cause};
 use super::tasks::TaskDrivers;
-use nomad_csi_claims::state::{Event, EventKind, instances_without_alloc};
+use nomad_csi_claims::state::{Event, EventKind, boot_events};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{HostSession, HostVolume, Node, NodeId, Term};
 use nomad_csi_node::mounts::boot_id;
@@ -76,8 +76,8 @@ pub(super) async fn node_boot_id() -> Result<String, Diagnostics> {
     })
 }
 
-/// Records the start of the agent, and its node with this run of its process. The node takes the machine's current name. The
-/// term of the agent begins with its start.
+/// Records the start of the agent, and its node with this run of its process and this boot of its machine, all or nothing. The
+/// node takes the machine's current name. The term of the agent begins with its start.
 ///
 /// # Errors
 /// If it cannot be recorded.
@@ -89,43 +89,22 @@ pub(super) async fn register_node(
     ids: &dyn IdSource,
 ) -> Result<(Node, Term), Diagnostics> {
     let offered = offered_node(id, offered).await?;
+    let boot_id = node_boot_id().await?;
     let known = cell.read(|state| state.node(&offered.id).cloned());
     let node = offered.with_decisions_of(known.as_ref());
-    let record = async |kind| {
-        let committed = cell.commit(Expected::Any, Event::new(clock.now(), kind)).await;
-        committed.map_err(|error| not_committed(&error))
-    };
-    let revision = record(EventKind::AgentStarted { origin: ids.uuid() }).await?;
+    let id = &node.id;
+    let mut kinds = vec![EventKind::AgentStarted { origin: ids.uuid() }];
     if known.as_ref() != Some(&node) {
-        record(EventKind::NodeRegistered { node: node.clone() }).await?;
+        kinds.push(EventKind::NodeRegistered { node: node.clone() });
     }
-    let connected = EventKind::NodeConnected { node: node.id.clone(), session, secret_hash: None };
-    record(connected).await?;
-    if let Some((booted, is_rebooted)) = boot_event(cell, &node.id).await? {
-        // Before the boot is on record: an agent that is killed in between decides it again.
-        let gone = cell.read(|state| match is_rebooted {
-            true => instances_without_alloc(state, &node.id),
-            false => vec![],
-        });
-        for end in gone {
-            record(end).await?;
-        }
-        record(booted).await?;
-    }
-    Ok((node, Term { epoch: 0, revision }))
-}
-
-/// Returns the event of the machine's boot and whether it was on record with another one, unless it is on record. After a
-/// reboot, what was mounted is in doubt.
-async fn boot_event(
-    cell: &StateCell,
-    node: &NodeId,
-) -> Result<Option<(EventKind, bool)>, Diagnostics> {
-    let boot_id = node_boot_id().await?;
-    let recorded = cell.read(|state| state.boot_id(node).map(ToOwned::to_owned));
-    let (is_known, is_rebooted) = (recorded.as_ref() == Some(&boot_id), recorded.is_some());
-    let node = node.clone();
-    Ok((!is_known).then_some((EventKind::NodeBooted { node, boot_id }, is_rebooted)))
+    kinds.push(EventKind::NodeConnected { node: id.clone(), session, secret_hash: None });
+    kinds.extend(cell.read(|state| boot_events(state, id, &boot_id)));
+    let (now, after_start) = (clock.now(), kinds.len() as u64 - 1);
+    let events = kinds.into_iter().map(|kind| Event::new(now, kind)).collect();
+    let expected = known.map(|known| Expected::NodeIs(Box::new(known)));
+    let committed = cell.commit_all(expected.into_iter().collect(), events).await;
+    let last = committed.map_err(|error| not_committed(&error))?;
+    Ok((node, Term { epoch: 0, revision: last - after_start }))
 }
 
 /// The start of an agent that cannot be recorded, as a diagnostic.
@@ -163,8 +142,11 @@ mod tests {
     use nomad_csi_testing::FakeClock;
 
     async fn cell_with(nodes: &[&str]) -> StateCell {
-        let journal = Arc::new(MemoryJournal::default());
-        let cell = StateCell::open(journal, CellOptions::default()).await;
+        cell_on(MemoryJournal::default(), nodes).await
+    }
+
+    async fn cell_on(journal: MemoryJournal, nodes: &[&str]) -> StateCell {
+        let cell = StateCell::open(Arc::new(journal), CellOptions::default()).await;
         let cell = cell.unwrap();
         for id in nodes {
             let node = Node::new(NodeId::new(*id), "machine", "dc1");
@@ -242,6 +224,22 @@ mod tests {
             }
             cell.stop().await;
         }
+    }
+
+    /// An agent that is killed in between has not started for its state.
+    #[tokio::test]
+    async fn a_start_is_on_record_as_a_whole() {
+        let journal = MemoryJournal::default();
+        let cell = cell_on(journal.clone(), &[]).await;
+        let offered = NodeOffer { drivers: &TaskDrivers::new(), host_volumes: &BTreeMap::new() };
+        let started = (NodeId::new("n1"), HostSession::new("session"));
+        let before = cell.index();
+        let (_, term) = register_node(&cell, started, &offered, &FakeClock::default(), &RandomIds)
+            .await
+            .unwrap();
+        assert_eq!(journal.append_sizes(), [4]);
+        assert_eq!((term.revision, cell.index()), (before + 1, before + 4));
+        cell.stop().await;
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use super::config::AgentConfig;
 use super::core_dumps::restrict_core_dumps;
 use super::data_role::{DataRole, check_node_directory};
 use super::directory::AgentDirs;
+use super::endpoint_instances::EndpointInstances;
 use super::listen::DRAIN_LIMIT;
 use super::metrics::serve_metrics_at;
 use super::node_parts::{NodeParts, NodeTools, ServerSide, checked_hidden_directories};
@@ -32,11 +33,14 @@ use super::run::{
 };
 use super::running_plugin::running_plugin;
 use super::tasks::{prepare_limits, task_drivers};
+use super::unused_endpoint::report_unused_of_node;
 use crate::telemetry::AgentMetrics;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
-use nomad_csi_model::{HostSession, Node, NodeId};
+use nomad_csi_model::{AllocId, HostSession, Node, NodeId, PluginId, PluginInstance};
 use nomad_csi_node::{Supervisor, SupervisorDeps};
-use nomad_csi_ports::{Clock, ConnectedNode, IdSource, NoSentSecrets, RandomIds, SystemClock};
+use nomad_csi_ports::{
+    Clock, ConnectedNode, IdSource, NoSentSecrets, PluginObserver, RandomIds, SystemClock,
+};
 use nomad_csi_rpc::{
     ClusterFile, ClusterTls, Dialer, HostDescription, NodeHostService, NodeProfile,
     RemoteControlPlane, Role,
@@ -123,14 +127,18 @@ impl RunningNode {
             mounts: control.clone(),
             sent: Arc::new(NoSentSecrets),
         };
-        let tools = NodeTools { clock, ids: ids.clone(), metrics };
+        let tools = NodeTools { clock: clock.clone(), ids: ids.clone(), metrics };
         let parts = NodeParts::new(dirs, (node.clone(), session.clone()), drivers, server, tools);
-        let supervisors = endpoint_supervisors(&config.agent, dirs, &node.id, &parts).await?;
         let stop_plugins = CancellationToken::new();
-        let mut supervision = JoinSet::new();
-        for supervisor in supervisors {
-            supervision.spawn(supervisor.run(stop_plugins.clone()));
-        }
+        let supervised = (&*node, &parts, control.clone() as Arc<dyn PluginObserver>);
+        let supervision = supervise_endpoints(
+            &config.agent,
+            dirs,
+            supervised,
+            (clock, ids.clone()),
+            &stop_plugins,
+        )
+        .await?;
         let stop_allocs = CancellationToken::new();
         let runners = parts.runners(&config.agent, dirs, control.clone(), hidden);
         let mut allocs = JoinSet::new();
@@ -185,26 +193,56 @@ async fn own_id(file: PathBuf, ids: &dyn IdSource) -> Result<NodeId, Diagnostics
     opened.await?.map_err(|error| node_id_problem(&error))
 }
 
-/// Returns the supervisors of the plugins that run already.
-async fn endpoint_supervisors(
+/// Supervises the plugins that run already until `stop`, and reports those that an earlier run had and this one does not.
+async fn supervise_endpoints(
     config: &AgentConfig,
     dirs: &AgentDirs,
-    node: &NodeId,
-    parts: &NodeParts,
-) -> Result<Vec<Supervisor>, Diagnostics> {
+    (node, parts, servers): (&Node, &NodeParts, Arc<dyn PluginObserver>),
+    (clock, ids): (Arc<dyn Clock>, Arc<dyn IdSource>),
+    stop: &CancellationToken,
+) -> Result<JoinSet<()>, Diagnostics> {
+    let instances = Arc::new(EndpointInstances::new(dirs.plugin_records(), servers));
+    let read = instances.clone();
+    let mut unused = run_blocking(move || read.recorded()).await?;
     let mut supervisors = vec![];
     for endpoint in &config.plugin_endpoints {
         let (connector, sent) = parts.plugin_connections();
-        let known = (dirs, node.clone());
-        let found = running_plugin(endpoint, config, (&connector, &*sent), known, |_, _| None);
+        let recorded = |plugin: &PluginId, task: &AllocId| take(&mut unused, plugin, task);
+        let known = (dirs, node.id.clone());
+        let found = running_plugin(endpoint, config, (&connector, &*sent), known, recorded);
         let (task, running) = found.await?;
-        let deps: SupervisorDeps = parts.supervisor_deps(Arc::new(running));
-        supervisors.push(Supervisor::new(task, deps));
+        let deps = parts.supervisor_deps(Arc::new(running));
+        supervisors
+            .push(Supervisor::new(task, SupervisorDeps { observer: instances.clone(), ..deps }));
     }
-    Ok(supervisors)
+    let mut supervision = JoinSet::new();
+    for supervisor in supervisors {
+        supervision.spawn(supervisor.run(stop.clone()));
+    }
+    let (dirs, node, stop) = (dirs.clone(), node.id.clone(), stop.clone());
+    supervision.spawn(async move {
+        let reports = report_unused_of_node(dirs, (&*instances, unused), node, (&*clock, &*ids));
+        stop.run_until_cancelled(reports).await;
+    });
+    Ok(supervision)
+}
+
+/// Takes the instance of an endpoint out of those on record.
+fn take(
+    recorded: &mut Vec<(PluginId, PluginInstance)>,
+    plugin: &PluginId,
+    task: &AllocId,
+) -> Option<PluginInstance> {
+    let is_it =
+        |(of, instance): &(PluginId, PluginInstance)| of == plugin && instance.alloc_id == *task;
+    let at = recorded.iter().position(is_it)?;
+    Some(recorded.swap_remove(at).1)
 }
 
 fn cluster_problem(data: &Path, reason: &str) -> Diagnostics {
     let message = format!("cannot use the data directory `{}`: {reason}", data.display());
     Diagnostic::error(Code::AgentDirectory, message).into()
 }
+
+#[cfg(test)]
+mod tests;

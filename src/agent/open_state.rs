@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::blocking;
 use super::config::AgentConfig;
+use super::data_role::DataRole;
 use super::directory::AgentDirs;
 use super::measured_journal::MeasuredJournal;
 use super::problems::{journal_problem, key_problem};
@@ -23,11 +24,11 @@ use nomad_csi_server::{CellOptions, RecordedSecrets, Sealer, StateCell};
 /// If the journal is missing, damaged or of a later version.
 pub(super) async fn open_cell(
     config: &AgentConfig,
-    dirs: &AgentDirs,
+    (dirs, role): (&AgentDirs, DataRole),
     metrics: &Arc<AgentMetrics>,
 ) -> Result<StateCell, Diagnostics> {
     let checked = dirs.clone();
-    blocking::run_blocking(move || require_journal(&checked)).await??;
+    blocking::run_blocking(move || require_journal(&checked, role)).await??;
     let journal = EmbeddedJournal::open(dirs.journal()).await;
     let journal = journal.map_err(|error| journal_problem(&error))?;
     seal_clear_secrets(dirs.key_file(), &journal).await?;
@@ -38,19 +39,23 @@ pub(super) async fn open_cell(
 }
 
 /// Refuses a directory whose journal is gone: the first start creates the journal before the key and
-/// the catalogue, so a new journal would forget what the old one recorded.
-fn require_journal(dirs: &AgentDirs) -> Result<(), Diagnostics> {
+/// the catalogue, so a new journal would forget what the old one recorded. A server has no catalogue.
+fn require_journal(dirs: &AgentDirs, role: DataRole) -> Result<(), Diagnostics> {
     let exists = |path: &Path| path.symlink_metadata().is_ok();
+    let (has_key, has_catalog) = (exists(&dirs.key_file()), exists(&dirs.plugin_catalog()));
+    let (was_there, proof) = match role {
+        DataRole::Machine => {
+            (has_key && has_catalog, "the key of its secrets and the catalogue of its plugin exist")
+        }
+        DataRole::Server | DataRole::Node => (has_key, "the key of its secrets exists"),
+    };
     let journal = dirs.journal();
-    if exists(&journal) || !exists(&dirs.key_file()) || !exists(&dirs.plugin_catalog()) {
+    if exists(&journal) || !was_there {
         return Ok(());
     }
     let message = format!("the agent's journal `{}` is missing", journal.display());
     let code = Code::JournalMissing;
-    Err(Diagnostic::error(code, message)
-        .note("the key of its secrets and the catalogue of its plugin exist")
-        .help(code.advice())
-        .into())
+    Err(Diagnostic::error(code, message).note(proof).help(code.advice()).into())
 }
 
 /// Returns what reads the secrets that plugins were sent.
@@ -92,4 +97,40 @@ async fn open_key(dirs: &AgentDirs, cell: &StateCell) -> Result<KeySealer, Diagn
     };
     let sealer = blocking::run_blocking(open).await?;
     sealer.map_err(|error| key_problem(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::DataDirSetting;
+    use crate::agent::directory::DataDir;
+
+    #[test]
+    fn a_journal_that_is_gone_is_missed_where_its_key_or_catalogue_is() {
+        let key: [fn(&AgentDirs) -> std::path::PathBuf; 1] = [AgentDirs::key_file];
+        let both = [key[0], AgentDirs::plugin_catalog];
+        for (role, there, note) in [
+            (DataRole::Machine, &[][..], None),
+            (DataRole::Machine, &key, None),
+            (
+                DataRole::Machine,
+                &both,
+                Some("the key of its secrets and the catalogue of its plugin exist"),
+            ),
+            (DataRole::Server, &[], None),
+            (DataRole::Server, &key, Some("the key of its secrets exists")),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let setting = DataDirSetting::Persistent(directory.path().to_owned());
+            let dirs = AgentDirs::create_dirs(DataDir::prepare(&setting).unwrap(), None).unwrap();
+            for file in there {
+                std::fs::write(file(&dirs), "").unwrap();
+            }
+            let checked = require_journal(&dirs, role);
+            let notes = checked.err().into_iter().flatten().flat_map(|problem| problem.notes);
+            assert_eq!(notes.collect::<Vec<_>>(), Vec::from_iter(note), "{role:?}");
+            std::fs::write(dirs.journal(), "").unwrap();
+            assert!(require_journal(&dirs, role).is_ok(), "{role:?}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ struct ServerFile {
     #[serde(default)]
     http: HttpSection,
     cluster: ServerCluster,
+    #[serde(default)]
+    allow_root_tasks: bool,
     metrics: Option<SocketAddr>,
 }
 
@@ -125,7 +127,8 @@ impl ServerConfig {
     /// If the file cannot be read, or says what is not possible.
     pub fn read(path: &Path, runtime_dir: Option<PathBuf>) -> Result<Self, Diagnostics> {
         let file: ServerFile = read_file(path)?;
-        let below = |given: &Path| directory_of(path).join(given);
+        let directory = directory_of(path)?;
+        let below = |given: &Path| directory.join(given);
         let ServerCluster { address, node_down_after, ca, cert, key } = file.cluster;
         let down_after = node_down_after.map_or(Ok(PresenceLimits::DOWN_AFTER), |text| {
             down_after(&text).ok_or_else(|| not_a_down_after(path, &text))
@@ -137,12 +140,13 @@ impl ServerConfig {
             allow_unauthenticated: file.http.allow_unauthenticated,
             allow_hosts: file.http.allow_hosts,
             limits: file.http.limits,
+            allow_root_tasks: file.allow_root_tasks,
             runtime_dir,
             metrics: file.metrics,
             ..AgentOptions::default()
-        })?;
+        });
         Ok(Self {
-            agent,
+            agent: agent.map_err(|problems| of_file(path, problems))?,
             region: file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned()),
             address,
             presence: PresenceLimits::new(down_after),
@@ -158,16 +162,17 @@ impl NodeConfig {
     /// If the file cannot be read, or says what is not possible.
     pub fn read(path: &Path, runtime_dir: Option<PathBuf>) -> Result<Self, Diagnostics> {
         let file: NodeFile = read_file(path)?;
-        let below = |given: &Path| directory_of(path).join(given);
-        if file.servers.is_empty() {
-            let message = format!("cannot use `{}`: `servers` is empty", path.display());
-            let help = "write the address of each server: `servers = [\"10.0.0.1:4647\"]`";
-            return Err(Diagnostic::error(Code::AgentBadConfig, message).help(help).into());
-        }
+        let directory = directory_of(path)?;
+        let below = |given: &Path| directory.join(given);
+        let servers = servers(path, &file.servers)?;
         let host_volumes = file.host_volumes.iter();
-        let host_volumes = host_volumes.map(|(name, volume)| format!("{name}={volume}"));
+        let host_volumes = host_volumes.map(|(name, volume)| match volume.as_str() {
+            "" => format!("{name}="),
+            volume => format!("{name}={}", below(Path::new(volume)).display()),
+        });
         let agent = AgentConfig::parse(&AgentOptions {
             dev: true,
+            directory: directory.clone(),
             data_dir: Some(below(&file.data_dir)),
             allow_root_tasks: file.allow_root_tasks,
             host_volumes: host_volumes.collect(),
@@ -176,13 +181,13 @@ impl NodeConfig {
             runtime_dir,
             metrics: file.metrics,
             ..AgentOptions::default()
-        })?;
+        });
         Ok(Self {
-            agent,
+            agent: agent.map_err(|problems| of_file(path, problems))?,
             region: file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned()),
             name: file.name,
             datacenter: file.datacenter.unwrap_or_else(|| AgentInfo::DATACENTER.to_owned()),
-            servers: file.servers.into_iter().map(with_port).collect(),
+            servers,
             tls: tls_files(&file.cluster, below),
         })
     }
@@ -201,15 +206,86 @@ fn not_a_down_after(path: &Path, text: &str) -> Diagnostics {
     Diagnostic::error(Code::AgentBadConfig, message).help(help).into()
 }
 
-/// Adds the port for nodes to an address without one.
-fn with_port(server: String) -> String {
-    let is_bare_ipv6 = server.matches(':').count() > 1 && !server.contains(']');
-    let has_port = !is_bare_ipv6 && server.rsplit(']').next().is_some_and(|end| end.contains(':'));
-    match (has_port, is_bare_ipv6) {
-        (true, _) => server,
-        (false, true) => format!("[{server}]:{CLUSTER_PORT}"),
-        (false, false) => format!("{server}:{CLUSTER_PORT}"),
+/// Returns the addresses of the servers, each with its port.
+fn servers(path: &Path, given: &[String]) -> Result<Vec<String>, Diagnostics> {
+    let mut problems = Diagnostics::default();
+    let mut refuse = |what: String| {
+        let message = format!("cannot use `{}`: {what}", path.display());
+        let help = "write the address of each server: `servers = [\"10.0.0.1:4647\"]`";
+        problems.push(Diagnostic::error(Code::AgentBadConfig, message).help(help));
+    };
+    if given.is_empty() {
+        refuse("`servers` is empty".to_owned());
     }
+    let mut found: Vec<String> = vec![];
+    for text in given {
+        match with_port(text) {
+            Ok(server) if found.contains(&server) => {
+                refuse(format!("`servers` has `{server}` twice"));
+            }
+            Ok(server) => found.push(server),
+            Err(why) => refuse(format!("`servers` has `{text}`: {why}")),
+        }
+    }
+    match problems.has_errors() {
+        true => Err(problems),
+        false => Ok(found),
+    }
+}
+
+/// Adds the port for nodes to an address without one.
+fn with_port(server: &str) -> Result<String, &'static str> {
+    if server.contains("://") {
+        return Err("it is a URL, and not HOST or HOST:PORT");
+    }
+    let is_bare_ipv6 = server.parse::<Ipv6Addr>().is_ok();
+    let (host, port) = match server.rsplit_once(':') {
+        Some((host, port)) if !is_bare_ipv6 && !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (server, None),
+    };
+    if host.is_empty() {
+        return Err("it has no host");
+    }
+    let port = match port.map(str::parse::<u16>) {
+        None => CLUSTER_PORT,
+        Some(Ok(port)) if port > 0 => port,
+        Some(Ok(_) | Err(_)) => return Err("its port is not a number from 1 to 65535"),
+    };
+    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_ipv6 = in_brackets.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok());
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    match (is_bare_ipv6, is_ipv6 || host.chars().all(is_name)) {
+        (true, _) => Ok(format!("[{host}]:{port}")),
+        (false, true) => Ok(format!("{host}:{port}")),
+        (false, false) => Err("its host is neither a name nor an IP address"),
+    }
+}
+
+/// The keys of both files for what the options of `agent` with another name set, by the problem with the value.
+const KEYS: [(Code, &str); 5] = [
+    (Code::AgentBadAddress, "`http.address` is `--http`, and `http.allow_hosts` is `--allow-host`"),
+    (
+        Code::AgentNotLoopback,
+        "`http.address` is `--http`, and `http.allow_unauthenticated` is `--allow-unauthenticated`",
+    ),
+    (Code::AgentBadLimit, "`http.limits` is `--limit`"),
+    (Code::AgentBadHostVolume, "`host_volumes` is `--host-volume`"),
+    (Code::AgentBadPluginEndpoint, "`plugin_endpoints` is `--plugin-endpoint`"),
+];
+
+/// Adds which keys of a file the options are that the problems name.
+fn of_file(path: &Path, problems: Diagnostics) -> Diagnostics {
+    let mut all = Diagnostics::default();
+    for problem in problems {
+        let keys = KEYS.iter().find(|(code, _)| *code == problem.code);
+        all.push(match keys {
+            Some((_, keys)) => {
+                problem.note(format!("the value is in `{}`, where {keys}", path.display()))
+            }
+            None => problem,
+        });
+    }
+    all
 }
 
 fn tls_files(section: &TlsSection, below: impl Fn(&Path) -> PathBuf) -> ClusterTlsFiles {
@@ -220,15 +296,19 @@ fn tls_files(section: &TlsSection, below: impl Fn(&Path) -> PathBuf) -> ClusterT
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new(""))
+/// Returns the directory of the file, from which its relative paths start.
+fn directory_of(path: &Path) -> Result<PathBuf, Diagnostics> {
+    let absolute = std::path::absolute(path).map_err(|error| unusable(path, &error))?;
+    Ok(absolute.parent().unwrap_or(&absolute).to_owned())
+}
+
+fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> Diagnostic {
+    let message = format!("cannot use the configuration `{}`: {reason}", path.display());
+    Diagnostic::error(Code::AgentBadConfig, message)
 }
 
 fn read_file<T: DeserializeOwned>(path: &Path) -> Result<T, Diagnostics> {
-    let unusable = |reason: &dyn std::fmt::Display| {
-        let message = format!("cannot use the configuration `{}`: {reason}", path.display());
-        Diagnostic::error(Code::AgentBadConfig, message)
-    };
+    let unusable = |reason: &dyn std::fmt::Display| unusable(path, reason);
     let mut text = String::new();
     let opened = open_given_choice(path);
     let read = opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
@@ -309,6 +389,18 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_and_host_volumes_start_from_the_directory_of_the_file() {
+        let given = "plugin_endpoints = ['ebs=csi.sock']\n[host_volumes]\nscratch = 'scratch:ro'\n";
+        let (directory, path) = written(&NODE.replace("[cluster]", &format!("{given}[cluster]")));
+        std::fs::create_dir(directory.path().join("scratch")).unwrap();
+        let agent = NodeConfig::read(&path, None).unwrap().agent;
+        assert_eq!(agent.plugin_endpoints[0].socket, directory.path().join("csi.sock"));
+        let scratch = &agent.host_volumes["scratch"];
+        let real = directory.path().canonicalize().unwrap();
+        assert_eq!((&scratch.path, scratch.read_only), (&real.join("scratch"), true));
+    }
+
+    #[test]
     fn servers_have_a_port() {
         for (given, expected) in [
             ("10.0.0.1", "10.0.0.1:4647"),
@@ -318,7 +410,55 @@ mod tests {
             ("[::1]", "[::1]:4647"),
             ("::1", "[::1]:4647"),
         ] {
-            assert_eq!(with_port(given.to_owned()), expected);
+            assert_eq!(with_port(given).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn servers_that_cannot_be_dialled_are_refused_with_the_reason() {
+        for (servers, expected) in [
+            ("''", "`servers` has ``: it has no host"),
+            ("':4647'", "`servers` has `:4647`: it has no host"),
+            ("'s1:'", "`servers` has `s1:`: its port is not a number from 1 to 65535"),
+            ("'s1:0'", "its port is not"),
+            ("'s1:65536'", "its port is not"),
+            ("'https://s1:4647'", "it is a URL, and not HOST or HOST:PORT"),
+            ("'s1/v1'", "its host is neither a name nor an IP address"),
+            ("'[s1]:4647'", "its host is neither"),
+            ("'1::2::3'", "its host is neither"),
+            ("'s1', 's1:4647'", "`servers` has `s1:4647` twice"),
+        ] {
+            let (_directory, path) = written(&NODE.replace("'10.0.0.1'", servers));
+            let found = problem(NodeConfig::read(&path, None));
+            assert!(found.contains(expected), "{servers}: {found}");
+            assert!(found.contains(&path.display().to_string()), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_problem_with_a_value_names_its_key_and_file() {
+        let server =
+            |http: &str| SERVER.replace("[cluster]", &format!("[http]\n{http}\n[cluster]"));
+        let node = |given: &str| NODE.replace("[cluster]", &format!("{given}\n[cluster]"));
+        let both = [
+            (true, server("address = 'nowhere'"), "`http.address` is `--http`"),
+            (true, server("address = '0.0.0.0:1'"), "`http.allow_unauthenticated` is"),
+            (true, server("limits = ['x=1']"), "`http.limits` is `--limit`"),
+            (true, server("allow_hosts = ['a:1']"), "`http.allow_hosts` is `--allow-host`"),
+            (false, node("plugin_endpoints = ['=a']"), "`plugin_endpoints` is"),
+            (false, node("[host_volumes]\na = ''"), "`host_volumes` is `--host-volume`"),
+        ];
+        for (is_server, text, expected) in both {
+            let (_directory, path) = written(&text);
+            let problems = match is_server {
+                true => ServerConfig::read(&path, None).unwrap_err(),
+                false => NodeConfig::read(&path, None).unwrap_err(),
+            };
+            let notes: Vec<_> = problems.into_iter().flat_map(|one| one.notes).collect();
+            let is_named = |note: &String| {
+                note.contains(expected) && note.contains(&path.display().to_string())
+            };
+            assert!(notes.iter().any(is_named), "{expected}: {notes:?}");
         }
     }
 

@@ -154,7 +154,12 @@ async fn lock_directory(
     match acquire_lock(dirs.path(), started_at, config.on_lock_conflict).await? {
         LockResult::ServedBy(socket) => Ok(DirectoryResult::ServedBy(socket)),
         LockResult::Acquired(lock) => {
-            let (runtime, is_shared) = (config.runtime_dir.clone(), config.http.is_some());
+            let runtime = config.runtime_dir.clone();
+            let is_shared = match role {
+                DataRole::Machine | DataRole::Server => config.http.is_some(),
+                // It listens nowhere.
+                DataRole::Node => false,
+            };
             let (dirs, lock) = blocking::run_blocking(move || {
                 check_role(dirs.path(), role)?;
                 let dirs = AgentDirs::create_dirs(dirs, runtime.as_deref())?;
@@ -409,5 +414,33 @@ pub(super) fn notify_stopping() {
 fn notify(state: NotifyState) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::debug!(%error, "cannot notify the service manager");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::LockConflict;
+
+    /// Who finds the directory locked is advised to use the socket in the lock.
+    #[tokio::test]
+    async fn the_lock_names_the_socket_of_those_that_listen() {
+        for (role, listens) in
+            [(DataRole::Machine, true), (DataRole::Server, true), (DataRole::Node, false)]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let config = AgentConfig::embedded(directory.path().join("data"), None).unwrap();
+            let config = AgentConfig {
+                http: Some(AgentConfig::DEFAULT_HTTP),
+                on_lock_conflict: LockConflict::Fail,
+                ..config
+            };
+            let (dirs, lock) = open_directory(&config, role).await.unwrap();
+            let refused = open_directory(&config, role).await.err().unwrap();
+            let help: Vec<_> = refused.into_iter().flat_map(|problem| problem.help).collect();
+            let names_socket = help.iter().any(|help| help.contains("agent.sock"));
+            assert_eq!(names_socket, listens, "{role:?}: {help:?}");
+            release_directory(dirs, lock).await;
+        }
     }
 }

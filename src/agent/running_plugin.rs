@@ -27,7 +27,7 @@ const ASK_AGAIN: RetryPolicy =
     RetryPolicy { initial: Duration::from_millis(20), max: Duration::from_millis(500) };
 
 /// Returns the task that supervises the plugin of an endpoint, and what finds its process. The instance that is on record is
-/// asked for, if the server is in this process.
+/// asked for.
 ///
 /// # Errors
 /// If the plugin has no ID and does not answer in time, or its ID is that of the embedded plugin.
@@ -116,7 +116,7 @@ fn id_is_taken(socket: &Path) -> Diagnostics {
 }
 
 /// Returns the ID of the task behind a socket of a node, in the form of a UUID.
-fn task_id(node: &NodeId, socket: &Path) -> AllocId {
+pub(super) fn task_id(node: &NodeId, socket: &Path) -> AllocId {
     let mut hash = Sha256::new_with_prefix(node.as_str());
     hash.update([0]);
     hash.update(socket.as_os_str().as_encoded_bytes());

@@ -91,7 +91,7 @@ impl Server {
         let operator = create_token(&config.agent, dirs, &listeners).await?;
         let metrics = Arc::new(AgentMetrics::default());
         let serving = serve_metrics_at(config.agent.metrics, metrics.clone()).await?;
-        let cell = open_cell(&config.agent, dirs, &metrics).await?;
+        let cell = open_cell(&config.agent, (dirs, DataRole::Server), &metrics).await?;
         let wired = wire(config, dirs, &cell, (&listeners, &connected), metrics).await;
         let (services, events) = match wired {
             Ok(wired) => wired,
@@ -171,7 +171,8 @@ async fn wire(
     };
     let services = Services::new(ports, volume_limits(&config.agent), about)
         .with_metrics(metrics)
-        .with_node_events(events.clone());
+        .with_node_events(events.clone())
+        .with_root_tasks(config.agent.allows_root_tasks);
     services.record_presence(nodes, config.presence);
     Ok((services, events))
 }
@@ -180,4 +181,40 @@ fn cannot_listen(config: &ServerConfig, error: &std::io::Error) -> Diagnostics {
     let message = format!("cannot listen for nodes on `{}`: {error}", config.address);
     let help = "use another `address` in `[cluster]`, or stop what listens there";
     Diagnostic::error(Code::AgentCannotListen, message).help(help).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nomad_csi_claims::state::samples::jobs::{job, job_key};
+
+    #[tokio::test]
+    async fn a_server_admits_tasks_of_root_only_if_its_file_does() {
+        let root = |mut job: nomad_csi_model::Job| {
+            "root".clone_into(&mut job.groups[0].tasks[0].user);
+            "exec".clone_into(&mut job.groups[0].tasks[0].driver);
+            job
+        };
+        for (key, expected) in [("", &[Code::JobRootTask][..]), ("allow_root_tasks = true\n", &[])]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("server.toml");
+            let tls = "ca = 'a'\ncert = 'b'\nkey = 'c'\n";
+            let text = format!("{key}data_dir = 'data'\n[cluster]\naddress = '127.0.0.1:0'\n{tls}");
+            std::fs::write(&file, text).unwrap();
+            let config = ServerConfig::read(&file, None).unwrap();
+            let (dirs, lock) = open_directory(&config.agent, DataRole::Server).await.unwrap();
+            let listeners = Listeners::open(None, &dirs.agent_socket()).await.unwrap();
+            let metrics = Arc::new(AgentMetrics::default());
+            let role = (&dirs, DataRole::Server);
+            let cell = open_cell(&config.agent, role, &metrics).await.unwrap();
+            let parts = (&listeners, &Arc::new(ConnectedNodes::default()));
+            let (services, _) = wire(&config, &dirs, &cell, parts, metrics).await.unwrap();
+            let problems = services.jobs.problems(&root(job(&job_key("web"))));
+            let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();
+            assert_eq!(codes, expected, "{key}");
+            services.cell.stop().await;
+            release_directory(dirs, lock).await;
+        }
+    }
 }

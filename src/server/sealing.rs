@@ -103,17 +103,21 @@ impl VolumeSealer {
         SealedFlags { sealed: self.seal(volume, &flags), fingerprint: self.0.fingerprint(&flags) }
     }
 
-    /// Returns the keyed fingerprint of a request: equal only for requests that send the same.
+    /// Returns the keyed fingerprint of a request for a volume: equal only for requests that send the same for the same one.
+    /// The names and texts of facts are stored in effect: another text passes for another request.
     pub(crate) fn request_fingerprint(
         &self,
-        facts: &[(&str, String)],
+        volume: &NamespacedId,
+        facts: impl IntoIterator<Item = (String, String)>,
         secrets: &Secrets,
     ) -> String {
-        let facts = facts.iter().map(|(name, value)| (format!("fact {name}"), value.as_str()));
-        let secrets = secrets.expose().map(|(name, value)| (format!("secret {name}"), value));
-        // So that a request without anything has one too.
-        let all = [("request".to_owned(), "")].into_iter().chain(facts).chain(secrets);
-        self.0.fingerprint(&all.collect())
+        let NamespacedId { namespace, id } = volume;
+        let own = [("namespace", namespace.to_string()), ("ID", id.to_string())];
+        let own = own.map(|(name, value)| (format!("volume {name}"), value));
+        let facts = facts.into_iter().map(|(name, value)| (format!("fact {name}"), value));
+        let secrets = secrets.expose();
+        let secrets = secrets.map(|(name, value)| (format!("secret {name}"), value.to_owned()));
+        self.0.fingerprint(&own.into_iter().chain(facts).chain(secrets).collect())
     }
 
     /// The usage of a claim with its flags opened.
@@ -269,4 +273,29 @@ fn split_sealed(
 fn keyed_by_position(flags: &[String]) -> Secrets {
     let flags = flags.iter().enumerate();
     flags.map(|(position, flag)| (format!("{position:08}"), flag.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::FakeSealer;
+
+    /// Otherwise equal fingerprints tell who reads the state which volumes have the same secrets.
+    #[test]
+    fn equal_requests_for_two_volumes_have_different_fingerprints() {
+        let sealer = VolumeSealer::new(Arc::new(FakeSealer::default()));
+        let secrets: Secrets = [("token".to_owned(), "s3cret")].into_iter().collect();
+        let of = |namespace: &str, id: &str, topology: &str| {
+            let key = NamespacedId { namespace: namespace.into(), id: id.into() };
+            let facts = [("topology".to_owned(), topology.to_owned())];
+            sealer.request_fingerprint(&key, facts, &secrets)
+        };
+        let one = of("default", "db", "true");
+        assert_eq!(one, of("default", "db", "true"));
+        for other in
+            [of("default", "web", "true"), of("prod", "db", "true"), of("default", "db", "false")]
+        {
+            assert_ne!(one, other);
+        }
+    }
 }

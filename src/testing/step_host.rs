@@ -36,6 +36,14 @@ pub struct FakeStepHost {
     newest_term: Arc<Mutex<Term>>,
     root: MountRoot,
     busy: FakeCallLocks,
+    kept: Option<KeptFiles>,
+}
+
+/// The files beside volumes, which a host names when all hosts of the barrier are asked for theirs.
+#[derive(Clone, Debug)]
+struct KeptFiles {
+    paths: Vec<std::path::PathBuf>,
+    all_are_asked: Arc<tokio::sync::Barrier>,
 }
 
 impl FakeStepHost {
@@ -62,10 +70,21 @@ impl FakeStepHost {
             session: HostSession::new(session),
             newest_term: Arc::default(),
             busy: Arc::default(),
+            kept: None,
             backend,
             plugin,
             plugin_id,
         }
+    }
+
+    /// Lets the host name these files beside volumes, when all hosts of the barrier are asked for theirs.
+    #[must_use]
+    pub fn keeping(
+        self,
+        paths: Vec<std::path::PathBuf>,
+        all_are_asked: Arc<tokio::sync::Barrier>,
+    ) -> Self {
+        Self { kept: Some(KeptFiles { paths, all_are_asked }), ..self }
     }
 
     /// The ports of the plugin, whose calls for a volume take the call locks of this host.
@@ -318,7 +337,11 @@ impl NodeHost for FakeStepHost {
     }
 
     async fn kept_files(&self, _: &RemoteVolume) -> Result<Vec<std::path::PathBuf>, HostError> {
-        Ok(vec![])
+        let Some(kept) = &self.kept else {
+            return Ok(vec![]);
+        };
+        kept.all_are_asked.wait().await;
+        Ok(kept.paths.clone())
     }
 
     async fn left_behind(&self, term: Term) -> Result<Vec<RemoteVolume>, HostError> {

@@ -6,9 +6,9 @@
 //! alone.
 //!
 //! An instance that is not on record is gone: its process has exited. One that was gone and is found again, as behind the
-//! same endpoint, has the old ID and is another instance: only what was recorded since then may run in it. An attach that an
-//! earlier version started may run in every instance of its ID, because such a version recorded that a plugin behind an endpoint
-//! was gone while its process went on.
+//! same endpoint, has the old ID and is another instance: only what was recorded since then may run in it. A call for an attachment
+//! that an earlier version made may run in every instance of its ID, because such a version recorded that a plugin behind an
+//! endpoint was gone while its process went on.
 //!
 //! An answer says something about a call only if the same program got the same request. A program is one process of an
 //! instance, with its version: another process under the same name may be another installation, or another build of the version. A
@@ -173,8 +173,8 @@ fn open_effects<'a>(
     let attaching = attachments.filter(|(_, attachment)| attachment.state == Known::Maybe);
     let attaching = attaching.map(|(node, attachment)| {
         let call = &attachment.call;
-        // Without what it is made for, an earlier version started it.
-        let is_earlier = call.is_setup && attachment.made_for.is_none();
+        // Without what it is made for, an earlier version made it.
+        let is_earlier = attachment.made_for.is_none();
         let index = if is_earlier { 0 } else { call.index };
         (ControllerEffect::Attached(node.clone()), (&call.instance, index))
     });

@@ -66,8 +66,8 @@ pub use overlay::Overlay;
 pub use plugin_record::{PluginAlloc, PluginRecord};
 pub use provider_name::provider_name;
 pub use query::{
-    client_status, ends_of_instances, instances_without_alloc, plugin, plugin_status, plugins,
-    volume, volumes_of_data, volumes_sharing,
+    boot_events, client_status, ends_of_instances, plugin, plugin_status, plugins, volume,
+    volumes_of_data, volumes_sharing,
 };
 pub use record::{
     CreateRequest, EarlierControllers, IntentController, IntentRequest, Phase, ProviderFacts,

@@ -21,10 +21,21 @@ use nomad_csi_model::{
 
 /// The health of a plugin instance whose node cannot be called.
 const NODE_AWAY: &str = "its node is not connected";
+/// Returns what has to be recorded of a node whose machine has this boot ID; nothing if it is on record. With another one, the
+/// machine was restarted: what was mounted is in doubt, and plugin instances without an allocation have ended.
+pub fn boot_events(state: &State, node: &NodeId, boot_id: &str) -> Vec<EventKind> {
+    let known = state.boot_id(node);
+    if known == Some(boot_id) {
+        return vec![];
+    }
+    let booted = EventKind::NodeBooted { node: node.clone(), boot_id: boot_id.to_owned() };
+    let gone = known.map(|_| instances_without_alloc(state, node));
+    gone.into_iter().flatten().chain([booted]).collect()
+}
 
 /// Returns the ends of the plugin instances on a machine that was restarted: no process of them is left. Those of allocations on
 /// record are reported by their runners.
-pub fn instances_without_alloc(state: &State, node: &NodeId) -> Vec<EventKind> {
+fn instances_without_alloc(state: &State, node: &NodeId) -> Vec<EventKind> {
     let of_plugin = |(plugin, record): (&PluginId, &PluginRecord)| {
         let allocs = record.allocs.iter();
         let gone = allocs

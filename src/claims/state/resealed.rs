@@ -136,6 +136,12 @@ impl<R: Reseal> Objects<'_, R> {
                 record.provided.context = context.into();
             }
         }
+        // They have the fingerprints of the old key, which the next request would not equal.
+        let controllers =
+            [&mut record.settling_by, &mut record.expanding_by, &mut record.modifying_by];
+        for controller in controllers.into_iter().flatten() {
+            controller.request = None;
+        }
         self.definition(&owner, &mut record.definition)?;
         for earlier in &mut record.earlier_creates {
             self.secrets(&owner, &mut earlier.secrets)?;

@@ -159,8 +159,9 @@ async fn has_nothing_without_files(deps: &AllocRunnerDeps, alloc: &AllocDirector
         Ok(without_files) => {
             let mut without_files = without_files.iter();
             let run = without_files.find(|run| run.starts_with(alloc.path()));
-            if run.is_some() {
-                tracing::warn!(%directory, "a task of an ended allocation runs without its files; end its processes");
+            if let Some(run) = run {
+                let run = run.display();
+                tracing::warn!(%directory, %run, "a task of an ended allocation runs without its files; end the processes that name the run");
             }
             run.is_none()
         }

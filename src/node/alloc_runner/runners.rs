@@ -182,18 +182,18 @@ impl AllocRunners {
     /// Reports the mounts that vanished and that no runner deals with: those of stagings, and those of allocations that
     /// have no tasks here.
     fn report_losses(&mut self, losses: &Losses) {
-        let has_runner = |alloc: &AllocId| {
-            let runner = self.runners.get(alloc);
-            runner.is_some_and(|runner| !runner.handle.is_finished())
-        };
         let own = losses.iter().filter(|(_, loss)| match &loss.lost {
-            LostMount::Target { alloc, .. } => !has_runner(alloc),
+            LostMount::Target { alloc, .. } => !self.has_live_runner(alloc),
             LostMount::Staging(_) => true,
         });
         let own: Vec<_> = own.map(|(path, loss)| (path.clone(), loss.lost.clone())).collect();
         if !own.is_empty() {
             self.running.spawn(report_losses(self.deps.clone(), own));
         }
+    }
+
+    fn has_live_runner(&self, alloc: &AllocId) -> bool {
+        self.runners.get(alloc).is_some_and(|runner| !runner.handle.is_finished())
     }
 
     /// Stops the runners of allocations that are not on the list.
@@ -262,7 +262,7 @@ impl AllocRunners {
         self.ending_plugins.retain(|known, _| left.contains(known));
         for (alloc, plugin) in left {
             let key = (alloc.clone(), plugin.clone());
-            if !self.runners.contains_key(&alloc)
+            if !self.has_live_runner(&alloc)
                 && !self.crashes.pauses(&alloc)
                 && !self.ending_plugins.contains_key(&key)
             {

@@ -10,6 +10,7 @@ mod calls;
 mod claim_spans;
 mod driver;
 mod follow_up;
+mod kept_files;
 mod limits;
 mod node_permits;
 mod reaper;

@@ -17,6 +17,7 @@ use super::backoff::Backoff;
 use super::claim_spans::ClaimSpans;
 use super::driver::ClaimDriver;
 use super::follow_up::{claim_event, first_step};
+use super::kept_files::kept_files;
 use super::limits::ClaimLimits;
 use super::node_permits::NodePermits;
 use super::stats::{StatsReader, reports_stats};
@@ -180,20 +181,7 @@ impl ClaimService {
 
     /// Returns the files that were written beside a volume, as far as the nodes can tell now.
     pub async fn kept_files(&self, volume: &RemoteVolume) -> Vec<(NodeId, PathBuf)> {
-        let mut found = vec![];
-        for node in self.ports.hosts.nodes() {
-            let Some(connected) = self.ports.hosts.node(&node) else {
-                continue;
-            };
-            match connected.host.kept_files(volume).await {
-                Ok(kept) => found.extend(kept.into_iter().map(|path| (node.clone(), path))),
-                Err(error) => {
-                    tracing::warn!(node.id = %node, volume.external_id = %volume.external_id, %error,
-                        "cannot look for files that were written beside a volume");
-                }
-            }
-        }
-        found
+        kept_files(&*self.ports.hosts, volume).await
     }
 
     /// Claims a volume and waits until it is published, at most `wait`. The claim stays if the time is

@@ -18,7 +18,7 @@ use crate::jobs::LocalControlPlane;
 use crate::node_events::NodeEvents;
 use crate::observer::RecordingObserver;
 use crate::ports::ServerPorts;
-use nomad_csi_claims::state::{Event, EventKind, LeaderStarts, State, instances_without_alloc};
+use nomad_csi_claims::state::{Event, EventKind, LeaderStarts, State, boot_events};
 use nomad_csi_model::{Node, NodeId, Term, hex};
 use nomad_csi_ports::{
     ClusterPosition, ControlPlane, MountObserver, NodePlane, NodeSecret, NotLeader, PluginObserver,
@@ -146,12 +146,7 @@ fn news(state: &State, registration: &Registration, secret_hash: &str) -> Vec<Ev
             secret_hash: Some(secret_hash.to_owned()),
         });
     }
-    if state.boot_id(id) != Some(boot_id.as_str()) {
-        if state.boot_id(id).is_some() {
-            events.extend(instances_without_alloc(state, id));
-        }
-        events.push(EventKind::NodeBooted { node: id.clone(), boot_id: boot_id.clone() });
-    }
+    events.extend(boot_events(state, id, boot_id));
     events
 }
 

@@ -267,8 +267,8 @@ impl PreparedCall {
         definition: &VolumeDefinition,
     ) -> Result<String, ServerError> {
         let secrets = deps.sealer.open_secrets(&definition.key, sealed)?;
-        let facts = [("topology", self.plugin.has_topology().to_string())];
-        Ok(deps.sealer.request_fingerprint(&facts, &secrets))
+        let facts = [("topology".to_owned(), self.plugin.has_topology().to_string())];
+        Ok(deps.sealer.request_fingerprint(&definition.key, facts, &secrets))
     }
 }
 

@@ -74,8 +74,8 @@ async fn delete_once(
     let calls = deps.admit_for((CallClass::Release, &bound), &plugin, &call, left).await?;
     let stored = deps.sealer.secrets_of(&existing.record)?;
     let secrets = stored.merged_with(secrets);
-    let request =
-        deps.sealer.request_fingerprint(&[("external ID", external_id.to_string())], &secrets);
+    let facts = [("external ID".to_owned(), external_id.to_string())];
+    let request = deps.sealer.request_fingerprint(key, facts, &secrets);
     let intent = record_intent(deps, &existing, request, (&bound, &calls)).await?;
     let report = |error| reply.send(call.failed(error, pending(deps, key)));
     let answer = send((&calls, &intent), report, &volume, secrets).await;

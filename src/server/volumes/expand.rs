@@ -117,7 +117,9 @@ async fn record_intent(
     record: VolumeRecord,
     (bound, calls): (&ControllerCall, &PermittedCalls),
 ) -> Result<NamedIntent, ServerError> {
-    let (intent, fingerprint) = (VolumeIntent::Expand, fingerprint(deps, request));
+    let intent = VolumeIntent::Expand;
+    let fingerprint =
+        deps.sealer.request_fingerprint(record.key(), facts(request), &request.secrets);
     let prior = Prior::of(&record, intent);
     if is_named(deps, &record, (intent, &fingerprint), calls) {
         return Ok(NamedIntent::found(deps, record, (intent, fingerprint), prior));
@@ -148,14 +150,16 @@ fn expansion_request(
     }
 }
 
-fn fingerprint(deps: &VolumeDeps, request: &ExpandVolume) -> String {
-    let ExpandVolume { external_id, capacity, capability, mount_options: _, secrets } = request;
-    let facts = [
-        ("external ID", external_id.to_string()),
-        ("capacity", format!("{capacity:?}")),
-        ("capability", format!("{capability:?}")),
-    ];
-    deps.sealer.request_fingerprint(&facts, secrets)
+/// Returns what an expansion sends besides its secrets, as its fingerprint has it.
+fn facts(request: &ExpandVolume) -> [(String, String); 3] {
+    let ExpandVolume { external_id, capacity, capability, mount_options: _, secrets: _ } = request;
+    let CapacityRange { min, max } = capacity;
+    let capability = capability.map(|capability| capability.to_string());
+    [
+        ("external ID".to_owned(), external_id.to_string()),
+        ("capacity".to_owned(), format!("min {}, max {}", min.get(), max.get())),
+        ("capability".to_owned(), capability.unwrap_or_default()),
+    ]
 }
 
 async fn send(
@@ -227,5 +231,32 @@ fn residual(deps: &VolumeDeps, record: &VolumeRecord) -> ResidualState {
     match record.expanding {
         None => ResidualState::None,
         Some(_) => deps.pending(record),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nomad_csi_model::{AccessMode, AttachmentMode, Bytes};
+
+    /// A fingerprint is on record, and the next version compares it with its own.
+    #[test]
+    fn the_texts_of_a_fingerprint_are_those_of_every_version() {
+        let capability = Capability {
+            access_mode: AccessMode::SingleNodeWriter,
+            attachment_mode: AttachmentMode::FileSystem,
+        };
+        let bytes = |bytes| Bytes::new(bytes).unwrap();
+        let request = |capability| ExpandVolume {
+            external_id: "vol-1".into(),
+            capacity: CapacityRange { min: bytes(1024), max: bytes(2048) },
+            capability,
+            mount_options: Default::default(),
+            secrets: Default::default(),
+        };
+        let texts = |capability| facts(&request(capability)).map(|(_, text)| text);
+        let in_use = ["vol-1", "min 1024, max 2048", "single-node-writer, file-system"];
+        assert_eq!(texts(Some(capability)), in_use);
+        assert_eq!(texts(None), ["vol-1", "min 1024, max 2048", ""]);
     }
 }

@@ -123,7 +123,9 @@ async fn record_intent(
     request: &ModifyVolume,
     (bound, calls): (&ControllerCall, &PermittedCalls),
 ) -> Result<NamedIntent, ServerError> {
-    let (intent, fingerprint) = (VolumeIntent::Modify, fingerprint(deps, request));
+    let intent = VolumeIntent::Modify;
+    let fingerprint =
+        deps.sealer.request_fingerprint(record.key(), facts(request), &request.secrets);
     let parameters = &request.parameters;
     let is_repeated = record.modifying.as_ref() == Some(parameters);
     let prior = if is_repeated { Prior::Possible } else { Prior::None };
@@ -142,14 +144,13 @@ async fn record_intent(
     NamedIntent::record(deps, (key, bound, (intent, fingerprint)), expected, event, prior).await
 }
 
-fn fingerprint(deps: &VolumeDeps, request: &ModifyVolume) -> String {
-    let ModifyVolume { external_id, parameters, secrets } = request;
-    let parameters = parameters.iter().map(|(name, value)| format!("{name:?}: {value:?}"));
-    let facts = [
-        ("external ID", external_id.to_string()),
-        ("parameters", parameters.collect::<Vec<_>>().join(", ")),
-    ];
-    deps.sealer.request_fingerprint(&facts, secrets)
+/// Returns what a change sends besides its secrets, as its fingerprint has it.
+fn facts(request: &ModifyVolume) -> impl Iterator<Item = (String, String)> {
+    let ModifyVolume { external_id, parameters, secrets: _ } = request;
+    let external_id = ("external ID".to_owned(), external_id.to_string());
+    let parameters = parameters.iter();
+    let parameters = parameters.map(|(name, value)| (format!("parameter {name}"), value.clone()));
+    [external_id].into_iter().chain(parameters)
 }
 
 async fn record_success(

@@ -125,6 +125,18 @@ impl Story {
         });
     }
 
+    /// Starts a detach from a node whose claim is released.
+    fn detach(&mut self, node: &str, instance: &str) {
+        let mode = AccessMode::MultiNodeMultiWriter;
+        let (key, _) = samples::request(&format!("of-{node}"), node, mode).granted(0);
+        self.claim(ClaimEvent::ReleaseRequested { key, reason: "it ended".to_owned() });
+        self.claim(ClaimEvent::StepStarted {
+            step: Step::ControllerUnpublish(NodeId::new(node)),
+            instance: AllocId::new(instance),
+            inputs: None,
+        });
+    }
+
     fn claim(&mut self, event: ClaimEvent) {
         let volume = self.volume();
         self.change(EventKind::Claim { volume, event: Box::new(event) });
@@ -592,6 +604,21 @@ fn an_attach_of_an_earlier_version_is_bound_to_every_instance_of_its_id() {
     story.observe("p1", "1");
     for effect in all_effects() {
         assert_eq!(story.bound(effect), None);
+    }
+}
+
+/// Its detach too: who started it is not on record.
+#[test]
+fn a_detach_of_an_earlier_version_is_bound_to_every_instance_of_its_id() {
+    for (inputs, expected) in [(None, Some("p1")), (Some(Box::default()), None)] {
+        let mut story = Story::new();
+        story.start_attach(NODES[1], "p1", inputs);
+        story.detach(NODES[1], "p1");
+        story.end("p1");
+        story.observe("p1", "1");
+        for effect in all_effects() {
+            assert_eq!(story.bound(effect.clone()), expected, "{effect:?}");
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use super::*;
 use crate::claim::{Claims, Tombstone};
 use crate::state::samples::jobs::{alloc_placed, job_key, job_registered};
-use crate::state::samples::{key, node_registered, registered, state_of};
-use crate::state::{EventKind, JobEvent, Subject, VariableEvent};
+use crate::state::samples::{create_intended, key, node_registered, registered, state_of};
+use crate::state::{EventKind, IntentRequest, JobEvent, Subject, VariableEvent};
 use nomad_csi_model::{ExternalId, PluginId, RemoteVolume, VariableKey, VariablePath};
 
 /// Begins what is sealed with the old key, and with the new one. In JSON it is hexadecimal.
@@ -154,6 +154,41 @@ fn nothing_stays_sealed_with_the_old_key() {
     assert_eq!(resealed.sealed, 8, "job and allocation share their settings");
     let fingerprints = ["old", "new"].map(|one| after.matches(&format!(r#""{one}""#)).count());
     assert_eq!(fingerprints, [0, 3], "fingerprints are those of the new key");
+}
+
+/// The next call of an intent has a fingerprint of the new key, and would pass for another request.
+#[test]
+fn no_request_of_an_open_intent_has_a_fingerprint_of_the_old_key() {
+    let instance = Some("p1".into());
+    let request = || Some(IntentRequest { fingerprint: "old".to_owned(), has_new_instance: false });
+    let mut created = create_intended(&key("prod", "new"));
+    if let EventKind::VolumeCreateIntended { instance: of, request: with, .. } = &mut created {
+        (*of, *with) = (instance.clone(), request());
+    }
+    let db = key("prod", "db");
+    let state = state_of([
+        created,
+        registered(&db, "vol-1"),
+        EventKind::VolumeExpandIntended {
+            key: db.clone(),
+            to: Default::default(),
+            instance: instance.clone(),
+            request: request(),
+        },
+        EventKind::VolumeModifyIntended {
+            key: db.clone(),
+            parameters: Default::default(),
+            instance,
+            request: request(),
+        },
+    ]);
+    let of_intents = |records: &[(Subject, Option<StoredRecord>)]| {
+        let text = text(records);
+        [r#""instance":"p1""#, r#""request":"old""#].map(|part| text.matches(part).count())
+    };
+    assert_eq!(of_intents(&SnapshotChanges::complete(&state).records), [3, 3]);
+    let Ok(resealed) = ResealedState::new(&state, &Replace);
+    assert_eq!(of_intents(&resealed.snapshot.records), [3, 0], "the instances stay");
 }
 
 #[test]

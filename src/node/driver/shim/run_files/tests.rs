@@ -178,11 +178,18 @@ async fn a_run_whose_supervisor_lives_is_not_settled() {
 
 /// The shim may end, or begin, between the look for it and the write.
 #[test]
-fn a_recovered_state_replaces_no_end() {
+fn a_recovered_state_never_goes_back() {
     let (_directory, run) = run();
     let starting = || Some(RunState::Starting { shim: process(9) });
     run.recover(process(9)).unwrap();
     assert_eq!(run.read_state().unwrap(), starting());
+    let running = |shim| RunState::Running { shim: process(shim), task: process(10) };
+    run.write_state(&running(9)).unwrap();
+    run.recover(process(9)).unwrap();
+    assert_eq!(run.read_state().unwrap(), Some(running(9)));
+    run.write_state(&running(8)).unwrap();
+    run.recover(process(9)).unwrap();
+    assert_eq!(run.read_state().unwrap(), starting(), "it names another shim");
     let end = RunState::Exited { code: Some(0), signal: None, limits: LimitsReached::NONE };
     run.write_state(&end).unwrap();
     run.recover(process(9)).unwrap();
