@@ -45,10 +45,10 @@ pub enum CertificateRole {
 ///
 /// # Errors
 /// If the directory has one, or a file cannot be written.
-pub async fn create_authority(directory: PathBuf) -> Result<PathBuf, Diagnostics> {
+pub async fn create_authority(directory: PathBuf) -> Result<Vec<PathBuf>, Diagnostics> {
     let create = move || Authority::create(&directory, &SystemClock);
     let authority = run_blocking(create).await?.map_err(|error| tls_problem(&error))?;
-    Ok(authority.certificate_file())
+    Ok(vec![authority.certificate_file(), authority.key_file()])
 }
 
 /// Issues a certificate of the authority in a directory, and returns its files.

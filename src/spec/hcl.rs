@@ -326,7 +326,7 @@ fn language_expression<'t>(
     if let Some(root) = expressions.shared.get(written) {
         let span = SourceMap::span(source, range);
         let root = Rc::clone(root);
-        let placed = PlacedExpression { root, place: TextPlace::Exact(span) };
+        let placed = PlacedExpression { root, place: TextPlace::Exact(span), written: None };
         return Ok((Node { value: Value::Expression(placed), span }, Diagnostics::default()));
     }
     let parsed = parse_expression(text, &range, Dialect::Language)?;
@@ -567,7 +567,7 @@ impl HclReader<'_, '_> {
                 }
             },
         };
-        Node { value: Value::Expression(PlacedExpression { root, place }), span }
+        Node { value: Value::Expression(PlacedExpression { root, place, written: None }), span }
     }
 
     fn object(&mut self, object: &HclObject) -> Object<'static> {

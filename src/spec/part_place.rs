@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use nomad_csi_model::diagnostic::{SourceMap, Span};
+
 /// Returns where a part of a value is in its source text; `None` if the source writes it otherwise.
 pub(crate) fn place_of_part(
     source: &str,
@@ -17,6 +19,33 @@ pub(crate) fn place_of_part(
     let before = value.match_indices(text).take_while(|(at, _)| *at < part.start).count();
     let (at, _) = source.match_indices(text).nth(before)?;
     Some(at..at + text.len())
+}
+
+/// A text and what it is read from. The text is short, because it is searched for each problem.
+#[cfg_attr(test, derive(Debug))]
+pub(crate) struct WrittenText {
+    source: Box<str>,
+    value: Box<str>,
+}
+
+impl WrittenText {
+    const LONGEST: usize = 64 << 10;
+
+    /// Keeps both texts; `None` if they are too long.
+    pub(crate) fn new(source: &str, value: &str) -> Option<Self> {
+        let is_short = source.len().max(value.len()) <= Self::LONGEST;
+        is_short.then(|| Self { source: source.into(), value: value.into() })
+    }
+
+    /// Returns the position of a part of a text whose source has this position; that of the whole if the part is not found.
+    pub(crate) fn place_of(&self, part: &Range<u32>, whole: Span) -> Span {
+        let found =
+            place_of_part(&self.source, &self.value, &(part.start as usize..part.end as usize));
+        found.map_or(whole, |found| {
+            let start = whole.range().start;
+            SourceMap::span(whole.source, start + found.start..start + found.end)
+        })
+    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@
 //! type implements `Debug` outside tests, because values may be secrets.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::expression::place::TextPlace;
 use super::expression::tree::Expr;
+use super::part_place::WrittenText;
 use super::syntax::Syntax;
 use super::words::UNKNOWN;
 use nomad_csi_model::diagnostic::Span;
@@ -72,6 +74,18 @@ pub(crate) enum Value<'a> {
 pub(crate) struct PlacedExpression {
     pub(crate) root: Rc<Expr>,
     pub(crate) place: TextPlace,
+    /// How the source writes the text, if not as it is read.
+    pub(crate) written: Option<Rc<WrittenText>>,
+}
+
+impl PlacedExpression {
+    /// Returns the position of a part of the text, also if the source writes the text otherwise.
+    pub(crate) fn place_of(&self, part: &Range<u32>) -> Span {
+        match (self.place, &self.written) {
+            (TextPlace::Whole(span), Some(written)) => written.place_of(part, span),
+            (place, _) => place.of(part),
+        }
+    }
 }
 
 /// A text, a number or a boolean.

@@ -1,8 +1,12 @@
 //! The requests that the client sends: request lines, headers and bodies.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Barrier};
 
-use nomad_csi_client::nomad::{ClientSettings, NomadClient, ProxySettings, RedactedString};
+use futures_util::future::join_all;
+use nomad_csi_client::nomad::{
+    ClientSettings, NomadClient, ProxySettings, RedactedString, TokenSource,
+};
 use nomad_csi_client::ports::{ApiError, VolumeApi as _, VolumeQuery, VolumeReader as _};
 use nomad_csi_model::{
     AccessMode, AttachmentMode, Bytes, Capability, CapacityRange, ExternalId, MountOptions,
@@ -195,6 +199,62 @@ fn settings_that_http_cannot_carry_are_refused() {
         assert!(error.message.starts_with(reason), "{}", error.message);
         assert!(!error.message.contains("1111"));
     }
+}
+
+/// Finds the token of now, after as many requests were refused as the barrier waits for.
+#[derive(Debug)]
+struct TokenAfterAll(Barrier);
+
+impl TokenSource for TokenAfterAll {
+    fn current(&self) -> Option<RedactedString> {
+        self.0.wait();
+        Some(RedactedString::new("now"))
+    }
+}
+
+/// The server was started again: the first refused request that looks the token up keeps it for the others, which were
+/// sent before that too.
+#[tokio::test]
+async fn every_request_with_the_token_of_before_is_repeated_with_that_of_now() {
+    const REQUESTS: usize = 8;
+    let server = Server::start(|request, number| match request.header("x-nomad-token") {
+        Some("now") => nomad(request, number),
+        _ => text(403, "Permission denied"),
+    })
+    .await;
+    let mut settings = ClientSettings::new(server.url());
+    settings.token = Some(RedactedString::new("before"));
+    settings.token_source = Some(Arc::new(TokenAfterAll(Barrier::new(REQUESTS))));
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    let ids: Vec<String> = (0..REQUESTS).map(|number| format!("db{number}")).collect();
+    let removals = ids.iter().map(|id| async {
+        client.deregister_volume(&key("prod", id), false).await.map_err(|error| error.message)
+    });
+    assert_eq!(join_all(removals).await, vec![Ok(()); REQUESTS]);
+    let mut sent: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|request| (request.line(), request.header("x-nomad-token").map(str::to_owned)))
+        .collect();
+    sent.sort();
+    let expected = ids.iter().flat_map(|id| {
+        let line = format!("DELETE /v1/volume/csi/{id}?force=false&namespace=prod");
+        ["before", "now"].map(|token| (line.clone(), Some(token.to_owned())))
+    });
+    assert_eq!(sent, expected.collect::<Vec<_>>());
+}
+
+/// A token that its server refuses is not sent twice.
+#[tokio::test]
+async fn a_request_with_the_token_of_now_is_refused_once() {
+    let server = Server::always(text(403, "Permission denied")).await;
+    let mut settings = ClientSettings::new(server.url());
+    settings.token = Some(RedactedString::new("now"));
+    settings.token_source = Some(Arc::new(TokenAfterAll(Barrier::new(1))));
+    let client = NomadClient::new(&settings).expect("the address is valid");
+    let refused = client.deregister_volume(&key("prod", "db"), false).await;
+    assert_eq!(refused.expect_err("it is refused").status, Some(403));
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]

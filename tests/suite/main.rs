@@ -101,6 +101,7 @@ mod plugin_echo;
 mod proposed_commands;
 mod protocol_code;
 mod reconcile_loop;
+mod removal_outage;
 #[cfg(feature = "agent")]
 mod security;
 #[cfg(feature = "agent")]

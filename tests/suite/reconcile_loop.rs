@@ -285,15 +285,23 @@ fn new_ownership_is_logged() {
     assert_eq!(run.count(TOKEN), 0, "the token is read only before a change");
 }
 
-/// The log names the secret and its position. Nothing changes.
+/// The log names the secret and its position. Nothing changes, of whatever volume, and the log says what was not corrected.
 #[test]
 fn missing_secrets_are_logged() {
+    for more in ["", "--keep-going"] {
+        missing_secrets_are_logged_with(more);
+    }
+}
+
+fn missing_secrets_are_logged_with(more: &str) {
     let secrets = "  secrets {\n    token = env(\"NOT_SET_ANYWHERE\")\n  }\n\n  capability {";
-    let session = Session::new(&SPEC.replace("  capability {", secrets));
+    let other = SPEC.replace("set = \"web\"\n", "").replace("\"db\"", "\"other\"");
+    let session = Session::new(&(SPEC.replace("  capability {", secrets) + &other));
+    session.respond(&READ.replace("/db", "/other"), [absent()]);
     session.server.queue_response(READ, CannedResponse { reply: absent(), interrupts: 0 });
     // A failed round does not wait for changes. The interrupt arrives during the second round.
     session.server.queue_response(READ, CannedResponse { reply: absent(), interrupts: 1 });
-    let run = session.run();
+    let run = session.run_with(more);
     let lines_found = run.log_lines("secret `token` of volume `db` has no value");
     assert_eq!(lines_found.len(), 1, "{:#?}", run.log);
     let line = &run.log[lines_found[0]];
@@ -301,7 +309,51 @@ fn missing_secrets_are_logged() {
     assert_eq!(line["at"], "db.hcl:10:13");
     let unchanged = run.log_lines("nothing was changed: secrets are missing");
     assert_eq!(unchanged.len(), 1, "{:#?}", run.log);
+    for line in
+        ["volume db is not corrected: not started", "volume other is not corrected: not started"]
+    {
+        assert_eq!(run.log_lines(line).len(), 1, "{line}: {:#?}", run.log);
+    }
+    assert_eq!(run.log_lines("all volumes are corrected"), [0_usize; 0]);
     assert_eq!(run.writes(), [""; 0]);
+}
+
+/// Volumes that are corrected after all are a line of the log, and only then.
+#[test]
+fn the_log_says_when_all_volumes_are_corrected() {
+    let session = Session::new(SPEC);
+    session.respond(READ, [absent(), absent(), absent(), json(VOLUME)]);
+    session.server.set_response(PLUGIN, CannedResponse { reply: plugin(0), interrupts: 0 });
+    session.respond(PLUGIN, [plugin(1)]);
+    session.rounds(2);
+    session.respond(CREATE, [json(&format!(r#"{{"Volumes":[{VOLUME}]}}"#))]);
+    session.respond(DATA, [json(&format!("[{VOLUME}]"))]);
+    let run = session.run();
+    let left = run.log_lines("volume db is not corrected");
+    let corrected = run.log_lines("all volumes are corrected");
+    let created = run.log_lines("change of a volume ended");
+    assert_eq!((left.len(), corrected.len(), created.len()), (1, 1, 1), "{:#?}", run.log);
+    assert!(left < created && created < corrected, "{:#?}", run.log);
+}
+
+/// A field that is ignored is no drift and blocks nothing, in every round.
+#[test]
+fn no_round_reports_or_changes_an_ignored_field() {
+    for (more, count) in [("--ignore name", 0), ("", 1)] {
+        let session = Session::new(SPEC);
+        session.respond(READ, [json(&VOLUME.replace(r#""Name":"db""#, r#""Name":"other""#))]);
+        session.rounds(2);
+        let run = session.run_with(more);
+        for line in [
+            "volume db has drifted: name",
+            "the name of an existing volume cannot change",
+            "volume db is not corrected: blocked",
+        ] {
+            assert_eq!(run.log_lines(line).len(), count, "{more} {line}: {:#?}", run.log);
+        }
+        assert_eq!(run.writes(), [""; 0], "{more}");
+        assert_eq!(run.log_lines("round failed"), [0_usize; 0], "{more}: {:#?}", run.log);
+    }
 }
 
 /// A round does not wait for an unhealthy plugin. The log reports it once until its health changes.
@@ -391,6 +443,28 @@ fn what_depends_on_a_blocked_change_waits_with_it() {
         ("round failed", 0),
     ] {
         assert_eq!(run.log_lines(line).len(), count, "{line}: {:#?}", run.log);
+    }
+}
+
+/// A policy stops the round as a rule of the command does, and the log names its file and key.
+#[test]
+fn a_change_that_a_policy_forbids_is_not_made() {
+    let larger = SPEC.replace("  capability {", "  capacity_min = \"10GiB\"\n\n  capability {");
+    let session = Session::new(&larger);
+    session.write("ci.policy.toml", "deny = [\"expand\"]\n");
+    session.respond(
+        READ,
+        [json(&VOLUME.replace(r#""ModifyIndex""#, r#""Capacity":5368709120,"ModifyIndex""#))],
+    );
+    session.rounds(2);
+    let run = session.run_with("--policy ci.policy.toml");
+    assert_eq!(run.writes(), [""; 0], "{:#?}", run.log);
+    for line in [
+        "forbidden by policy `ci.policy.toml`, key `deny`",
+        "volume db is not corrected: blocked",
+        "nothing is changed until this is resolved",
+    ] {
+        assert_eq!(run.log_lines(line).len(), 1, "{line}: {:#?}", run.log);
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) use global::{GlobalArgs, LogFormat};
 pub(crate) use ledger::{LEDGER_NAMESPACE_HELP, LedgerArgs};
 pub(crate) use ledger_choice::LedgerChoice;
 pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
-pub(crate) use parallelism::{ParallelismArgs, RemovalParallelismArgs};
+pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
 pub(crate) use redacted::RedactedText;

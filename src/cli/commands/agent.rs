@@ -323,8 +323,7 @@ pub(crate) async fn make_certificates(
 ) -> Result<Exit, CliError> {
     let made = match command {
         AgentTlsCommand::Init(AgentTlsDirectoryArgs { dir }) => {
-            let file = create_authority(context.directory.join(dir)).await?;
-            vec![file]
+            create_authority(context.directory.join(dir)).await?
         }
         AgentTlsCommand::Server(arguments) => {
             issue(context, CertificateRole::Server, arguments).await?

@@ -5,6 +5,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, TimeReference};
 use nomad_csi_client::ports::{ClusterApi, Document, WithDocument};
+use nomad_csi_client::reconcile::workflow::WorkflowError;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{Namespace, one_line};
 
@@ -106,6 +107,26 @@ pub(super) async fn check_namespace(
         None => problem.help("run `nomad-csi namespace list` to list the namespaces"),
     }
     .into())
+}
+
+/// Returns what was found. If it is missing, as `missing` says, and its namespace does not exist, that is the error.
+///
+/// # Errors
+/// If it was not found.
+pub(super) async fn found_in<T>(
+    api: &dyn ClusterApi,
+    scope: &Namespace,
+    action: &str,
+    found: Result<T, WorkflowError>,
+    missing: Code,
+) -> Result<T, CliError> {
+    let Err(error) = &found else {
+        return Ok(found?);
+    };
+    if error.diagnostics.iter().any(|one| one.code == missing) {
+        check_namespace(api, scope, action).await?;
+    }
+    Ok(found?)
 }
 
 /// Runs a query that an interrupt can abandon at any time.

@@ -68,7 +68,7 @@ pub(super) use plugin_impact::{plugin_impact_json, plugin_impact_text};
 #[cfg(test)]
 pub(super) use printer::without_commands;
 pub(super) use printer::{
-    OutputReader, Printer, PrinterStream, command_start, ends_blank, one_line,
+    OutputReader, Printer, PrinterStream, command_start, ends_blank, one_line, without_colours,
 };
 pub(super) use problems::problems_text;
 pub(super) use progress::{Progress, WaitLine, unreachable_line};

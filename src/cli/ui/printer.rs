@@ -288,6 +288,11 @@ fn last_line(text: &str, is_blank_before: bool) -> (bool, &str) {
     }
 }
 
+/// Returns a line without its colours.
+pub(in crate::cli) fn without_colours(line: &str) -> String {
+    visible_chars(line).into_iter().map(|(_, c)| c).collect()
+}
+
 /// Returns the characters of a line without its colours, each with its place.
 fn visible_chars(line: &str) -> Vec<(usize, char)> {
     let mut visible = vec![];

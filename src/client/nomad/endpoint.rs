@@ -123,20 +123,17 @@ impl Endpoint {
         token.clone()
     }
 
-    /// Looks the token up again. Returns whether it is another one.
-    async fn has_new_token(&self) -> bool {
-        let Some(source) = self.token_source.clone() else {
-            return false;
-        };
+    /// Looks the token up again, and keeps it. Returns it if it is not the refused one: another request may have been
+    /// refused and have kept it first.
+    async fn token_after(&self, refused: Option<&HeaderValue>) -> Option<HeaderValue> {
+        let source = self.token_source.clone()?;
         let found = tokio::task::spawn_blocking(move || source.current()).await;
-        let found = found.ok().flatten();
-        let Some(Ok(found)) = found.map(|token| token_header(token.expose())) else {
-            return false;
-        };
-        let mut token = self.token.lock();
-        let is_new = token.as_ref() != Some(&found);
-        *token = Some(found);
-        is_new
+        let found = token_header(found.ok().flatten()?.expose()).ok()?;
+        if refused == Some(&found) {
+            return None;
+        }
+        *self.token.lock() = Some(found.clone());
+        Some(found)
     }
 
     /// The context of a request, for its errors.
@@ -194,10 +191,13 @@ impl Endpoint {
                 let message = context.failed(&error.message);
                 AttemptError::permanent(ApiError { message, ..error })
             })?;
-        let response = self.execute(http, request, context).await?;
+        let token = self.token_header();
+        let response = self.execute(http, (request, token.as_ref()), context).await?;
         // A refused request had no effect. A server that was started again has another token.
-        if response.status() == StatusCode::FORBIDDEN && self.has_new_token().await {
-            return self.execute(http, request, context).await;
+        if response.status() == StatusCode::FORBIDDEN
+            && let Some(token) = self.token_after(token.as_ref()).await
+        {
+            return self.execute(http, (request, Some(&token)), context).await;
         }
         Ok(response)
     }
@@ -205,11 +205,12 @@ impl Endpoint {
     async fn execute(
         &self,
         http: &reqwest::Client,
-        request: &ApiRequest<'_>,
+        (request, token): (&ApiRequest<'_>, Option<&HeaderValue>),
         context: RequestContext<'_>,
     ) -> Result<reqwest::Response, AttemptError> {
-        let ready =
-            self.build_request(http, request).map_err(|error| connection_error(&error, context))?;
+        let ready = self
+            .build_request(http, request, token)
+            .map_err(|error| connection_error(&error, context))?;
         let default = match context.access {
             Access::Read => READ_TIMEOUT,
             Access::Write | Access::VolumeWrite => WRITE_TIMEOUT,
@@ -228,6 +229,7 @@ impl Endpoint {
         &self,
         http: &reqwest::Client,
         request: &ApiRequest<'_>,
+        token: Option<&HeaderValue>,
     ) -> Result<reqwest::Request, reqwest::Error> {
         let mut url = self.url.clone();
         let path: String = ["v1"]
@@ -241,7 +243,7 @@ impl Endpoint {
             .query(&self.query(request))
             .headers(self.headers.clone())
             .headers(request.headers.clone());
-        if let Some(token) = self.token_header() {
+        if let Some(token) = token {
             builder = builder.header(TOKEN, token);
         }
         if let Some(auth) = &self.auth {

@@ -85,6 +85,11 @@ impl Authority {
         self.directory.join(CERTIFICATE)
     }
 
+    /// Returns the file with its key.
+    pub fn key_file(&self) -> PathBuf {
+        self.directory.join(KEY)
+    }
+
     /// Issues a certificate for one role in one region, valid for a year, into `NAME.pem` and `NAME-key.pem` beside the
     /// authority's files.
     ///
@@ -110,7 +115,7 @@ impl Authority {
                 "use letters, digits and `-`",
             ));
         }
-        let (issuer_file, issuer_key) = (self.certificate_file(), self.directory.join(KEY));
+        let (issuer_file, issuer_key) = (self.certificate_file(), self.key_file());
         let authorities = read_certificates(&issuer_file)?;
         let signing = KeyPair::from_pem(&read_key(&issuer_key)?).map_err(|_| {
             let help = "restore it from a backup, or create another authority";

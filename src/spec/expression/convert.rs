@@ -56,6 +56,16 @@ pub(super) fn too_long() -> Problem {
     Problem::new(Code::SpecSyntax, 0..0, "this expression is too long").label("more than 256 KiB")
 }
 
+/// Returns whether the parser refuses a key that its map already has.
+pub(super) fn is_repeated_key(message: &str) -> bool {
+    message.contains("redefined")
+}
+
+/// Returns the problem of a key at a place that is written as the first one.
+pub(super) fn repeated_key((at, first): (Range<usize>, Option<Range<usize>>)) -> Problem {
+    equal_keys(None, short(&at), first.map(|first| short(&first)).as_ref())
+}
+
 /// Returns the problem of a text that the parser does not accept.
 pub(super) fn syntax(text: &str, offset: usize, message: &str) -> Problem {
     let mut start = offset.min(text.len());
@@ -71,10 +81,8 @@ pub(super) fn syntax(text: &str, offset: usize, message: &str) -> Problem {
     if message.contains("nested levels") || message.contains("chained") {
         return too_deep(at);
     }
-    if message.contains("redefined") {
-        let (repeated, first) = equal_keys::places(text, start);
-        let first = first.map(|first| short(&first));
-        return equal_keys(None, short(&repeated), first.as_ref());
+    if is_repeated_key(message) {
+        return repeated_key(equal_keys::places(text, start));
     }
     Problem::new(Code::SpecSyntax, at, "expected a value or an expression")
         .help("put text in double quotes")

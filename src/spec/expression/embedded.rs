@@ -5,7 +5,10 @@
 
 use std::rc::Rc;
 
-use super::convert::{Converter, MAX_BYTES, Strip, short, syntax, too_long};
+use super::convert::{
+    Converter, MAX_BYTES, Strip, is_repeated_key, repeated_key, short, syntax, too_long,
+};
+use super::equal_keys;
 use super::names::Names;
 use super::problem::Problem;
 use super::tree::Expr;
@@ -27,7 +30,11 @@ pub(crate) fn parse_template(
         return Err(vec![too_long()]);
     }
     let template = hcl_edit::parser::parse_template(text).map_err(|error| {
-        let problem = syntax(text, error.location().offset(), error.message());
+        let offset = error.location().offset();
+        if is_repeated_key(error.message()) {
+            return vec![repeated_key(equal_keys::places_in_template(text, offset))];
+        }
+        let problem = syntax(text, offset, error.message());
         if problem.code == Code::SpecTooDeep {
             return vec![problem];
         }

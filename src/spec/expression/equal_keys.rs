@@ -24,9 +24,25 @@ pub(super) fn equal_keys(key: Option<&str>, at: Range<u32>, first: Option<&Range
 
 /// Returns the range of the key at an offset, and that of the first key of its map that is written in the same way.
 pub(crate) fn places(text: &str, offset: usize) -> (Range<usize>, Option<Range<usize>>) {
+    places_within(text, offset, vec![])
+}
+
+/// Returns the same for a text that is a template without quotes.
+pub(super) fn places_in_template(
+    text: &str,
+    offset: usize,
+) -> (Range<usize>, Option<Range<usize>>) {
+    places_within(text, offset, vec![Open::Heredoc(text.len())])
+}
+
+fn places_within(
+    text: &str,
+    offset: usize,
+    around: Vec<Open>,
+) -> (Range<usize>, Option<Range<usize>>) {
     let repeated = key_range(text, offset);
     let written = text.get(repeated.clone()).unwrap_or_default();
-    let first = open_brace(text, offset).and_then(|open| {
+    let first = open_brace(text, offset, around).and_then(|open| {
         let mut at = open + 1;
         while at < repeated.start {
             at = item_start(text, at);
@@ -93,10 +109,10 @@ enum Open {
     Heredoc(usize),
 }
 
-/// Returns the place of the innermost brace that is open at an offset.
-fn open_brace(text: &str, offset: usize) -> Option<usize> {
+/// Returns the place of the innermost brace that is open at an offset, in a text that is within what is open around it.
+fn open_brace(text: &str, offset: usize, around: Vec<Open>) -> Option<usize> {
     let bytes = text.as_bytes();
-    let mut open = vec![];
+    let mut open = around;
     let mut at = 0;
     while at < offset {
         let byte = *bytes.get(at)?;
@@ -155,6 +171,34 @@ fn open_brace(text: &str, offset: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// Returns a text without its marks, and what they are around.
+    fn unmarked(text: &str) -> (String, Vec<Range<usize>>) {
+        let mut parts = text.split(['«', '»']);
+        let mut plain = String::new();
+        let mut marked = vec![];
+        while let Some(before) = parts.next() {
+            plain.push_str(before);
+            if let Some(key) = parts.next() {
+                marked.push(plain.len()..plain.len() + key.len());
+                plain.push_str(key);
+            }
+        }
+        (plain, marked)
+    }
+
+    #[test]
+    fn both_places_of_a_repeated_key_of_a_template_are_found() {
+        for text in [
+            "\t${f({ «a» = 1, «a» = 2 })}",
+            "# \" { ( ${f({ «a» = 1, b = \"}\", «a» = 2 })}",
+            "$${ { ${{ c = 1 }} ${f({ «a» = 1, «a» = 2 })}",
+        ] {
+            let (plain, marked) = unmarked(text);
+            let found = places_in_template(&plain, marked[1].start);
+            assert_eq!(found, (marked[1].clone(), Some(marked[0].clone())), "{text}");
+        }
+    }
+
     #[test]
     fn both_places_of_a_repeated_key_are_found() {
         for text in [
@@ -171,16 +215,7 @@ mod tests {
             "<<EOF\n{ \" ${x}\n${jsonencode({ «a» = 1, «a» = 2 })}\nEOF\n",
             "f(<<EOF\n{ ( \"\nEOF\n, { «a» = 1, «a» = 2 })",
         ] {
-            let mut parts = text.split(['«', '»']);
-            let mut plain = String::new();
-            let mut marked = vec![];
-            while let Some(before) = parts.next() {
-                plain.push_str(before);
-                if let Some(key) = parts.next() {
-                    marked.push(plain.len()..plain.len() + key.len());
-                    plain.push_str(key);
-                }
-            }
+            let (plain, marked) = unmarked(text);
             let found = places(&plain, marked[1].start);
             assert_eq!(found, (marked[1].clone(), Some(marked[0].clone())), "{text}");
         }

@@ -132,7 +132,12 @@ impl Checker<'_> {
     fn unused(&mut self, node: &Node<'_>, allowed: &Allowed<'_>) {
         for_each_expression(node, &mut |expression| {
             for problem in check(&expression.root, allowed) {
-                self.diagnostics.push(problem.into_diagnostic(expression.place));
+                // The search goes through the text, and a problem that is only counted shows no place.
+                let problem = match self.diagnostics.is_full() {
+                    true => problem.into_diagnostic(expression.place),
+                    false => problem.into_diagnostic_with(|part| expression.place_of(part)),
+                };
+                self.diagnostics.push(problem);
             }
         });
     }

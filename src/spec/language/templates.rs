@@ -3,11 +3,12 @@
 //! Every text value of a document of the language is a template. Keys, labels, comments and types of variables are not.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::expression::embedded::parse_template;
 use crate::expression::names::Names;
 use crate::expression::place::TextPlace;
-use crate::part_place::place_of_part;
+use crate::part_place::{WrittenText, place_of_part};
 use crate::schema;
 use crate::syntax::Syntax;
 use crate::tree::{Node, Object, PlacedExpression, ScalarKind, Value};
@@ -112,7 +113,13 @@ impl TemplateReader<'_> {
                 match parse_template(&scalar.text, self.names) {
                     Ok(None) => {}
                     Ok(Some(root)) => {
-                        node.value = Value::Expression(PlacedExpression { root, place });
+                        let source = self.text.get(node.span.range()).unwrap_or_default();
+                        let written = match place {
+                            TextPlace::Exact(_) => None,
+                            TextPlace::Whole(_) => WrittenText::new(source, &scalar.text),
+                        };
+                        let written = written.map(Rc::new);
+                        node.value = Value::Expression(PlacedExpression { root, place, written });
                     }
                     Err(problems) => {
                         for problem in problems {

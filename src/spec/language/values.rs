@@ -27,7 +27,7 @@ pub(super) enum NoValue {
 
 impl NoValue {
     fn of(problem: Problem, expression: &PlacedExpression) -> Self {
-        Self::Problem(Box::new(problem.into_diagnostic(expression.place)))
+        Self::Problem(Box::new(problem.into_diagnostic_with(|part| expression.place_of(part))))
     }
 
     pub(super) fn limit(limit: LimitExceeded, span: Span) -> Self {

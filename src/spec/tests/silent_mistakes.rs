@@ -165,6 +165,45 @@ fn a_key_twice_in_a_map_of_a_file_is_an_error_with_both_places() {
     }
 }
 
+/// A text with escapes is not written as it is read, so its parts are searched.
+#[test]
+fn a_key_twice_in_a_map_of_a_text_with_escapes_has_both_places() {
+    for (text, syntax, message, repeated, first) in [
+        (
+            r#"{"locals":{"m":"\t${jsonencode({ (7) = 1, (9 - 2) = 2 })}"}}"#,
+            Syntax::Json,
+            "the map has the key `7` twice",
+            "9 - 2",
+            "7",
+        ),
+        (
+            r#"{"locals":{"m":"\t${jsonencode({ k = 1, k = 2 })}"}}"#,
+            Syntax::Json,
+            "the map has a key twice",
+            "k",
+            "k",
+        ),
+        (
+            "locals:\n  m: >\n    a\n    ${jsonencode({ (7) = 1,\n    (9 - 2) = 2 })}\n",
+            Syntax::Yaml,
+            "the map has the key `7` twice",
+            "9 - 2",
+            "7",
+        ),
+    ] {
+        let given = Given { files: &[(text, syntax)], ..Given::default() };
+        let ran = super::language::run(&given);
+        let found: Vec<_> = ran.diagnostics.iter().collect();
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert_eq!(found[0].message, message, "{text}");
+        let labels = found[0].labels.iter();
+        let labels: Vec<_> =
+            labels.map(|label| (&*label.text, &text[label.span.range()])).collect();
+        assert_eq!(labels, [("repeated here", repeated), ("first here", first)], "{text}");
+        assert!(found[0].labels[1].span.start < found[0].labels[0].span.start, "{text}");
+    }
+}
+
 #[test]
 fn a_mistake_in_a_local_value_is_the_only_problem() {
     for (local, message) in [

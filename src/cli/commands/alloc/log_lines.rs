@@ -3,7 +3,10 @@
 //! The printed text must contain no command for the runner of a pipeline, and each piece is looked at by itself. So what may begin a
 //! command waits for the next piece.
 
-use crate::cli::ui::{command_start, ends_blank};
+use crate::cli::ui::{command_start, ends_blank, without_colours};
+
+/// The longest text that waits for the next piece with its colours.
+const LONGEST_HELD: usize = 1024;
 
 /// Turns the pieces of a log into text.
 pub(super) struct LogLines {
@@ -46,6 +49,10 @@ impl LogLines {
         let mut shown = std::mem::take(&mut self.held) + &text;
         let held = command_start(&shown, self.is_blank);
         self.held = shown.split_off(shown.len() - held);
+        // Only colours make it long.
+        if self.held.len() > LONGEST_HELD {
+            self.held = without_colours(&self.held);
+        }
         self.is_blank = ends_blank(&shown, self.is_blank);
         shown
     }
@@ -118,6 +125,21 @@ mod tests {
         let mut lines = LogLines::new();
         let shown = ["a: b:", "c #", " d:", "\n:", " e"].map(|piece| lines.push(piece.as_bytes()));
         assert_eq!(shown, ["a: b:", "c ", "# d:", "\n", ": e"]);
+    }
+
+    /// A task can write the start of a command, and then colours without an end.
+    #[test]
+    fn what_waits_for_the_next_piece_is_bounded() {
+        let colours = "\u{1b}[0m".repeat(200);
+        for start in [":", "#", "##vso"] {
+            let mut lines = LogLines::new();
+            assert_eq!(lines.push(start.as_bytes()), "");
+            for _ in 0..100 {
+                assert_eq!(lines.push(colours.as_bytes()), "", "{start}");
+                assert!(lines.held.len() <= LONGEST_HELD, "{start}: {}", lines.held.len());
+            }
+            assert_eq!(lines.push(b" x"), format!("{start} x"));
+        }
     }
 
     #[test]

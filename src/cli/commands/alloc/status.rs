@@ -2,12 +2,13 @@
 
 use super::args::AllocStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{ask, check_namespace, print_list};
+use crate::cli::commands::status::{ask, check_namespace, found_in, print_list};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{allocation_detail, allocation_list};
 use nomad_csi_client::reconcile::workflow::find_allocation;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::one_line;
 
 /// Lists allocations, or shows one.
 ///
@@ -30,7 +31,9 @@ pub(crate) async fn show_allocations(
             });
         };
         let workflow = context.workflow(api, "alloc status", 1);
-        let id = find_allocation(&workflow, &scope, id).await?;
+        let action = format!("show allocation `{}`", one_line(id));
+        let found = find_allocation(&workflow, &scope, id).await;
+        let id = found_in(api, &scope, &action, found, Code::AllocNotFound).await?;
         let Some(read) = api.read_allocation(&id).await? else {
             let message = format!("allocation `{id}` does not exist");
             return Err(Diagnostic::error(Code::AllocNotFound, message).into());

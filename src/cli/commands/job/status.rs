@@ -2,14 +2,14 @@
 
 use super::args::JobStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{ask, check_namespace, print_list};
+use crate::cli::commands::status::{ask, check_namespace, found_in, print_list};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{JobOverview, job_detail, job_list};
 use nomad_csi_client::ports::ClusterApi;
 use nomad_csi_client::reconcile::workflow::find_job;
-use nomad_csi_model::JobKey;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{JobKey, one_line};
 use nomad_csi_wire::{JobDocument, JobStub};
 
 /// Lists jobs, or shows one.
@@ -33,7 +33,9 @@ pub(crate) async fn show_jobs(
             });
         };
         let workflow = context.workflow(api, "job status", 1);
-        let key = find_job(&workflow, &scope, id).await?;
+        let action = format!("show job `{}`", one_line(id));
+        let found = find_job(&workflow, &scope, id).await;
+        let key = found_in(api, &scope, &action, found, Code::JobNotFound).await?;
         let Some(job) = api.read_job(&key).await? else {
             let message = format!("job `{}` was removed in the meantime", key.id);
             return Err(Diagnostic::error(Code::JobNotFound, message).into());

@@ -29,7 +29,7 @@ pub(crate) struct ReconcileArgs {
     /// Make the other changes while some are blocked
     ///
     /// Without it, one change that is blocked or not approved stops all of the set. Changes that depend on a blocked one
-    /// wait with it, and missing permissions stop all in any case.
+    /// wait with it. Missing permissions, and secrets that have no value, stop all in any case.
     #[arg(long, requires = "apply")]
     pub keep_going: bool,
     /// Address that serves Prometheus metrics at /metrics without authentication

@@ -180,7 +180,10 @@ impl RoundReporter for RoundLog<'_> {
             0 => {}
             more => tracing::warn!(set, "{more} more volumes are not corrected"),
         }
-        tracing::info!(set, count, "volumes that are not corrected changed");
+        match count {
+            0 => tracing::info!(set, "all volumes are corrected"),
+            count => tracing::info!(set, count, "volumes that are not corrected changed"),
+        }
         self.logged().uncorrected = volumes.to_vec();
     }
 

@@ -8,9 +8,8 @@ use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use super::cut_off::{cuts_off, cuts_off_id};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
-    FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, RemovalParallelismArgs,
-    SERVER_VERSION_HELP, SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of,
-    required_paths,
+    FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
+    SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use nomad_csi_model::{AllocId, ServerVersion};
@@ -195,7 +194,7 @@ pub(crate) struct DeregisterArgs {
     pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
-    pub parallelism: RemovalParallelismArgs,
+    pub parallelism: ParallelismArgs,
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,
@@ -228,7 +227,7 @@ pub(crate) struct DeleteArgs {
     pub ledger: LedgerArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
-    pub parallelism: RemovalParallelismArgs,
+    pub parallelism: ParallelismArgs,
     /// The wait for the server.
     #[command(flatten)]
     pub server_wait: ServerWaitArgs,

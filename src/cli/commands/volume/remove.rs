@@ -1,7 +1,7 @@
 //! `volume delete` and `volume deregister`.
 
 use super::args::{DeleteArgs, DeregisterArgs};
-use crate::cli::args::{LedgerArgs, RemovalParallelismArgs, ServerWaitArgs};
+use crate::cli::args::{LedgerArgs, ParallelismArgs, ServerWaitArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -67,7 +67,7 @@ pub(crate) async fn delete(
 
 async fn remove(
     context: &CommandContext,
-    (ledger, server_wait, parallelism): (&LedgerArgs, ServerWaitArgs, RemovalParallelismArgs),
+    (ledger, server_wait, parallelism): (&LedgerArgs, ServerWaitArgs, ParallelismArgs),
     request: RemovalRequest<'_>,
 ) -> Result<Exit, CliError> {
     context

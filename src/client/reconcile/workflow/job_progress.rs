@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_model::{Namespace, until};
+use nomad_csi_model::{JobKey, Namespace, one_line, shell_quoted, until};
 use nomad_csi_spec::job::LaunchTimes;
 use nomad_csi_wire::{
     AllocationStub, EvaluationDocument, JobDocument, PlacementMetricsDocument, TaskStateDocument,
@@ -72,12 +72,22 @@ fn is_without_allocation(job: &JobDocument, allocations: &[AllocationStub]) -> b
     !allocations.iter().any(is_current)
 }
 
-/// Returns the problem of a job of which no allocation came.
-pub(super) fn none_placed(job: &str) -> Diagnostic {
-    let message = format!("no allocation of job `{job}` was placed");
+/// Returns the problem of a job of which no allocation came. Only the agent explains its placements.
+pub(super) fn none_placed(job: &JobKey, is_agent: bool) -> Diagnostic {
+    let id = shell_quoted(&job.id);
+    let namespace = shell_quoted(&job.namespace);
+    let how = match is_agent {
+        true => {
+            format!("run `nomad-csi explain placement {id} --namespace {namespace}` to see why")
+        }
+        false => {
+            format!("run `nomad-csi job status {id} --namespace {namespace}` to check the job")
+        }
+    };
+    let message = format!("no allocation of job `{}` was placed", one_line(job.id.as_str()));
     Diagnostic::error(Code::JobNotPlaced, message)
         .note("the server evaluated the job without a failure, and lists no allocation of this version")
-        .help("run `nomad-csi job status` to check the job; the server places allocations by itself")
+        .help(format!("{how}; the server places allocations by itself"))
 }
 
 /// Returns why the newest allocation failed, if none runs and none is complete: a job that is submitted again
@@ -238,6 +248,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use nomad_csi_model::JobId;
     use nomad_csi_wire::decode_value;
 
     fn job() -> JobDocument {
@@ -370,6 +381,19 @@ mod tests {
         let silent = stub(json!({"ClientStatus": "lost"}));
         let expected = "allocation 3761b601 (web.g[0]) lost: it gave no reason";
         assert_eq!(progress(&[silent]), JobProgress::Failed(vec![expected.to_owned()]));
+    }
+
+    #[test]
+    fn a_job_without_an_allocation_names_the_command_that_says_why() {
+        let job = JobKey::new(Namespace::new("prod"), JobId::new("web 1"));
+        for (is_agent, command) in [
+            (true, "run `nomad-csi explain placement 'web 1' --namespace prod` to see why"),
+            (false, "run `nomad-csi job status 'web 1' --namespace prod` to check the job"),
+        ] {
+            let problem = none_placed(&job, is_agent);
+            let expected = format!("{command}; the server places allocations by itself");
+            assert_eq!(problem.help, [expected]);
+        }
     }
 
     #[test]

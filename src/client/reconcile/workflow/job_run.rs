@@ -21,7 +21,7 @@ use crate::reconcile::unclaimed_users::read_volumes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{AllocId, AllocWrites, JobId, JobKey, Namespace, one_line, shell_quoted};
 use nomad_csi_plan::ClaimingAlloc;
-use nomad_csi_wire::{AllocationStub, EvaluationDocument, allocation_from_wire};
+use nomad_csi_wire::{AllocationStub, EvaluationDocument, JobDocument, allocation_from_wire};
 
 /// How many allocations a problem names.
 const MOST_SHOWN: usize = 5;
@@ -348,38 +348,38 @@ impl Following<'_> {
         key: &JobKey,
         evaluation: &EvaluationDocument,
     ) -> Result<JobOutcome, WorkflowError> {
-        let placed_until = Instant::now() + PLACEMENT_LIMIT;
         let Some(job) = self.context.api.read_job(key).await? else {
             let message = format!("job `{}` was removed by another command", key.id);
             return Err(Diagnostic::error(Code::JobNotRunning, message).into());
         };
         let mut reported = BTreeMap::new();
-        loop {
+        let read = async || {
             let allocations = self.context.api.list_job_allocations(key).await?;
             self.report_changes(&allocations, evaluation, &mut reported);
-            match job_progress(&job.value, evaluation, &allocations) {
-                JobProgress::Done => {
-                    let result = result_text(&job.value, &allocations);
-                    let line = format!("job {}: {result}", key.id);
-                    self.context.reporter.status(&line);
-                    return Ok(JobOutcome::Done);
-                }
-                JobProgress::NonePlaced if Instant::now() + PAUSE > placed_until => {
-                    self.context.reporter.diagnostic(none_placed(key.id.as_str()));
-                    return Ok(JobOutcome::NotPlaced);
-                }
-                JobProgress::NonePlaced => self.pause("no allocation is placed").await?,
-                JobProgress::Failed(reasons) => {
-                    let message = match reasons.len() {
-                        1 => format!("1 allocation of job `{}` failed", key.id),
-                        count => format!("{count} allocations of job `{}` failed", key.id),
-                    };
-                    return Err(Diagnostic::error(Code::JobNotRunning, message)
-                        .note(reasons.join("\n"))
-                        .help(Code::JobNotRunning.advice())
-                        .into());
-                }
-                JobProgress::Waiting(reasons) => self.pause(&reasons.join("\n")).await?,
+            Ok(allocations)
+        };
+        let pause = async |why: String| self.pause(&why).await;
+        match settled(&job.value, evaluation, read, pause).await? {
+            Settled::Done(allocations) => {
+                let result = result_text(&job.value, &allocations);
+                let line = format!("job {}: {result}", key.id);
+                self.context.reporter.status(&line);
+                Ok(JobOutcome::Done)
+            }
+            Settled::NonePlaced => {
+                let server = self.context.api.server().await?;
+                self.context.reporter.diagnostic(none_placed(key, server == ServerKind::Agent));
+                Ok(JobOutcome::NotPlaced)
+            }
+            Settled::Failed(reasons) => {
+                let message = match reasons.len() {
+                    1 => format!("1 allocation of job `{}` failed", key.id),
+                    count => format!("{count} allocations of job `{}` failed", key.id),
+                };
+                Err(Diagnostic::error(Code::JobNotRunning, message)
+                    .note(reasons.join("\n"))
+                    .help(Code::JobNotRunning.advice())
+                    .into())
             }
         }
     }
@@ -420,6 +420,41 @@ impl Following<'_> {
     }
 }
 
+/// How the allocations of a job ended up.
+#[derive(Debug, PartialEq)]
+enum Settled {
+    /// All of them run, or ended as they should.
+    Done(Vec<AllocationStub>),
+    /// None was listed in time.
+    NonePlaced,
+    /// Some failed: the reason of each.
+    Failed(Vec<String>),
+}
+
+/// Reads the allocations of a job until none of them is on its way. `pause` is called between two reads with what is
+/// waited for.
+async fn settled(
+    job: &JobDocument,
+    evaluation: &EvaluationDocument,
+    mut read: impl AsyncFnMut() -> Result<Vec<AllocationStub>, WorkflowError>,
+    pause: impl AsyncFn(String) -> Result<(), WorkflowError>,
+) -> Result<Settled, WorkflowError> {
+    let placed_until = Instant::now() + PLACEMENT_LIMIT;
+    loop {
+        let allocations = read().await?;
+        let waiting = match job_progress(job, evaluation, &allocations) {
+            JobProgress::Done => return Ok(Settled::Done(allocations)),
+            JobProgress::Failed(reasons) => return Ok(Settled::Failed(reasons)),
+            JobProgress::NonePlaced if Instant::now() + PAUSE > placed_until => {
+                return Ok(Settled::NonePlaced);
+            }
+            JobProgress::NonePlaced => "no allocation is placed".to_owned(),
+            JobProgress::Waiting(reasons) => reasons.join("\n"),
+        };
+        pause(waiting).await?;
+    }
+}
+
 fn ended(evaluation: &EvaluationDocument) -> Diagnostic {
     let message = format!(
         "evaluation `{}` of job `{}` is {}",
@@ -431,5 +466,46 @@ fn ended(evaluation: &EvaluationDocument) -> Diagnostic {
     match evaluation.status_description.as_str() {
         "" => problem.help(Code::JobNotRunning.advice()),
         why => problem.note(why).help(Code::JobNotRunning.advice()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use nomad_csi_wire::decode_value;
+
+    /// Returns how a job ends up whose only allocation is pending for a second from `placed_after` on, and how long that takes.
+    async fn settled_with(placed_after: Duration) -> (Settled, Duration) {
+        let job = json!({"ID": "web", "Version": 2, "TaskGroups": [{"Name": "g"}]});
+        let job: JobDocument = decode_value(&job).expect("a job");
+        let start = Instant::now();
+        let read = async || {
+            let status = match start.elapsed().checked_sub(placed_after) {
+                None => return Ok(vec![]),
+                Some(passed) if passed < Duration::from_secs(1) => "pending",
+                Some(_) => "running",
+            };
+            let stub = json!({"ID": "3761b601-1111", "Name": "web.g[0]", "TaskGroup": "g",
+                "JobVersion": 2, "DesiredStatus": "run", "ClientStatus": status});
+            Ok(vec![decode_value(&stub).expect("an allocation")])
+        };
+        let pause = async |_| {
+            sleep(PAUSE).await;
+            Ok(())
+        };
+        let settled = settled(&job, &EvaluationDocument::default(), read, pause).await;
+        (settled.unwrap_or_else(|_| panic!("nothing fails here")), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_allocation_of_a_job_is_waited_for_for_ten_seconds() {
+        let (never, after) = settled_with(Duration::from_secs(3600)).await;
+        assert_eq!(never, Settled::NonePlaced);
+        assert!((Duration::from_secs(9)..=Duration::from_secs(10)).contains(&after), "{after:?}");
+        let (late, after) = settled_with(Duration::from_secs(9)).await;
+        assert!(matches!(late, Settled::Done(_)), "{late:?}");
+        assert_eq!(after.as_secs(), 10, "it is followed until it runs");
     }
 }

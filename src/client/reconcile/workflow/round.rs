@@ -79,7 +79,7 @@ pub enum UncorrectedReason {
     WaitsForOthers,
     /// Its change failed.
     Failed,
-    /// Its change was not started, or its outcome is not known.
+    /// Its change was not started: the round or the server ended before it.
     NotStarted,
 }
 
@@ -186,7 +186,8 @@ impl Round<'_> {
         };
         let mut prepared = prepare_plan(context, &plan_request).await?;
         if let Some(access) = &self.request.ledger {
-            check_owners(context, &mut prepared, plan_request.set, access).await?;
+            let checked = check_owners(context, &mut prepared, plan_request.set, access).await;
+            checked.inspect_err(|_| self.report_not_started(&prepared.plan))?;
         }
         self.report_drift_of(&prepared, set.as_deref());
         reporter.unchecked(unread_providers(prepared.plan.remarks.clone()));
@@ -195,7 +196,8 @@ impl Round<'_> {
         if keeps_going {
             reasons = self.block_what_waits(&mut prepared.plan);
         }
-        let stopping = self.blocking_reasons(&prepared).await?;
+        let stopping = self.blocking_reasons(&prepared).await;
+        let stopping = stopping.inspect_err(|_| self.report_not_started(&prepared.plan))?;
         let is_blocked = !stopping.is_empty();
         reasons.extend(stopping);
         reporter.blocked(reasons, !is_blocked, &specifications.sources);
@@ -207,7 +209,7 @@ impl Round<'_> {
         });
         let changes_volumes = plan.counts().changes() > 0;
         if is_blocked || !changes_volumes && !changes_ownership {
-            reporter.uncorrected(set_name, &not_begun(plan));
+            reporter.uncorrected(set_name, &left(plan, UncorrectedReason::WaitsForOthers));
             return Ok(());
         }
         if changes_volumes {
@@ -217,10 +219,11 @@ impl Round<'_> {
             reporter.diagnostics(&warnings, &specifications.sources);
         }
         let owner = set.as_deref().map(SetLedger::set);
-        let resolved = look_up_secrets(context, specifications, plan, owner).await?;
+        let resolved = look_up_secrets(context, specifications, plan, owner).await;
+        let resolved = resolved.inspect_err(|_| self.report_not_started(plan))?;
         let scope = RecordedScope::WholeRequest;
-        let mut outcomes =
-            execute_plan(context, &prepared, &resolved, set, None, scope, stop).await?;
+        let outcomes = execute_plan(context, &prepared, &resolved, set, None, scope, stop).await;
+        let mut outcomes = outcomes.inspect_err(|_| self.report_not_started(plan))?;
         let server_unreachable = fold_server_away(plan, &mut outcomes);
         let failures = reporter.outcomes(plan, &outcomes, server_unreachable);
         reporter.uncorrected(set_name, &not_corrected(plan, &outcomes));
@@ -228,6 +231,12 @@ impl Round<'_> {
             return Ok(());
         }
         Err(failures.into())
+    }
+
+    /// Reports what a round leaves as it is that ends with an error before its changes.
+    fn report_not_started(&self, plan: &Plan) {
+        let set = self.request.specifications.set.as_ref().map_or("", SetName::as_str);
+        self.reporter.uncorrected(set, &left(plan, UncorrectedReason::NotStarted));
     }
 
     /// Returns why changes wait for a person, with their positions in the plan.
@@ -324,13 +333,13 @@ impl Round<'_> {
     }
 }
 
-/// Returns the volumes that a round without changes leaves as they are.
-fn not_begun(plan: &Plan) -> Vec<Uncorrected> {
+/// Returns the volumes that a round without changes leaves as they are, and why those that are not blocked.
+fn left(plan: &Plan, otherwise: UncorrectedReason) -> Vec<Uncorrected> {
     let changed = plan.volumes.iter().filter(|planned| !planned.is_unchanged());
     let uncorrected = changed.map(|planned| Uncorrected {
         volume: planned.key.clone(),
         why: match planned.action.reasons() {
-            [] => UncorrectedReason::WaitsForOthers,
+            [] => otherwise,
             _ => UncorrectedReason::Blocked,
         },
     });

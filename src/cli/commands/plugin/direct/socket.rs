@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::command_context::CommandContext;
-use crate::cli::env::Variable;
+use crate::cli::env::{Environment, NotUtf8, Variable};
 use crate::cli::error::CliError;
 use nomad_csi_csi::RawClient;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -40,8 +40,7 @@ pub(super) fn named_socket(
     context: &CommandContext,
     option: Option<&str>,
 ) -> Result<PathBuf, CliError> {
-    let variable = context.environment.text(Variable::CsiEndpoint)?;
-    let Some(endpoint) = option.or(variable) else {
+    let Some(endpoint) = named_endpoint(&context.environment, option)? else {
         let message = "no endpoint of a plugin is given";
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .help("use `--endpoint unix:///run/csi.sock`, or set CSI_ENDPOINT")
@@ -54,4 +53,38 @@ pub(super) fn named_socket(
             .into());
     };
     Ok(context.directory.join(path))
+}
+
+/// Returns the option, or without it what the environment has.
+fn named_endpoint<'e>(
+    environment: &'e Environment,
+    option: Option<&'e str>,
+) -> Result<Option<&'e str>, NotUtf8> {
+    match option {
+        Some(option) => Ok(Some(option)),
+        None => environment.text(Variable::CsiEndpoint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_environment_is_read_only_without_the_option() {
+        let broken = std::ffi::OsStr::from_bytes(b"/run/\xff.sock");
+        for (variable, option, expected) in [
+            (Some("/run/a.sock".as_ref()), None, Some(Some("/run/a.sock"))),
+            (Some("/run/a.sock".as_ref()), Some("/run/b.sock"), Some(Some("/run/b.sock"))),
+            (Some(broken), Some("/run/b.sock"), Some(Some("/run/b.sock"))),
+            (Some(broken), None, None),
+            (None, None, Some(None)),
+        ] {
+            let environment = Environment::from_iter(variable.map(|value| ("CSI_ENDPOINT", value)));
+            let named = named_endpoint(&environment, option).ok();
+            assert_eq!(named, expected, "{variable:?} {option:?}");
+        }
+    }
 }
