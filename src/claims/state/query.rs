@@ -21,6 +21,7 @@ use nomad_csi_model::{
 
 /// The health of a plugin instance whose node cannot be called.
 const NODE_AWAY: &str = "its node is not connected";
+
 /// Returns what has to be recorded of a node whose machine has this boot ID; nothing if it is on record. With another one, the
 /// machine was restarted: what was mounted is in doubt, and plugin instances without an allocation have ended.
 pub fn boot_events(state: &State, node: &NodeId, boot_id: &str) -> Vec<EventKind> {
@@ -29,24 +30,10 @@ pub fn boot_events(state: &State, node: &NodeId, boot_id: &str) -> Vec<EventKind
         return vec![];
     }
     let booted = EventKind::NodeBooted { node: node.clone(), boot_id: boot_id.to_owned() };
-    let gone = known.map(|_| instances_without_alloc(state, node));
+    // Instances of allocations on record are reported by their runners.
+    let has_ended = |alloc: &PluginAlloc| !state.allocs.contains_key(&alloc.instance.alloc_id);
+    let gone = known.map(|_| ends_of_instances(state, node, has_ended));
     gone.into_iter().flatten().chain([booted]).collect()
-}
-
-/// Returns the ends of the plugin instances on a machine that was restarted: no process of them is left. Those of allocations on
-/// record are reported by their runners.
-fn instances_without_alloc(state: &State, node: &NodeId) -> Vec<EventKind> {
-    let of_plugin = |(plugin, record): (&PluginId, &PluginRecord)| {
-        let allocs = record.allocs.iter();
-        let gone = allocs
-            .filter(|(id, alloc)| alloc.node == *node && !state.allocs.contains_key(*id))
-            .map(|(id, _)| EventKind::PluginAllocGone {
-                plugin: plugin.clone(),
-                alloc: id.clone(),
-            });
-        gone.collect::<Vec<_>>()
-    };
-    state.plugins.iter().flat_map(of_plugin).collect()
 }
 
 /// Returns the ends of the plugin instances on a node that are known to have ended.
