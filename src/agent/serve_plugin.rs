@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::core_dumps::restrict_core_dumps;
 use super::metrics::serve_metrics_at;
 use crate::telemetry::PluginMetrics;
-use nomad_csi_hostpath::{Config, Host, PluginProfile, serve};
+use nomad_csi_hostpath::{Config, Host, Placement, PlacementOptions, PluginProfile, serve};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_node::mounts::{LinuxBlockStorage, LinuxMounter};
 use nomad_csi_ports::{RandomIds, SystemClock};
@@ -22,7 +22,13 @@ pub struct PluginOptions {
     /// `--endpoint`: `unix://` and an absolute path.
     pub endpoint: String,
     /// `--state-dir`: the directory of its volumes and their state.
-    pub state_dir: PathBuf,
+    pub state_dir: Option<PathBuf>,
+    /// `--shared`: the directory that it shares with other processes of the plugin.
+    pub shared: Option<PathBuf>,
+    /// `--role`: the part of the plugin that it is.
+    pub role: Option<String>,
+    /// `--detach-cuts`: whether a detached volume becomes read-only where it is staged.
+    pub detach_cuts: bool,
     /// `--node-id`: the ID of this node; by default the host name.
     pub node_id: Option<String>,
     /// `--exit-on-stdin-eof`: whether it exits with its standard input.
@@ -46,6 +52,9 @@ pub async fn serve_plugin(
     let PluginOptions {
         endpoint,
         state_dir,
+        shared,
+        role,
+        detach_cuts,
         node_id,
         exit_on_stdin_eof,
         allow_core_dumps,
@@ -53,8 +62,12 @@ pub async fn serve_plugin(
         profile,
     } = options;
     restrict_core_dumps(allow_core_dumps);
+    let backing = profile.backing.clone();
+    let placement = PlacementOptions { state_dir, shared, role, detach_cuts, backing };
+    let placement = Placement::parse(&placement).map_err(option_problems)?;
     let profile = parse_profile(&profile, "")?;
-    let config = Config::new(&endpoint, state_dir, node_id, exit_on_stdin_eof);
+    let config = Config::new(&endpoint, placement.state_dir, node_id, exit_on_stdin_eof)
+        .and_then(|config| config.with_shared(placement.shared));
     let config = config.map_err(|error| serve_problem(&error))?;
     let metrics = Arc::new(PluginMetrics::default());
     let _serving = serve_metrics_at(address, metrics.clone()).await?;
@@ -78,13 +91,17 @@ pub(super) fn parse_profile(
     prefix: &str,
 ) -> Result<PluginProfile, Diagnostics> {
     PluginProfile::parse(options).map_err(|problems| {
-        let mut diagnostics = Diagnostics::default();
-        for problem in problems {
-            let problem = problem.replace("--", &format!("--{prefix}"));
-            diagnostics.push(Diagnostic::error(Code::HostpathCannotServe, problem));
-        }
-        diagnostics
+        let prefixed = |problem: String| problem.replace("--", &format!("--{prefix}"));
+        option_problems(problems.into_iter().map(prefixed))
     })
+}
+
+fn option_problems(problems: impl IntoIterator<Item = String>) -> Diagnostics {
+    let mut diagnostics = Diagnostics::default();
+    for problem in problems {
+        diagnostics.push(Diagnostic::error(Code::HostpathCannotServe, problem));
+    }
+    diagnostics
 }
 
 fn serve_problem(error: &dyn std::error::Error) -> Diagnostics {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::profile::PluginProfile;
+use super::shared::{SharedConfig, is_node_name};
 use nomad_csi_model::socket_path;
 
 /// Linux's limit for the path of a Unix socket, without the final NUL.
@@ -18,6 +19,7 @@ pub struct Config {
     pub(super) node_id: String,
     pub(super) exit_on_stdin_eof: bool,
     pub(super) profile: PluginProfile,
+    pub(super) shared: Option<SharedConfig>,
 }
 
 /// Why a configuration is not valid.
@@ -42,6 +44,11 @@ pub enum ConfigError {
         "node ID {0:?} is not valid: CSI allows 1 to {MAX_NODE_ID_BYTES} bytes without control characters; set another one with --node-id"
     )]
     NodeId(String),
+    /// The node ID cannot be the name of a file in the shared directory.
+    #[error(
+        "node ID {0:?} is not valid with --shared: it is the name of a file, so it has at most 255 bytes, no slash, and no dot at the beginning; set another one with --node-id"
+    )]
+    NodeName(String),
 }
 
 impl Config {
@@ -72,6 +79,7 @@ impl Config {
             node_id,
             exit_on_stdin_eof,
             profile: PluginProfile::default(),
+            shared: None,
         })
     }
 
@@ -79,6 +87,17 @@ impl Config {
     #[must_use]
     pub fn with_profile(self, profile: PluginProfile) -> Self {
         Self { profile, ..self }
+    }
+
+    /// Returns this configuration with a directory that other processes of the plugin use too.
+    ///
+    /// # Errors
+    /// If the node ID cannot be the name of a file there.
+    pub fn with_shared(self, shared: Option<SharedConfig>) -> Result<Self, ConfigError> {
+        if shared.is_some() && !is_node_name(&self.node_id) {
+            return Err(ConfigError::NodeName(self.node_id));
+        }
+        Ok(Self { shared, ..self })
     }
 
     /// The socket that the plugin listens on.
@@ -108,6 +127,7 @@ fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shared::Role;
     use super::*;
 
     fn config(endpoint: &str, node_id: Option<&str>) -> Result<Config, ConfigError> {
@@ -133,6 +153,22 @@ mod tests {
             let message = config(endpoint, None).unwrap_err().to_string();
             assert!(message.contains(reason), "{endpoint}: {message}");
         }
+    }
+
+    #[test]
+    fn a_node_of_a_shared_directory_has_the_name_of_a_file() {
+        let shared =
+            || SharedConfig { directory: "/d".into(), role: Role::Node, detach_cuts: false };
+        let long = "n".repeat(256);
+        for id in ["rack/1", ".", "..", ".n", &long] {
+            let config = config("unix:///s", Some(id)).unwrap();
+            assert!(config.clone().with_shared(None).is_ok(), "{id:?}");
+            assert_eq!(
+                config.with_shared(Some(shared())),
+                Err(ConfigError::NodeName(id.to_owned()))
+            );
+        }
+        assert!(config("unix:///s", Some("n-1.x")).unwrap().with_shared(Some(shared())).is_ok());
     }
 
     #[test]

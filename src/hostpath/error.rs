@@ -212,6 +212,8 @@ errors! {
         ConflictingUse(ConflictingUse) => Code::AlreadyExists,
         /// The caller detaches another volume.
         ResourceExhausted(ResourceExhausted) => Code::ResourceExhausted,
+        /// The caller detaches the volume from the other node first.
+        FailedPrecondition(FailedPrecondition) => Code::FailedPrecondition,
         /// The caller repeats after a pause.
         OperationPending(OperationPending) => Code::Aborted,
     }

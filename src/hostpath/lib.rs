@@ -10,6 +10,7 @@
 //! or snapshot that was answered exists, a group snapshot is whole or absent, nothing in use is
 //! deleted, and no file system stays frozen.
 
+mod call_context;
 mod catalog;
 mod config;
 mod data;
@@ -21,6 +22,7 @@ mod recovery;
 mod request;
 mod serve;
 mod services;
+mod shared;
 mod size;
 mod snapshots;
 mod topology;
@@ -31,6 +33,7 @@ pub use config::{Config, ConfigError};
 pub use plugin::Host;
 pub use profile::{PluginProfile, ProfileOptions};
 pub use serve::{ServeError, serve};
+pub use shared::{Placement, PlacementOptions, Role, SharedConfig};
 pub use volumes::first_mount_using;
 
 #[cfg(test)]

@@ -14,13 +14,17 @@ use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 
-use super::catalog::{Backing, Catalog, CatalogVolume, RecordState};
+use super::call_context::current_call;
+use super::catalog::{Attachment, Backing, Catalog, CatalogVolume, RecordState};
 use super::data::DataDir;
 use super::error::{HostError, OperationPending};
 use super::profile::{PluginCapability, PluginProfile};
+use super::shared::{Role, SharedConfig, SharedDirectory};
 
 use nomad_csi_model::private::create_subdirectory;
-use nomad_csi_ports::{BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls};
+use nomad_csi_ports::{
+    BlockStorage, CallMeasurements, Clock, IdSource, LoopDevice, MountCalls, StatusCode,
+};
 
 /// The ports that the plugin needs from its host.
 #[derive(Clone)]
@@ -50,6 +54,8 @@ pub(super) struct Plugin {
     pub(super) host: Host,
     pub(super) node_id: String,
     pub(super) profile: PluginProfile,
+    /// The directory that other processes of the plugin use too.
+    pub(super) shared: Option<SharedDirectory>,
     pending: Arc<Mutex<BTreeSet<OperationKey>>>,
     held: HeldDevices,
     work: TaskTracker,
@@ -75,9 +81,21 @@ pub(super) enum OperationKey {
 }
 
 impl Plugin {
-    /// Opens the plugin on a state directory, which must exist. Blocks.
+    /// Opens the whole plugin on a state directory, which must exist. Blocks.
+    #[cfg(test)]
     pub(super) fn open(
         state_dir: &Path,
+        node_id: String,
+        profile: PluginProfile,
+        host: Host,
+    ) -> Result<Self, HostError> {
+        Self::open_placed(state_dir, None, node_id, profile, host)
+    }
+
+    /// Opens the plugin, or the part of it that this process is, on a state directory, which must exist. Blocks.
+    pub(super) fn open_placed(
+        state_dir: &Path,
+        shared: Option<&SharedConfig>,
         node_id: String,
         profile: PluginProfile,
         host: Host,
@@ -85,8 +103,11 @@ impl Plugin {
         // Paths in the mount table contain no symbolic links.
         let state_dir =
             state_dir.canonicalize().map_err(HostError::io("find the state directory"))?;
+        let shared = shared.map(|shared| SharedDirectory::open(shared, &node_id));
+        let shared = shared.transpose().map_err(HostError::io("use the shared directory"))?;
+        let data = shared.as_ref().map_or(&state_dir, |shared| &shared.path);
         let below = |name: &str| {
-            let path = state_dir.join(name);
+            let path = data.join(name);
             create_subdirectory(&path)
                 .and_then(|_| DataDir::open(&path))
                 .map_err(HostError::io(format!("create directory `{name}`")))
@@ -97,8 +118,17 @@ impl Plugin {
             let sizes = [PluginCapability::Expand, PluginCapability::NodeExpand];
             profile.capabilities.without.extend(sizes);
         }
+        if let Some(shared) = &shared {
+            profile.capabilities.limit_to(shared.role);
+        }
+        let mut catalog = Catalog::open(&state_dir.join("catalog.redb"))?;
+        if let Some(shared) = &shared
+            && shared.role.has_controller()
+        {
+            catalog.publish_to(shared.records.clone());
+        }
         let plugin = Self {
-            catalog: Catalog::open(&state_dir.join("catalog.redb"))?,
+            catalog,
             directories: below("volumes")?,
             images: below("images")?,
             snapshots: below("snapshots")?,
@@ -109,6 +139,7 @@ impl Plugin {
             held: HeldDevices::default(),
             work: TaskTracker::new(),
             state_dir,
+            shared,
         };
         std::fs::File::open(&plugin.state_dir)
             .and_then(|directory| directory.sync_all())
@@ -172,11 +203,17 @@ impl Plugin {
         E: From<HostError> + Send + 'static,
         Status: From<E>,
     {
-        let plugin = self.clone();
-        let result = self.work.spawn_blocking(move || work(&plugin)).await;
-        result
-            .unwrap_or_else(|ended| Err(E::from(HostError::TaskFailed(ended))))
-            .map_err(Status::from)
+        let (plugin, call) = (self.clone(), current_call());
+        let logged_work = move || {
+            let result = work(&plugin).map_err(Status::from);
+            if let Some(call) = call {
+                let code = result.as_ref().map_or_else(status_code, |_| StatusCode::Ok);
+                call.set_outcome(code);
+            }
+            result
+        };
+        let result = self.work.spawn_blocking(logged_work).await;
+        result.unwrap_or_else(|ended| Err(Status::from(E::from(HostError::TaskFailed(ended)))))
     }
 
     /// Runs work in the background, on a blocking thread. Only a shutdown waits for it.
@@ -196,8 +233,65 @@ impl Plugin {
 
     /// Returns the volume with this ID if it is `Ready`.
     pub(super) fn ready_volume(&self, id: &str) -> Result<Option<CatalogVolume>, HostError> {
-        let record = self.catalog.volume(id)?;
-        Ok(record.filter(|record| record.state == RecordState::Ready))
+        let record = match &self.shared {
+            Some(shared) if shared.role == Role::Node => {
+                let read = shared.records.read(id);
+                read.map_err(HostError::io("read the record of the volume"))?
+            }
+            Some(_) | None => self.catalog.volume(id)?,
+        };
+        let mut record = record.filter(|record| record.state == RecordState::Ready);
+        if let (Some(shared), Some(record)) = (&self.shared, &mut record) {
+            let added = shared.records.add_prepared(record);
+            added.map_err(HostError::io("read what a node did to the volume"))?;
+        }
+        Ok(record)
+    }
+
+    /// Writes the changed record of a volume. A node keeps only what it did to the content.
+    pub(super) fn save_volume(&self, record: &CatalogVolume) -> Result<(), HostError> {
+        match &self.shared {
+            Some(shared) if shared.role == Role::Node => {
+                let kept = shared.records.put_prepared(&record.id, &record.content);
+                kept.map_err(HostError::io("keep what this node did to the volume"))
+            }
+            Some(_) | None => Ok(self.catalog.put_volume(record)?),
+        }
+    }
+
+    /// Returns how a volume is attached to this node.
+    pub(super) fn own_attachment(
+        &self,
+        record: &CatalogVolume,
+    ) -> Result<Option<Attachment>, HostError> {
+        match &self.shared {
+            None => Ok(record.attachment.clone()),
+            Some(shared) => {
+                let found = shared.attachments.get(&record.id, &self.node_id);
+                found.map_err(HostError::io("read the attachment of the volume"))
+            }
+        }
+    }
+
+    /// Returns the nodes that a volume is attached to.
+    pub(super) fn attached_nodes(&self, record: &CatalogVolume) -> Result<Vec<String>, HostError> {
+        match &self.shared {
+            None => Ok(record.attachment.iter().map(|_| self.node_id.clone()).collect()),
+            Some(shared) => {
+                let nodes = shared.attachments.nodes(&record.id);
+                nodes.map_err(HostError::io("list the attachments of the volume"))
+            }
+        }
+    }
+
+    /// Returns whether this process owns the records of volumes.
+    pub(super) fn has_controller(&self) -> bool {
+        self.shared.as_ref().is_none_or(|shared| shared.role.has_controller())
+    }
+
+    /// Returns whether volumes are used by the node service of this process, or of another one.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.shared.is_some() || self.has(PluginCapability::Node)
     }
 
     /// Waits until all work is done, and refuses new work.
@@ -205,6 +299,11 @@ impl Plugin {
         self.work.close();
         self.work.wait().await;
     }
+}
+
+fn status_code(status: &Status) -> StatusCode {
+    let number = usize::try_from(i32::from(status.code())).unwrap_or_default();
+    StatusCode::ALL.get(number).copied().unwrap_or(StatusCode::Unknown)
 }
 
 /// An operation in progress. It ends when this guard is dropped.

@@ -5,6 +5,8 @@
 //! no record needs, and sets up the devices of staged block volumes again after a reboot. The
 //! orchestrator repeats its mounts. Deletions continue in the background, except those whose data is gone
 //! already: they are complete before a caller repeats them.
+//!
+//! A node of a shared directory sets up devices only: all else is the controller's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +19,40 @@ use super::plugin::Plugin;
 use super::snapshots;
 use super::volumes::{self, Volume};
 
+/// How many volumes one read of the catalogue returns.
+const BATCH: usize = 1000;
+
 /// Does everything that must be complete before the plugin answers calls.
 pub(super) fn recover(plugin: &Arc<Plugin>) -> Result<(), HostError> {
-    undo_unfinished(plugin)?;
-    forget_deleted(plugin)?;
-    remove_unrecorded(plugin)?;
-    reconcile_devices(plugin)?;
+    if plugin.has_controller() {
+        undo_unfinished(plugin)?;
+        forget_deleted(plugin)?;
+        remove_unrecorded(plugin)?;
+        reconcile_devices(plugin)?;
+        publish_records(plugin)?;
+    }
     restore_block_devices(plugin)
+}
+
+/// Writes the records that a crash kept from the nodes, and removes the files of volumes that are gone.
+fn publish_records(plugin: &Plugin) -> Result<(), HostError> {
+    let Some(shared) = &plugin.shared else {
+        return Ok(());
+    };
+    let (mut ids, mut after) = (BTreeSet::new(), None);
+    loop {
+        let (records, has_more) = plugin.catalog.volume_page(after.as_deref(), BATCH)?;
+        for record in &records {
+            plugin.catalog.publish(record)?;
+        }
+        after = records.last().map(|last| last.id.clone());
+        ids.extend(records.into_iter().map(|record| record.id));
+        if !has_more {
+            break;
+        }
+    }
+    let retained = shared.retain(&ids);
+    retained.map_err(HostError::io("remove the files of deleted volumes"))
 }
 
 /// Undoes unfinished creations. Runs before the plugin answers calls.
@@ -118,7 +147,9 @@ fn reconcile_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
         let is_needed = match known {
             (Some(record), paths) => {
                 // The kernel detaches the device of an image with its last mount.
-                record.content.backing == Backing::Image || !paths.is_empty()
+                record.content.backing == Backing::Image
+                    || !paths.is_empty()
+                    || plugin.shared.is_some() && !plugin.attached_nodes(&record)?.is_empty()
             }
             (None, _) => false,
         };
@@ -144,7 +175,8 @@ fn restore_block_devices(plugin: &Arc<Plugin>) -> Result<(), HostError> {
                 continue;
             }
         };
-        if volume.backing() != Backing::Block {
+        let is_detached = plugin.shared.is_some() && volume.attachment.is_none();
+        if volume.backing() != Backing::Block || is_detached {
             continue;
         }
         for path_record in volume.paths.values() {

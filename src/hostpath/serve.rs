@@ -24,8 +24,8 @@ use super::error::HostError;
 use super::plugin::{Host, Plugin};
 use super::recovery;
 use super::services::{
-    ControllerService, FaultLayer, GroupControllerService, IdentityService, MeasuredLayer,
-    NodeService, SnapshotMetadataService,
+    CallLogLayer, ControllerService, FaultLayer, GroupControllerService, IdentityService,
+    MeasuredLayer, NodeService, SnapshotMetadataService,
 };
 
 use nomad_csi_database::FailureKind;
@@ -109,6 +109,7 @@ pub async fn serve(
     let server = Server::builder()
         .concurrency_limit_per_connection(MAX_CONCURRENT_CALLS)
         .layer(MeasuredLayer(plugin.host.measurements.clone()))
+        .layer(CallLogLayer(plugin.shared.as_ref().map(|shared| shared.calls.clone())))
         .layer(FaultLayer::new(plugin.clone()))
         .add_service(IdentityServer::new(IdentityService(plugin.clone())))
         .add_service(ControllerServer::new(ControllerService(plugin.clone())))
@@ -163,10 +164,11 @@ async fn run_server(
 async fn open_plugin(config: &Config, host: Host) -> Result<Arc<Plugin>, ServeError> {
     let state_dir = config.state_dir.clone();
     let node_id = config.node_id.clone();
-    let profile = config.profile.clone();
+    let (profile, shared) = (config.profile.clone(), config.shared.clone());
     let opened = tokio::task::spawn_blocking(move || {
         create_directory(&state_dir).map_err(HostError::io("create it"))?;
-        let plugin = Arc::new(Plugin::open(&state_dir, node_id, profile, host)?);
+        let opened = Plugin::open_placed(&state_dir, shared.as_ref(), node_id, profile, host);
+        let plugin = Arc::new(opened?);
         recovery::recover(&plugin)?;
         Ok(plugin)
     })

@@ -38,6 +38,19 @@ impl AccessMode {
         }
     }
 
+    /// Returns whether the mode allows one node.
+    pub(super) const fn is_single_node(self) -> bool {
+        match self {
+            Self::SingleNodeWriter
+            | Self::SingleNodeReaderOnly
+            | Self::SingleNodeSingleWriter
+            | Self::SingleNodeMultiWriter => true,
+            Self::MultiNodeReaderOnly
+            | Self::MultiNodeSingleWriter
+            | Self::MultiNodeMultiWriter => false,
+        }
+    }
+
     /// Returns whether the mode requires the capability SINGLE_NODE_MULTI_WRITER (CSI 1.5).
     pub(super) const fn is_newer(self) -> bool {
         match self {

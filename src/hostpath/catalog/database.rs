@@ -11,12 +11,15 @@ use redb::{
 use super::group_write::WriteQueue;
 use super::store::{CatalogError, Store, decode};
 use super::tables::META;
+use crate::shared::RecordFiles;
 use nomad_csi_database::{FileStorage, Storage};
 
 /// The plugin's records. Only this process has them open.
 pub(crate) struct Catalog {
     store: Store,
     queue: WriteQueue,
+    /// The files that the nodes of a shared directory read.
+    pub(super) published: Option<RecordFiles>,
 }
 
 impl Catalog {
@@ -27,7 +30,12 @@ impl Catalog {
 
     /// Opens the catalogue in this storage, and creates it if it does not exist.
     pub(super) fn in_storage(storage: impl Storage) -> Result<Self, CatalogError> {
-        Ok(Self { store: Store::open(storage)?, queue: WriteQueue::default() })
+        Ok(Self { store: Store::open(storage)?, queue: WriteQueue::default(), published: None })
+    }
+
+    /// Writes each changed record of a volume to these files too.
+    pub(crate) fn publish_to(&mut self, files: RecordFiles) {
+        self.published = Some(files);
     }
 
     /// Counts one more use of a fault across all runs, and returns the count.

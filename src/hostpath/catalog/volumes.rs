@@ -87,8 +87,7 @@ impl Catalog {
 
     /// Writes a volume. A new record reserves its name, `Deleting` releases it.
     pub(crate) fn put_volume(&self, record: &CatalogVolume) -> Result<(), CatalogError> {
-        let record = record.clone();
-        self.write(move |transaction| put(transaction, &record, CatalogLimits::default()).map(drop))
+        self.put_volume_within(record, CatalogLimits::default()).map(drop)
     }
 
     /// Writes a volume within limits. Changes nothing and returns `false` if it exceeds one.
@@ -97,14 +96,27 @@ impl Catalog {
         record: &CatalogVolume,
         limits: CatalogLimits,
     ) -> Result<bool, CatalogError> {
-        let record = record.clone();
-        self.write(move |transaction| put(transaction, &record, limits))
+        let written = record.clone();
+        let is_within = self.write(move |transaction| put(transaction, &written, limits))?;
+        if is_within {
+            self.publish(record)?;
+        }
+        Ok(is_within)
+    }
+
+    /// Writes the record of a volume to the file that nodes read, if they do. It is written again if an earlier call could
+    /// not.
+    pub(crate) fn publish(&self, record: &CatalogVolume) -> Result<(), CatalogError> {
+        let published = self.published.as_ref().map_or(Ok(()), |files| files.publish(record));
+        Ok(published?)
     }
 
     /// Removes all records of a volume.
     pub(crate) fn remove_volume(&self, record: &CatalogVolume) -> Result<(), CatalogError> {
-        let record = record.clone();
-        self.write(move |transaction| remove(transaction, &record))
+        let removed = record.clone();
+        self.write(move |transaction| remove(transaction, &removed))?;
+        let withdrawn = self.published.as_ref().map_or(Ok(()), |files| files.withdraw(&record.id));
+        Ok(withdrawn?)
     }
 
     /// Removes all records of a volume whose data was removed from `directory`, with the next
@@ -151,15 +163,16 @@ impl Catalog {
         volume: Option<&CatalogVolume>,
     ) -> Result<(), CatalogError> {
         let bytes = encode(record)?;
-        let (id, path, volume) = (id.to_owned(), path.to_owned(), volume.cloned());
+        let (id, path, written) = (id.to_owned(), path.to_owned(), volume.cloned());
         self.write(move |transaction| {
             let mut paths = transaction.open_table(PATHS)?;
             paths.insert((id.as_str(), path.as_str()), bytes.as_slice())?;
-            if let Some(volume) = &volume {
+            if let Some(volume) = &written {
                 put(transaction, volume, CatalogLimits::default())?;
             }
             Ok(())
-        })
+        })?;
+        volume.map_or(Ok(()), |volume| self.publish(volume))
     }
 
     /// Gives the record of a path to another one.

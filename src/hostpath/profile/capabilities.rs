@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::shared::Role;
+
 /// Defines the enum and its names.
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -102,6 +104,21 @@ pub(crate) struct PluginCapabilities {
 }
 
 impl PluginCapabilities {
+    /// Limits the capabilities to those of one part of a plugin whose parts share a directory. Volumes are attached there.
+    pub(crate) fn limit_to(&mut self, role: Role) {
+        self.requires_attachment = true;
+        if !role.has_node() {
+            self.without.insert(PluginCapability::Node);
+        }
+        if !role.has_controller() {
+            self.without.extend([
+                PluginCapability::Controller,
+                PluginCapability::Groups,
+                PluginCapability::Metadata,
+            ]);
+        }
+    }
+
     /// Returns whether the plugin has this capability.
     pub(crate) fn has(&self, capability: PluginCapability) -> bool {
         let needs_attachment = matches!(

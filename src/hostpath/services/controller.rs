@@ -98,18 +98,21 @@ impl Controller for ControllerService {
                 let (records, has_more) = page.map_err(HostError::from)?;
                 let last = records.last().filter(|_| has_more);
                 let last = last.map(|last| last.id.clone());
-                Ok::<_, ListVolumesError>((records, last))
+                let published = records.iter().map(|record| published_nodes(plugin, record));
+                let published: Vec<_> = published.collect::<Result<_, _>>()?;
+                let records = records.into_iter().zip(published).collect();
+                Ok::<(Vec<_>, _), ListVolumesError>((records, last))
             })
             .await?;
-        let entry = |record: &CatalogVolume| proto::list_volumes_response::Entry {
-            volume: Some(self.volume(record)),
+        let entry = |(record, published_node_ids)| proto::list_volumes_response::Entry {
+            volume: Some(self.volume(&record)),
             status: Some(proto::list_volumes_response::VolumeStatus {
-                published_node_ids: self.nodes_of(record),
+                published_node_ids,
                 volume_condition: None,
             }),
         };
         Ok(Response::new(proto::ListVolumesResponse {
-            entries: records.iter().map(entry).collect(),
+            entries: records.into_iter().map(entry).collect(),
             next_token: token(last),
         }))
     }
@@ -151,17 +154,18 @@ impl Controller for ControllerService {
         request: Request<proto::ControllerGetVolumeRequest>,
     ) -> Result<Response<proto::ControllerGetVolumeResponse>, Status> {
         let id = request::volume_id(&request.get_ref().volume_id)?;
-        let record = self
+        let (record, published_node_ids) = self
             .0
             .call(move |plugin| {
-                let record = plugin.ready_volume(&id)?;
-                Ok::<_, GetVolumeError>(record.ok_or(VolumeNotFound(id))?)
+                let record = plugin.ready_volume(&id)?.ok_or(VolumeNotFound(id))?;
+                let nodes = published_nodes(plugin, &record)?;
+                Ok::<_, GetVolumeError>((record, nodes))
             })
             .await?;
         Ok(Response::new(proto::ControllerGetVolumeResponse {
             volume: Some(self.volume(&record)),
             status: Some(proto::controller_get_volume_response::VolumeStatus {
-                published_node_ids: self.nodes_of(&record),
+                published_node_ids,
                 volume_condition: None,
             }),
         }))
@@ -419,12 +423,6 @@ impl ControllerService {
         }
     }
 
-    fn nodes_of(&self, record: &CatalogVolume) -> Vec<String> {
-        let is_reported =
-            self.0.has(PluginCapability::PublishedNodes) && record.attachment.is_some();
-        is_reported.then(|| self.0.node_id.clone()).into_iter().collect()
-    }
-
     /// Returns why the capabilities are not confirmed, or `None`. Also checks parameters and
     /// context, because a confirmation repeats them.
     fn unsupported(
@@ -448,6 +446,14 @@ impl ControllerService {
         };
         incompatibility.or_else(|| others().err().map(|reason| reason.0))
     }
+}
+
+/// Returns the nodes that a volume is attached to, if the plugin reports them.
+fn published_nodes(plugin: &Plugin, record: &CatalogVolume) -> Result<Vec<String>, HostError> {
+    if !plugin.has(PluginCapability::PublishedNodes) {
+        return Ok(vec![]);
+    }
+    plugin.attached_nodes(record)
 }
 
 fn source(source: &ContentSource) -> proto::VolumeContentSource {

@@ -66,7 +66,7 @@ fn known(path: &str) -> String {
 }
 
 /// Returns the status of an answer to a call with one response: an error is in its head.
-fn code_of(response: &http::Response<Body>) -> StatusCode {
+pub(super) fn code_of(response: &http::Response<Body>) -> StatusCode {
     let status = response.headers().get("grpc-status");
     let number = status.and_then(|status| status.to_str().ok()?.parse::<usize>().ok());
     let code = number.and_then(|number| StatusCode::ALL.get(number));

@@ -1,8 +1,9 @@
-//! The plugin's CSI services over gRPC, and the layer that injects faults before them.
+//! The plugin's CSI services over gRPC, and the layers before them, which log calls and inject faults.
 //!
 //! A service validates a request ([`request`](super::request)), runs the work, and builds the
 //! response.
 
+mod call_log_layer;
 mod controller;
 mod fault_layer;
 mod group_controller;
@@ -11,6 +12,7 @@ mod measured_layer;
 mod node;
 mod snapshot_metadata;
 
+pub(super) use call_log_layer::CallLogLayer;
 pub(super) use controller::ControllerService;
 pub(super) use fault_layer::FaultLayer;
 pub(super) use group_controller::GroupControllerService;

@@ -1,10 +1,11 @@
 //! Attaching volumes to the node: a record with a limit (ControllerPublishVolume).
 //!
-//! The plugin serves one node. A volume that is not attached can be neither staged nor published. A
+//! Without a shared directory (`attach_shared`), the plugin serves one node. A volume that is not attached can be neither staged nor published. A
 //! volume that is attached read-only cannot be written there. An attached volume cannot be deleted.
 
 use std::sync::Arc;
 
+use super::attach_shared;
 use super::volume::Volume;
 use crate::catalog::{Attachment, CatalogLimits};
 use crate::error::{
@@ -22,6 +23,10 @@ pub(crate) fn attach(
     capability: VolumeCapability,
     read_only: bool,
 ) -> Result<(), ControllerPublishError> {
+    if let Some(shared) = &plugin.shared {
+        let requested = Attachment { capability, read_only };
+        return attach_shared::attach(plugin, shared, id, &node, &requested);
+    }
     let mut volume = Volume::open::<ControllerPublishError>(plugin, id)?;
     if node != plugin.node_id {
         return Err(NodeNotFound { requested: node, own: plugin.node_id.clone() }.into());
@@ -62,6 +67,9 @@ pub(crate) fn detach(
     id: String,
     node: &str,
 ) -> Result<(), ControllerUnpublishError> {
+    if let Some(shared) = &plugin.shared {
+        return attach_shared::detach(plugin, shared, id, node);
+    }
     if !node.is_empty() && node != plugin.node_id {
         return Ok(());
     }

@@ -44,6 +44,7 @@ pub(crate) fn create(
     let known = plugin.catalog.volume_by_name(&request.name);
     match known.map_err(HostError::from)? {
         Some(record) if record.state == RecordState::Ready => {
+            plugin.catalog.publish(&record).map_err(HostError::from)?;
             return check_same_request(plugin, record, &request);
         }
         // An earlier creation failed and could not be undone. No caller has its ID.

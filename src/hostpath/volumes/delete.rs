@@ -31,6 +31,10 @@ pub(crate) fn delete(plugin: &Plugin, id: &str) -> Result<(), DeleteVolumeError>
     } else {
         delete_data_and_record(plugin, record.clone())?;
     }
+    if let Some(shared) = &plugin.shared {
+        let forgotten = shared.forget(&record.id);
+        forgotten.map_err(HostError::io("remove the files of the deleted volume"))?;
+    }
     tracing::info!(volume.external_id = %record.id, volume.name = %record.name, "deleted a volume");
     Ok(())
 }
@@ -46,8 +50,10 @@ fn find_use(
     plugin: &Plugin,
     record: &CatalogVolume,
 ) -> Result<Option<std::path::PathBuf>, HostError> {
-    if record.attachment.is_some() && record.state == RecordState::Ready {
-        return Ok(Some(plugin.node_id.clone().into()));
+    if record.state == RecordState::Ready
+        && let Some(node) = plugin.attached_nodes(record)?.into_iter().next()
+    {
+        return Ok(Some(node.into()));
     }
     let data = plugin.data_dir(record.content.backing).path_of(&record.id);
     let mounts = plugin.host.mounter.list()?;

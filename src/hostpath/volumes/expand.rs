@@ -37,7 +37,7 @@ pub(crate) fn expand(
         check_online_growth(&volume)?;
     }
     grow_file(&mut volume, range)?;
-    let has_node = plugin.has(PluginCapability::Node) && plugin.has(PluginCapability::NodeExpand);
+    let has_node = plugin.has_nodes() && plugin.has(PluginCapability::NodeExpand);
     if is_used && !has_node {
         // Without node expansion, the controller does all the work.
         resize_devices(&volume)?;
@@ -91,7 +91,7 @@ fn grow_file(volume: &mut Volume, range: SizeRange) -> Result<(), ExpandVolumeEr
         .into());
     }
     if range.required <= now {
-        return Ok(());
+        return Ok(volume.plugin.catalog.publish(&volume.record).map_err(HostError::from)?);
     }
     let bytes = size::choose(range, now, now)?;
     let plugin = &volume.plugin;
@@ -133,7 +133,8 @@ pub(crate) fn expand_on_node(
         return Ok(0);
     }
     // If the controller does not expand volumes, the node extends the file.
-    if range.required > volume.record.content.bytes && plugin.has(PluginCapability::Expand) {
+    let is_of_controller = plugin.has(PluginCapability::Expand) || !plugin.has_controller();
+    if range.required > volume.record.content.bytes && is_of_controller {
         return Err(OutOfRange(format!(
             "volume `{}` has {} bytes; expand it with the controller first",
             volume.id(),

@@ -1,6 +1,7 @@
 //! The work behind the Controller and Node RPCs for volumes.
 
 mod attach;
+mod attach_shared;
 mod compatibility;
 mod content;
 mod create;

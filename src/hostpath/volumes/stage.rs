@@ -60,7 +60,7 @@ pub(crate) fn stage(plugin: &Arc<Plugin>, request: StageCall) -> Result<(), Stag
 /// Returns the flags of a staging mount. Targets decide whether they can be written, unless the
 /// volume is attached read-only.
 fn staging_flags(volume: &Volume, capability: &VolumeCapability) -> MountFlags {
-    let attached = volume.record.attachment.as_ref();
+    let attached = volume.attachment.as_ref();
     MountFlags {
         read_only: capability.flags.read_only
             || attached.is_some_and(|attached| attached.read_only),

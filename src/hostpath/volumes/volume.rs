@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::mount_source::MountSource;
 use super::parameters;
-use crate::catalog::{Backing, CatalogVolume, DeviceNumber, PathRecord};
+use crate::catalog::{Attachment, Backing, CatalogVolume, DeviceNumber, PathRecord};
 use crate::data;
 use crate::error::{FailedPrecondition, HostError, OperationPending, VolumeNotFound};
 use crate::plugin::{Operation, OperationKey, Plugin};
@@ -67,6 +67,8 @@ pub(crate) struct Volume {
     pub(crate) data: PathBuf,
     /// The records of its paths.
     pub(crate) paths: BTreeMap<String, PathRecord>,
+    /// How it is attached to this node.
+    pub(crate) attachment: Option<Attachment>,
     _operation: Option<Operation>,
 }
 
@@ -91,6 +93,7 @@ impl Volume {
         Ok(Self {
             data: plugin.data_dir(record.content.backing).path_of(&record.id),
             plugin: plugin.clone(),
+            attachment: plugin.own_attachment(&record)?,
             record,
             paths,
             _operation: None,
@@ -109,7 +112,7 @@ impl Volume {
 
     /// Returns whether the volume must not be written with this capability.
     pub(crate) fn is_read_only(&self, capability: &VolumeCapability, requested: bool) -> bool {
-        let attached = self.record.attachment.as_ref();
+        let attached = self.attachment.as_ref();
         requested
             || capability.is_read_only()
             || attached.is_some_and(|attached| attached.read_only)
@@ -190,7 +193,8 @@ impl Volume {
         record: PathRecord,
         made: ContentMade,
     ) -> Result<(), HostError> {
-        let volume = (made == ContentMade::Now).then_some(&self.record);
+        let is_changed = made == ContentMade::Now && self.plugin.has_controller();
+        let volume = is_changed.then_some(&self.record);
         let catalog = &self.plugin.catalog;
         catalog.put_path(&self.record.id, path, &record, volume)?;
         self.paths.insert(path.to_owned(), record);
@@ -254,7 +258,7 @@ impl Volume {
 
     /// Writes the changed record of the volume.
     pub(crate) fn save(&self) -> Result<(), HostError> {
-        Ok(self.plugin.catalog.put_volume(&self.record)?)
+        self.plugin.save_volume(&self.record)
     }
 
     /// Bind-mounts `source` at `path`, which has a record. Replaces a mount of this volume with
@@ -410,6 +414,13 @@ impl Volume {
         if self.backing() != Backing::Block {
             return Ok(());
         }
+        if self.is_attached_elsewhere()? {
+            // The devices may be those of the other node.
+            for read_only in [false, true] {
+                self.plugin.let_go_of_device(self.id(), read_only);
+            }
+            return Ok(());
+        }
         let others = self.paths.iter().filter(|(path, _)| *path != except);
         let needed: Vec<bool> = others
             .map(|(_, path_record)| match path_record {
@@ -432,6 +443,11 @@ impl Volume {
         });
         let action = format!("detach the device of volume `{}`", self.id());
         released.map_err(HostError::io(action))
+    }
+
+    /// Returns whether the volume is attached to another node, and not to this one.
+    fn is_attached_elsewhere(&self) -> Result<bool, HostError> {
+        Ok(self.attachment.is_none() && !self.plugin.attached_nodes(&self.record)?.is_empty())
     }
 
     /// Returns whether a block volume is staged: its device exists.
@@ -469,18 +485,20 @@ impl Volume {
         &self,
         path: &str,
     ) -> Result<(), FailedPrecondition> {
-        if Path::new(path).starts_with(&self.plugin.state_dir) {
-            return Err(FailedPrecondition(format!(
-                "`{path}` is inside the plugin's state directory"
-            )));
+        let shared = self.plugin.shared.as_ref().map(|shared| &shared.path);
+        for (what, directory) in [("state", Some(&self.plugin.state_dir)), ("shared", shared)] {
+            if directory.is_some_and(|directory| Path::new(path).starts_with(directory)) {
+                return Err(FailedPrecondition(format!(
+                    "`{path}` is inside the plugin's {what} directory"
+                )));
+            }
         }
         Ok(())
     }
 
     /// Checks that the volume is attached, if the plugin requires attachment.
     pub(crate) fn check_attached(&self) -> Result<(), FailedPrecondition> {
-        if self.plugin.profile.capabilities.requires_attachment && self.record.attachment.is_none()
-        {
+        if self.plugin.profile.capabilities.requires_attachment && self.attachment.is_none() {
             return Err(FailedPrecondition(format!(
                 "volume `{}` is not attached to this node; call ControllerPublishVolume first",
                 self.id()

@@ -17,7 +17,7 @@ pub(crate) enum DirectCommand {
     /// CAP_SYS_ADMIN. Stops on Ctrl-C or SIGTERM; mounts stay. The agent starts this process
     /// itself. Other orchestrators can use it too.
     #[command(
-        after_long_help = "Example:\n  nomad-csi plugin serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csi"
+        after_long_help = "Examples:\n  nomad-csi plugin serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csi\n  nomad-csi plugin serve --endpoint unix:///run/n1.sock --shared /var/lib/shared --role node --node-id n1 --state-dir /var/lib/n1"
     )]
     Serve(ServeArgs),
     /// Print what a plugin reports about itself
@@ -58,8 +58,33 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
     /// Directory of the volumes and their metadata
+    ///
+    /// With `--shared`, only a node has one, for what it has staged.
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_hint = ValueHint::DirPath,
+        required_unless_present = "shared"
+    )]
+    pub state_dir: Option<PathBuf>,
+    /// Directory of the volumes, which other processes of this plugin use too
+    ///
+    /// For tests with several nodes on one machine: one process is the controller, and one process
+    /// per node stages the volumes, as with a network storage. A volume must be attached to a node
+    /// before it is used there. Each process logs its calls to `calls.jsonl` in the directory.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub state_dir: PathBuf,
+    pub shared: Option<PathBuf>,
+    /// Part of the plugin that this process is: controller, node or all [default: all]
+    ///
+    /// Requires `--shared`. A node also requires `--state-dir`. Only one controller, or process with
+    /// both parts, can run on a shared directory.
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<String>,
+    /// Make a volume that is detached while it is staged read-only on this node
+    ///
+    /// Requires `--shared` and `--backing directory`. A node looks for detached volumes every 200 ms.
+    #[arg(long)]
+    pub detach_cuts: bool,
     /// Node ID of this machine [default: its host name]
     #[arg(long, value_name = "ID")]
     pub node_id: Option<String>,

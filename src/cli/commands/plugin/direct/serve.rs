@@ -1,6 +1,6 @@
 //! `plugin serve`: runs the host-path plugin until it is stopped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::args::ServeArgs;
 use super::socket::named_socket;
@@ -19,9 +19,13 @@ pub(crate) async fn serve_embedded_plugin(
     arguments: &ServeArgs,
 ) -> Result<Exit, CliError> {
     let socket = named_socket(context, arguments.endpoint.as_deref())?;
+    let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| context.directory.join(path));
     let options = PluginOptions {
         endpoint: format!("unix://{}", text_of(&socket)?),
-        state_dir: context.directory.join(&arguments.state_dir),
+        state_dir: absolute(&arguments.state_dir),
+        shared: absolute(&arguments.shared),
+        role: arguments.role.clone(),
+        detach_cuts: arguments.detach_cuts,
         node_id: arguments.node_id.clone(),
         exit_on_stdin_eof: arguments.exit_on_stdin_eof,
         allow_core_dumps: arguments.allow_core_dumps,
