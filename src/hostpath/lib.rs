@@ -14,6 +14,7 @@ mod call_context;
 mod catalog;
 mod config;
 mod data;
+mod detach_watch;
 mod error;
 mod health;
 mod plugin;

@@ -17,9 +17,11 @@ use std::time::Duration;
 
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 
 use super::config::Config;
+use super::detach_watch::watch_detachments;
 use super::error::HostError;
 use super::plugin::{Host, Plugin};
 use super::recovery;
@@ -105,6 +107,9 @@ pub async fn serve(
         log_limits(plugin);
         recovery::finish_deletions(plugin);
     });
+    let cuts = plugin.shared.as_ref().is_some_and(|shared| shared.detach_cuts);
+    let _watch =
+        cuts.then(|| AbortOnDropHandle::new(tokio::spawn(watch_detachments(plugin.clone()))));
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
         .concurrency_limit_per_connection(MAX_CONCURRENT_CALLS)

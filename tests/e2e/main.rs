@@ -43,6 +43,7 @@ mod hostpath_fixture;
 mod hostpath_images;
 mod hostpath_reflink;
 mod hostpath_sequences;
+mod hostpath_shared;
 #[path = "../support/http.rs"]
 mod http;
 mod http_fuzz;

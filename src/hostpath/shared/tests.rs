@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::Full;
 use tonic::body::Body;
@@ -13,14 +14,16 @@ use super::attachment_files::{AttachDecision, Elsewhere, decide_attach};
 use super::options::{Role, SharedConfig};
 use crate::catalog::{Attachment, Backing};
 use crate::config::Config;
+use crate::detach_watch::watch_detachments;
 use crate::error::{HostError, StorageHealthError};
-use crate::plugin::{Host, Plugin};
+use crate::plugin::{Host, OperationKey, Plugin};
 use crate::profile::{DefaultBacking, PluginCapability, PluginProfile};
 use crate::recovery;
 use crate::serve::{ServeError, serve};
 use crate::services::{CallLogLayer, ControllerService, NodeService};
 use crate::volume_capability::{AccessMode, VolumeCapability};
-use nomad_csi_ports::{NoMeasurements, RandomIds};
+use crate::volumes::cut_detached;
+use nomad_csi_ports::{Mounter, NoMeasurements, RandomIds};
 use nomad_csi_proto as proto;
 use nomad_csi_proto::controller_server::{Controller as _, ControllerServer};
 use nomad_csi_proto::node_server::Node as _;
@@ -33,13 +36,15 @@ struct Machine {
     directory: tempfile::TempDir,
     mounter: FakeMounter,
     storage: FakeBlockStorage,
+    detach_cuts: bool,
 }
 
 impl Machine {
     fn new() -> Self {
         let mounter = FakeMounter::new();
         let storage = FakeBlockStorage::new(mounter.clone());
-        Self { directory: tempfile::tempdir().unwrap(), mounter, storage }
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory, mounter, storage, detach_cuts: false }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,7 +72,7 @@ impl Machine {
     }
 
     fn config(&self, role: Role) -> SharedConfig {
-        SharedConfig { directory: self.path("shared"), role, detach_cuts: false }
+        SharedConfig { directory: self.path("shared"), role, detach_cuts: self.detach_cuts }
     }
 
     fn try_open(&self, role: Role, node: &str) -> Result<Arc<Plugin>, HostError> {
@@ -484,6 +489,98 @@ async fn a_damaged_record_is_an_error_and_not_a_missing_volume() {
     assert_refused(stage(&node, &id, &staging, ONE).await, Code::Internal, &["is damaged"]);
     attach(&controller, &id, "n1", ONE).await.unwrap();
     stage(&node, &id, &staging, ONE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_volume_that_is_detached_while_it_is_staged_is_covered_read_only() {
+    let machine = Machine { detach_cuts: true, ..Machine::new() };
+    let controller = machine.controller();
+    let (first, second) = (machine.node("n1"), machine.node("n2"));
+    let id = create(&controller, "a", MANY, 0).await;
+    let (staging, target, other) = (machine.make("s1"), machine.path("t1"), machine.make("s2"));
+    let target = target.to_str().unwrap();
+    for (node, name, staging) in [(&first, "n1", &staging), (&second, "n2", &other)] {
+        attach(&controller, &id, name, MANY).await.unwrap();
+        stage(node, &id, staging, MANY).await.unwrap();
+    }
+    publish(&first, &id, (&staging, target), MANY).await.unwrap();
+    let cut = |node: &NodeService| assert_eq!(cut_detached(&node.0).unwrap(), BTreeMap::new());
+    cut(&first);
+    assert_eq!(machine.mounter.mounts().len(), 3, "nothing is detached");
+    detach(&controller, &id, "n1").await;
+    let under_way = first.0.begin_operation(OperationKey::Volume(id.clone())).unwrap();
+    cut(&first);
+    assert_eq!(machine.mounter.mounts().len(), 3, "a call works on the volume");
+    drop(under_way);
+    for _ in 0..2 {
+        cut(&first);
+        cut(&second);
+    }
+    let is_read_only = |path: &str| {
+        let mounts = machine.mounter.mounts();
+        let top = mounts.iter().rev().find(|mount| mount.target == Path::new(path));
+        top.map(|mount| mount.flags.read_only)
+    };
+    for (path, expected) in [(&*staging, true), (target, true), (&*other, false)] {
+        assert_eq!(is_read_only(path), Some(expected), "{path}");
+    }
+    assert_eq!(machine.mounter.mounts().len(), 5, "one cover for each");
+    let lines = lines(&machine);
+    let events = lines.iter().map(|line| (&line["event"], &line["rpc"], &line["node_id"]));
+    let (rpc, node) = ("detach-cut".into(), "n1".into());
+    let expected = [(&"begin".into(), &rpc, &node), (&"end".into(), &rpc, &node)];
+    assert!(events.eq(expected), "{lines:?}");
+    // The volume comes back.
+    attach(&controller, &id, "n1", MANY).await.unwrap();
+    stage(&first, &id, &staging, MANY).await.unwrap();
+    publish(&first, &id, (&staging, target), MANY).await.unwrap();
+    for path in [&*staging, target] {
+        assert_eq!(is_read_only(path), Some(false), "{path}");
+    }
+    let request =
+        proto::NodeUnpublishVolumeRequest { volume_id: id.clone(), target_path: target.to_owned() };
+    first.node_unpublish_volume(Request::new(request)).await.unwrap();
+    unstage(&first, &id, &staging).await.unwrap();
+    unstage(&second, &id, &other).await.unwrap();
+    assert_eq!(machine.mounter.mounts(), []);
+}
+
+#[tokio::test]
+async fn a_node_that_cuts_uses_no_volume_that_it_cannot_cut() {
+    let machine = Machine { detach_cuts: true, ..Machine::new() };
+    let controller = machine.controller();
+    let node = machine.node("n1");
+    let id = create(&controller, "a", ONE, 64 << 20).await;
+    attach(&controller, &id, "n1", ONE).await.unwrap();
+    let refused = stage(&node, &id, &machine.make("s1"), ONE).await;
+    assert_refused(refused, Code::FailedPrecondition, &[&id, "--detach-cuts", "backing=directory"]);
+    assert_eq!(machine.storage.devices(), []);
+}
+
+/// The node looks by itself, at its start and later.
+#[tokio::test]
+async fn a_node_looks_for_detached_volumes_by_itself() {
+    let machine = Machine { detach_cuts: true, ..Machine::new() };
+    let controller = machine.controller();
+    let node = machine.node("n1");
+    let ids = [create(&controller, "a", ONE, 0).await, create(&controller, "b", ONE, 0).await];
+    for (id, staging) in ids.iter().zip(["s1", "s2"]) {
+        attach(&controller, id, "n1", ONE).await.unwrap();
+        stage(&node, id, &machine.make(staging), ONE).await.unwrap();
+    }
+    detach(&controller, &ids[0], "n1").await;
+    let mut changes = Mounter::follow(&machine.mounter).await.unwrap();
+    let watch = tokio::spawn(watch_detachments(node.0.clone()));
+    for (id, mounts) in [(&ids[0], 3), (&ids[1], 4)] {
+        detach(&controller, id, "n1").await;
+        let cut = async {
+            while machine.mounter.mounts().len() < mounts {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), cut).await.expect("the volume is cut");
+    }
+    watch.abort();
 }
 
 /// The lines of the log, without the times.

@@ -5,6 +5,7 @@ mod attach_shared;
 mod compatibility;
 mod content;
 mod create;
+mod cut;
 mod delete;
 mod expand;
 mod freeze;
@@ -19,6 +20,7 @@ mod volume;
 
 pub(super) use attach::{attach, detach};
 pub(super) use create::{create, undo_creation};
+pub(super) use cut::cut_detached;
 pub(super) use delete::delete;
 pub(super) use expand::{expand, expand_on_node};
 pub(super) use freeze::{CopyError, CopySource, FrozenVolumes, freeze_all, thaw};

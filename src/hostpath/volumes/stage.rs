@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::cut::check_can_be_cut;
 use super::health;
 use super::volume::{MountState, Volume, foreign_mount, satisfies};
 use crate::catalog::{Backing, PathRecord};
@@ -78,6 +79,7 @@ where
         return Err(IncompatibleCapability { id, why }.into());
     }
     volume.check_attached()?;
+    check_can_be_cut(volume)?;
     let data = health::data_state(&volume.plugin, &volume.record)?;
     match data.problem(volume.id()) {
         Some(problem) => Err(FailedPrecondition(problem).into()),
