@@ -232,13 +232,13 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Returns the reports that the command line requests.
-    pub(super) fn reports(&self) -> Option<RunReports> {
+    /// Returns the reports that the command line requests, of a run that starts at `now`.
+    pub(super) fn reports(&self, now: i64) -> Option<RunReports> {
         match self {
-            Self::Validate(arguments) => RunReports::of("validate", &arguments.reports),
-            Self::Plan(arguments) => RunReports::of("plan", &arguments.reports),
-            Self::Apply(arguments) => RunReports::of("apply", &arguments.reports),
-            Self::Drift(arguments) => RunReports::of("drift", &arguments.reports),
+            Self::Validate(arguments) => RunReports::of("validate", &arguments.reports, now),
+            Self::Plan(arguments) => RunReports::of("plan", &arguments.reports, now),
+            Self::Apply(arguments) => RunReports::of("apply", &arguments.reports, now),
+            Self::Drift(arguments) => RunReports::of("drift", &arguments.reports, now),
             Self::Render(_)
             | Self::Fmt(_)
             | Self::Schema(_)

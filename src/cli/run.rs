@@ -24,9 +24,9 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
     let parsed = parse(&process_environment, width);
     let global = parsed.as_ref().map(|cli| cli.global.clone()).unwrap_or_default();
     let process = process_environment.ownership;
-    let reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports());
     let mut context = command_context(process_environment, global, width);
-    context.reports = reports.map(|reports| reports.started_at(context.clock.now()));
+    let started = context.clock.now();
+    context.reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports(started));
     let exit = match parsed {
         Ok(cli) => dispatch(&context, &cli.command, process).unwrap_or_else(|error| {
             context.print_diagnostics(&error.diagnostics, &error.sources);

@@ -19,20 +19,15 @@ pub(super) struct RunReports {
 }
 
 impl RunReports {
-    /// Returns the reports of a command; `None` if none is requested, because a run can print problems
-    /// without end.
-    pub(super) fn of(command: &'static str, arguments: &ReportArgs) -> Option<Self> {
+    /// Returns the reports of a command that starts at `now`, in nanoseconds since the epoch; `None` if none is requested,
+    /// because a run can print problems without end.
+    pub(super) fn of(command: &'static str, arguments: &ReportArgs, now: i64) -> Option<Self> {
         let report = RunReport { command, ..RunReport::default() };
         (!arguments.formats.is_empty()).then(|| Self {
             arguments: arguments.clone(),
             report: Mutex::new(report),
-            started: 0,
+            started: now,
         })
-    }
-
-    /// Returns the reports of a run that starts at `now`, in nanoseconds since the epoch.
-    pub(super) fn started_at(self, now: i64) -> Self {
-        Self { started: now, ..self }
     }
 
     /// Changes the report.

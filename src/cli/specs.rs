@@ -250,14 +250,13 @@ pub(super) fn evaluate_texts(
         read(&mut sources, &texts, &given, &defaults, &mut diagnostics);
     let undeclared =
         options.forbidding(DenyRule::UndeclaredVariables, "values without a declaration");
-    if !undeclared.is_empty() {
-        diagnostics = diagnostics.map(|problem| deny_undeclared(problem, &undeclared));
-    }
+    diagnostics =
+        diagnostics.map(|problem| denied(problem, Code::SpecUndeclaredVariable, &undeclared));
     let file_count = texts.len() + host_volumes.len();
     validate(&volumes, options.purpose, &mut diagnostics);
     let literal = options.forbidding(DenyRule::LiteralSecrets, "secrets that a file contains");
-    if options.refuses_files && !literal.is_empty() {
-        diagnostics = diagnostics.map(|problem| deny_literal_secret(problem, &literal));
+    if options.refuses_files {
+        diagnostics = diagnostics.map(|problem| denied(problem, Code::SpecLiteralSecret, &literal));
     }
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
@@ -310,24 +309,18 @@ fn host_volumes_left_alone(name: &str) -> Diagnostic {
     Diagnostic::warning(Code::SpecHostVolume, message).help(Code::SpecHostVolume.advice())
 }
 
-/// Makes an error of a value in a file of variables that no file declares.
-fn deny_undeclared(problem: Diagnostic, forbidding: &[String]) -> Diagnostic {
-    let is_in_file = !problem.labels.is_empty();
-    if problem.code != Code::SpecUndeclaredVariable || is_error(&problem) || !is_in_file {
+/// Makes an error of a warning that rules or policies forbid. A value without a declaration counts only if a file has it.
+fn denied(problem: Diagnostic, code: Code, forbidding: &[String]) -> Diagnostic {
+    let is_of_no_file = code == Code::SpecUndeclaredVariable && problem.labels.is_empty();
+    if forbidding.is_empty() || problem.code != code || is_error(&problem) || is_of_no_file {
         return problem;
     }
     let refused = Diagnostic { severity: Severity::Error, ..problem };
     let refused = forbidding.iter().fold(refused, |refused, by| refused.note(by.as_str()));
-    refused.help(Code::SpecUndeclaredVariable.advice())
-}
-
-/// Makes an error of a secret that a file has literally.
-fn deny_literal_secret(problem: Diagnostic, forbidding: &[String]) -> Diagnostic {
-    if problem.code != Code::SpecLiteralSecret || is_error(&problem) {
-        return problem;
+    match refused.help.is_empty() {
+        true => refused.help(code.advice()),
+        false => refused,
     }
-    let refused = Diagnostic { severity: Severity::Error, ..problem };
-    forbidding.iter().fold(refused, |refused, by| refused.note(by.as_str()))
 }
 
 /// The name of the file of variables that a saved plan stands for.

@@ -234,27 +234,34 @@ pub(super) fn start_plugin(facts: &VolumeFacts<'_>, service: Service<'_>) -> Rem
     }
 }
 
+fn alloc_ids(instances: &BTreeMap<NodeId, PluginInstance>) -> BTreeSet<&AllocId> {
+    instances.values().map(|one| &one.alloc_id).collect()
+}
+
 /// Returns the job whose allocation is or was this service; another job of the plugin does not help. A server forgets an
 /// instance that is gone, and still lists its allocation: so a job that runs only the other service is not meant, and one
 /// that is left is.
 fn job_of<'p>(plugin: &'p Plugin, service: Service<'_>) -> Option<&'p str> {
-    let is_instance = |instances: &BTreeMap<NodeId, PluginInstance>, alloc: &Alloc| {
-        instances.values().any(|one| one.alloc_id == alloc.id)
-    };
+    let controllers = alloc_ids(&plugin.controllers);
+    let nodes = alloc_ids(&plugin.nodes);
     let is_meant = |alloc: &&Alloc| match service {
-        Service::Controller => is_instance(&plugin.controllers, alloc),
-        Service::Node(node) => alloc.node_id == *node && is_instance(&plugin.nodes, alloc),
-        Service::Nodes => is_instance(&plugin.nodes, alloc),
+        Service::Controller => controllers.contains(&alloc.id),
+        Service::Node(node) => alloc.node_id == *node && nodes.contains(&alloc.id),
+        Service::Nodes => nodes.contains(&alloc.id),
         Service::All => true,
     };
     let named = || plugin.allocs.iter().filter(|alloc| !alloc.job_id.is_empty());
-    let runs = |job: &str, instances: &BTreeMap<NodeId, PluginInstance>| {
-        named().any(|alloc| alloc.job_id == job && is_instance(instances, alloc))
+    let jobs_of = |instances: &BTreeSet<&AllocId>| -> BTreeSet<&str> {
+        let running = named().filter(|alloc| instances.contains(&alloc.id));
+        running.map(|alloc| alloc.job_id.as_str()).collect()
     };
-    let is_left = |alloc: &&Alloc| match service {
-        Service::Controller => !runs(&alloc.job_id, &plugin.nodes),
-        Service::Nodes => !runs(&alloc.job_id, &plugin.controllers),
-        Service::Node(_) | Service::All => false,
+    let others = match service {
+        Service::Controller => Some(jobs_of(&nodes)),
+        Service::Nodes => Some(jobs_of(&controllers)),
+        Service::Node(_) | Service::All => None,
+    };
+    let is_left = |alloc: &&Alloc| {
+        others.as_ref().is_some_and(|others| !others.contains(alloc.job_id.as_str()))
     };
     let meant = named().find(is_meant).or_else(|| named().find(is_left));
     meant.map(|alloc| alloc.job_id.as_str())

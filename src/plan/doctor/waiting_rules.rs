@@ -103,7 +103,13 @@ impl Obstacle {
         let is_full = reason.contains("has the maximum number of volumes");
         let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
         match reason {
-            _ if has(&["has no room for the volume on node"]) => Self::NodeFull,
+            _ if has(&[
+                "has no room for the volume on node",
+                "has reached the plugin's limit of",
+            ]) =>
+            {
+                Self::NodeFull
+            }
             _ if has(&["does not have the capability"]) => Self::Capability,
             _ if has(&["is lost or not swept yet"]) => Self::NodeLost,
             _ if has(&["is still being detached", "is still being released"]) => Self::Release,

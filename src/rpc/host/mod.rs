@@ -9,6 +9,7 @@ mod description;
 mod enumeration;
 mod failure;
 mod field;
+mod limits;
 mod log_call;
 mod messages;
 mod plugin_call;

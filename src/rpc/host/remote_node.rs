@@ -15,7 +15,8 @@ use tonic::{Response, Status};
 
 use super::answer::Answer;
 use super::description::HostDescription;
-use super::field::Transfer as _;
+use super::field::{Malformed, Transfer as _};
+use super::limits::ANSWER_BYTES;
 use super::messages;
 use super::messages::node_host_client::NodeHostClient;
 use super::messages::reply::End;
@@ -29,9 +30,6 @@ use nomad_csi_ports::{
     HostError, NodeExpandRequest, NodeHost, PublishRequest, StageRequest, StatsRequest,
     SweepOutcome, UnpublishRequest, UnstageRequest,
 };
-
-/// The largest answer that is decoded: as large as the largest answer of a plugin, a list, that a node accepts.
-const ANSWER_BYTES: usize = 64 << 20;
 
 /// A node that is called over a channel, for one leadership of this server. Clones use the same channel.
 #[derive(Clone)]
@@ -128,7 +126,11 @@ impl RemoteNode {
                 tracing::debug!(node.id = %self.node, %failed, "the call has no answer");
                 Err(self.unanswered())
             }
-            Err(_elapsed) => Err(self.unanswered()),
+            Err(_elapsed) => {
+                let seconds = deadline.map_or(0, |deadline| deadline.as_secs());
+                tracing::warn!(node.id = %self.node, seconds, "the node did not answer a call in time");
+                Err(self.unanswered())
+            }
         }
     }
 
@@ -136,11 +138,17 @@ impl RemoteNode {
     pub(super) fn answer<A: Answer>(&self, reply: messages::Reply) -> Result<A, HostError> {
         match reply.end {
             Some(End::Failure(failure)) => {
-                Err(HostError::read(failure).unwrap_or_else(|_| self.unanswered()))
+                Err(HostError::read(failure).unwrap_or_else(|malformed| self.unreadable(malformed)))
             }
-            Some(end) => A::from_end(end).map_err(|_| self.unanswered()),
-            None => Err(self.unanswered()),
+            Some(end) => A::from_end(end).map_err(|malformed| self.unreadable(malformed)),
+            None => Err(self.unreadable(Malformed("end"))),
         }
+    }
+
+    /// Logs an answer that cannot be read, which is none.
+    fn unreadable(&self, malformed: Malformed) -> HostError {
+        tracing::warn!(node.id = %self.node, %malformed, "the answer of the node cannot be read");
+        self.unanswered()
     }
 
     pub(super) fn unanswered(&self) -> HostError {

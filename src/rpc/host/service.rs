@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 use super::answer::Answer;
 use super::description::HostDescription;
 use super::field::{Malformed, Transfer, required};
+use super::limits::{ANSWER_BYTES, REQUEST_BYTES};
 use super::log_call::LogCall;
 use super::messages;
 use super::messages::node_host_server::{NodeHost, NodeHostServer};
@@ -66,7 +67,11 @@ impl NodeHostService {
 
     /// Returns the service for a server of gRPC.
     pub fn into_routes(self) -> Routes {
-        Routes::new(NodeHostServer::new(self))
+        Routes::new(
+            NodeHostServer::new(self)
+                .max_decoding_message_size(REQUEST_BYTES)
+                .max_encoding_message_size(ANSWER_BYTES),
+        )
     }
 
     /// Runs a call that changes something to its end.

@@ -3,10 +3,10 @@
 //! It was certainly not carried out if it did not leave, if the peer refused its stream, or if the status has the metadata
 //! `ncsi-not-sent`. In every other case it may have taken effect.
 
-use std::error::Error as _;
+use std::error::Error;
 
+use tonic::Status;
 use tonic::metadata::MetadataValue;
-use tonic::{Code, Status};
 
 /// The metadata of a status that says that nothing of the call was carried out.
 const NOT_SENT: &str = "ncsi-not-sent";
@@ -25,21 +25,18 @@ pub(super) fn was_not_sent(status: &Status) -> bool {
 }
 
 /// Only a status that the client creates has a source.
-fn is_not_connected(status: &Status) -> bool {
-    let mut source = status.source();
-    while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+fn sources(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |error| (*error).source())
 }
 
-/// Of all resets of a stream, the library reports only REFUSED_STREAM as unavailable. The text tells it from a connection
-/// that does not respond; the library has no type for either.
+fn is_not_connected(status: &Status) -> bool {
+    sources(status).any(|error| error.is::<tonic::ConnectError>())
+}
+
+/// A stream that the peer refused was not processed (RFC 9113, 8.7).
 fn is_refused_stream(status: &Status) -> bool {
-    status.code() == Code::Unavailable
-        && status.source().is_some()
-        && status.message().starts_with("h2 protocol error")
+    let reset = sources(status).find_map(|error| error.downcast_ref::<h2::Error>());
+    reset.is_some_and(|error| {
+        error.is_remote() && error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
+    })
 }

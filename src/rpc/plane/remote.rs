@@ -103,29 +103,35 @@ impl RemoteControlPlane {
         loop {
             let server = self.servers.any().await;
             let begun = Instant::now();
-            let reason = self.follow_lists_of(&server).await;
+            let ended = self.follow_lists_of(&server).await;
             if begun.elapsed() >= LASTED {
                 failures = 0;
             }
-            tracing::warn!(
-                server.address = server.name,
-                reason,
-                "the allocations of this node cannot be followed; its tasks run on"
-            );
+            match ended {
+                ListsEnded::Server(reason) => tracing::warn!(
+                    server.address = server.name,
+                    reason,
+                    "the allocations of this node cannot be followed; its tasks run on"
+                ),
+                ListsEnded::OwnRecord(error) => tracing::warn!(
+                    %error,
+                    "this node cannot record the place of its cluster, and takes no list of allocations before it can; its tasks run on"
+                ),
+            }
             self.pause(&mut failures).await;
         }
     }
 
     /// Follows the lists of one server, and returns why no more come.
-    async fn follow_lists_of(&self, server: &ConnectedServer) -> String {
+    async fn follow_lists_of(&self, server: &ConnectedServer) -> ListsEnded {
         let mut lists = match self.open_lists(server).await {
             Ok(lists) => lists,
-            Err(reason) => return reason,
+            Err(reason) => return ListsEnded::Server(reason),
         };
         loop {
             match self.next_list(server, &mut lists).await {
                 Ok(list) => self.publish(list),
-                Err(reason) => return reason,
+                Err(ended) => return ended,
             }
         }
     }
@@ -148,14 +154,13 @@ impl RemoteControlPlane {
         &self,
         server: &ConnectedServer,
         lists: &mut Lists,
-    ) -> Result<Arc<AssignedAllocs>, String> {
+    ) -> Result<Arc<AssignedAllocs>, ListsEnded> {
+        let left = |status: &Status| ListsEnded::Server(self.leave(server, status));
         loop {
             let part = match lists.parts.message().await {
                 Ok(Some(part)) => part,
-                Ok(None) => {
-                    return Err(self.leave(server, &Status::unavailable("the stream ended")));
-                }
-                Err(status) => return Err(self.leave(server, &status)),
+                Ok(None) => return Err(left(&Status::unavailable("the stream ended"))),
+                Err(status) => return Err(left(&status)),
             };
             let added = lists.decoder.add(part);
             let added = added.map_err(|invalid| invalid.to_string());
@@ -167,24 +172,21 @@ impl RemoteControlPlane {
                 None => Ok(None),
             });
             match believed {
-                Ok(Some(list)) => match self.remember(&list).await {
-                    Ok(()) => return Ok(Arc::new(list)),
-                    Err(reason) => {
-                        self.servers.leave(server, None);
-                        return Err(reason);
-                    }
-                },
+                Ok(Some(list)) => {
+                    self.remember(&list).await.map_err(ListsEnded::OwnRecord)?;
+                    return Ok(Arc::new(list));
+                }
                 Ok(None) => {}
                 Err(reason) => {
                     self.servers.leave(server, None);
-                    return Err(reason);
+                    return Err(ListsEnded::Server(reason));
                 }
             }
         }
     }
 
     /// Remembers the place of the cluster before the node acts on a list. A list that changes nothing can wait.
-    async fn remember(&self, list: &AssignedAllocs) -> Result<(), String> {
+    async fn remember(&self, list: &AssignedAllocs) -> Result<(), ClusterMemoryError> {
         let is_news = {
             let listed = self.listed.borrow();
             listed.as_ref().is_none_or(|old| {
@@ -193,7 +195,7 @@ impl RemoteControlPlane {
             })
         };
         match is_news {
-            true => self.known.write().await.map_err(|error| error.to_string()),
+            true => self.known.write().await,
             false => {
                 self.known.write_if_due().await;
                 Ok(())
@@ -297,6 +299,17 @@ impl RemoteControlPlane {
     }
 }
 
+/// Why no more lists of a server come.
+#[derive(Debug, thiserror::Error)]
+enum ListsEnded {
+    /// Because of the server or the connection.
+    #[error("{0}")]
+    Server(String),
+    /// The node cannot write its own record.
+    #[error("{0}")]
+    OwnRecord(ClusterMemoryError),
+}
+
 /// No server answered a call.
 struct NoAnswer {
     reason: String,
@@ -385,7 +398,8 @@ impl ControlPlane for RemoteControlPlane {
         let server = self.servers.any().await;
         let failed = ControlPlaneError::Failed;
         let mut lists = self.open_lists(&server).await.map_err(failed)?;
-        let list = self.next_list(&server, &mut lists).await.map_err(failed)?;
+        let list = self.next_list(&server, &mut lists).await;
+        let list = list.map_err(|ended| failed(ended.to_string()))?;
         self.publish(list.clone());
         Ok(Arc::unwrap_or_clone(list))
     }

@@ -5,6 +5,7 @@
 //! start and not of every connection. Connections do not ask whether an authority of a peer has ended, as no verifier of
 //! rustls does; the start does.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -221,20 +222,9 @@ pub(super) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'stati
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let pem = read(file)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(file).map(|found| found.permissions().mode() & 0o777);
-        if let Some(mode) = mode.ok().filter(|mode| mode & 0o077 != 0) {
-            let reason = format!("other users can read it (mode {mode:04o})");
-            let help = format!(
-                "run `chmod 600 {}`, and replace it if someone has read it",
-                file.display()
-            );
-            return Err(TlsError::new("use", file, reason, help));
-        }
-    }
+    let opened = open(file)?;
+    check_mode(&opened, file)?;
+    let pem = read_opened(opened, file)?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         TlsError::new(
             "read",
@@ -245,14 +235,44 @@ fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
+/// Refuses an open key that other users can read. Its path may name another file by now.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there are no modes"))]
+fn check_mode(opened: &File, file: &Path) -> Result<(), TlsError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let found = opened.metadata();
+        let found = found.map_err(|error| TlsError::new("read", file, error.to_string(), CHECK))?;
+        let mode = found.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            let reason = format!("other users can read it (mode {mode:04o})");
+            let help = format!(
+                "run `chmod 600 {}`, and replace it if someone has read it",
+                shell_quoted(file.display())
+            );
+            return Err(TlsError::new("use", file, reason, help));
+        }
+    }
+    Ok(())
+}
+
+/// What to do about a file that cannot be read.
+const CHECK: &str = "check the path, its owner and its mode";
+
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    read_opened(open(file)?, file)
+}
+
+fn open(file: &Path) -> Result<File, TlsError> {
+    private::open_given(file).map_err(|error| TlsError::new("read", file, error.to_string(), CHECK))
+}
+
+fn read_opened(opened: File, file: &Path) -> Result<Vec<u8>, TlsError> {
     let mut content = vec![];
-    let read = private::open_given(file)
-        .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut content));
-    let help = "check the path, its owner and its mode";
-    read.map_err(|error| TlsError::new("read", file, error.to_string(), help))?;
+    let read = opened.take(MAX_BYTES + 1).read_to_end(&mut content);
+    read.map_err(|error| TlsError::new("read", file, error.to_string(), CHECK))?;
     if content.len() as u64 > MAX_BYTES {
-        return Err(TlsError::new("read", file, "it is larger than 1 MiB", help));
+        return Err(TlsError::new("read", file, "it is larger than 1 MiB", CHECK));
     }
     Ok(content)
 }
@@ -265,4 +285,32 @@ fn unusable_key(files: &ClusterTlsFiles, error: &rustls::Error) -> TlsError {
         error => error.to_string(),
     };
     TlsError::new("use", &files.key, reason, "use the key that was issued with the certificate")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// The path is given another file while the key is read.
+    #[test]
+    fn the_mode_of_the_file_that_is_read_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let (key, other) = (directory.path().join("key's.pem"), directory.path().join("other"));
+        for (read, later, is_refused) in [(0o644, 0o600, true), (0o600, 0o644, false)] {
+            for (path, mode) in [(&key, read), (&other, later)] {
+                std::fs::write(path, "").unwrap();
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            }
+            let opened = open(&key).unwrap();
+            std::fs::rename(&other, &key).unwrap();
+            let checked = check_mode(&opened, &key).map_err(|error| error.to_string());
+            assert_eq!(checked.is_err(), is_refused, "{read:o}: {checked:?}");
+            if let Err(error) = checked {
+                let command = format!("`chmod 600 {}`", shell_quoted(key.display()));
+                assert!(error.contains(&command), "{error}");
+            }
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use super::super::samples::{Facts, NOW, claim, findings, problem, rules};
 use super::*;
+use nomad_csi_claims::claim::ClaimDeniedReason;
+use nomad_csi_model::{AccessMode, AttachmentMode, Capability};
 
 #[test]
 fn a_job_waits_for_the_volume_only_if_the_scheduler_names_it() {
@@ -215,4 +217,50 @@ fn an_allocation_with_a_published_or_failing_claim_is_not_found_twice() {
         facts.claims.as_mut().unwrap()[0].problem = Some(problem(None));
     });
     assert_eq!(rules(&fails), [Rule::PublishStuck]);
+}
+
+/// What stands in the way of a claim that is denied for this reason.
+fn obstacle(reason: &ClaimDeniedReason) -> Obstacle {
+    match reason {
+        ClaimDeniedReason::BeingReleased | ClaimDeniedReason::Detaching => Obstacle::Release,
+        ClaimDeniedReason::OtherClaim => Obstacle::Other,
+        ClaimDeniedReason::NodeLost(_) => Obstacle::NodeLost,
+        ClaimDeniedReason::Unschedulable => Obstacle::Unschedulable,
+        ClaimDeniedReason::Exhausted(_) | ClaimDeniedReason::NodeFull { .. } => Obstacle::NodeFull,
+        ClaimDeniedReason::Capability(_) => Obstacle::Capability,
+        ClaimDeniedReason::AttachmentMode
+        | ClaimDeniedReason::MaxClaims { .. }
+        | ClaimDeniedReason::OtherUsage(_) => Obstacle::Claims,
+    }
+}
+
+/// The obstacles are found by words, so the words are compared with what the agent says.
+#[test]
+fn every_reason_of_the_agent_is_the_obstacle_that_it_means() {
+    let node = || NodeId::new("n1");
+    let mode = AccessMode::SingleNodeWriter;
+    for reason in [
+        ClaimDeniedReason::BeingReleased,
+        ClaimDeniedReason::OtherClaim,
+        ClaimDeniedReason::Detaching,
+        ClaimDeniedReason::NodeLost(node()),
+        ClaimDeniedReason::Unschedulable,
+        ClaimDeniedReason::Exhausted(node()),
+        ClaimDeniedReason::AttachmentMode,
+        ClaimDeniedReason::Capability(Capability {
+            access_mode: mode,
+            attachment_mode: AttachmentMode::BlockDevice,
+        }),
+        ClaimDeniedReason::MaxClaims { mode },
+        ClaimDeniedReason::OtherUsage(node()),
+        ClaimDeniedReason::NodeFull { node: node(), limit: 3 },
+    ] {
+        for text in [
+            reason.to_string(),
+            format!("CSI volume db: {reason}"),
+            format!("volume `db` cannot be claimed: {reason}"),
+        ] {
+            assert_eq!(Obstacle::of(&text), obstacle(&reason), "{text}");
+        }
+    }
 }

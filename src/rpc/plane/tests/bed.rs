@@ -1,9 +1,11 @@
 //! Servers and nodes of a test, with real sockets and certificates.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -339,9 +341,9 @@ impl TestServer {
     }
 }
 
-/// A memory of a cluster without a file.
+/// A memory of a cluster without a file, which cannot be written while the second field is true.
 #[derive(Default)]
-pub(super) struct TestMemory(pub(super) Mutex<Option<ClusterPosition>>);
+pub(super) struct TestMemory(pub(super) Mutex<Option<ClusterPosition>>, pub(super) AtomicBool);
 
 impl ClusterMemory for TestMemory {
     fn load(&self) -> Result<Option<ClusterPosition>, ClusterMemoryError> {
@@ -349,9 +351,42 @@ impl ClusterMemory for TestMemory {
     }
 
     fn store(&self, position: &ClusterPosition) -> Result<(), ClusterMemoryError> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(ClusterMemoryError { reason: "the disk of the node is full".to_owned() });
+        }
         *self.0.lock() = Some(position.clone());
         Ok(())
     }
+}
+
+/// Collects the warnings of a thread.
+#[derive(Clone, Default)]
+pub(super) struct Warnings(pub(super) watch::Sender<Vec<String>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            write!(text, "{field}={value:?} ").unwrap();
+        });
+        self.0.send_modify(|all| all.push(text));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 /// The certificates of a test.
@@ -400,7 +435,7 @@ impl TestNode {
         servers: &[SocketAddr],
         memory: Option<ClusterPosition>,
     ) -> Self {
-        let memory = Arc::new(TestMemory(Mutex::new(memory)));
+        let memory = Arc::new(TestMemory(Mutex::new(memory), AtomicBool::new(false)));
         let ids = Arc::new(CountingIds::default());
         let opened = RemoteControlPlane::open(profile, memory.clone(), ids.clone()).await;
         let remote = Arc::new(opened.unwrap());

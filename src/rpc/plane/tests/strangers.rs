@@ -1,6 +1,5 @@
 //! What is closed: certificates, protocols, secrets and tokens that are not those of a node.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use super::super::messages::control_plane_client::ControlPlaneClient;
 use super::super::messages::{self as wire, register_reply};
 use super::super::remote::RemoteControlPlane;
 use super::bed::{
-    Bed, Certificates, TestMemory, TestNode, TestPlane, TestServer, at, profile, soon,
+    Bed, Certificates, TestMemory, TestNode, TestPlane, TestServer, Warnings, at, profile, soon,
 };
 use crate::tls::authority::Authority;
 use crate::tls::cluster_tls::{ClusterTls, ClusterTlsFiles};
@@ -559,36 +558,6 @@ async fn a_node_says_why_its_certificate_that_of_the_server_or_the_address_does_
         let reason = reason_at_node(address, tls).await;
         assert!(reason.contains(text), "{text}: {reason}");
     }
-}
-
-/// Collects the warnings of a thread.
-#[derive(Clone, Default)]
-struct Warnings(watch::Sender<Vec<String>>);
-
-impl tracing::Subscriber for Warnings {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= tracing::Level::WARN
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut text = String::new();
-        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            write!(text, "{field}={value:?} ").unwrap();
-        });
-        self.0.send_modify(|all| all.push(text));
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[tokio::test]

@@ -1,9 +1,13 @@
 //! Which servers a node believes: no other cluster, no older state, no server that is not the leader.
 
+use std::sync::atomic::Ordering;
+
 use nomad_csi_model::NodeId;
 use nomad_csi_ports::{ControlPlane as _, ControlPlaneError, NotLeader};
 
-use super::bed::{Bed, Certificates, TestNode, TestPlane, TestServer, assigned, at, profile, soon};
+use super::bed::{
+    Bed, Certificates, TestNode, TestPlane, TestServer, Warnings, assigned, at, profile, soon,
+};
 use crate::tls::role::Role;
 
 /// Two servers with one list each, and a node that knows them.
@@ -136,4 +140,36 @@ async fn the_node_remembers_a_later_term_before_it_acts_on_its_list() {
     *bed.plane.position.lock() = Ok(at("c1", 5, 160));
     let failed = soon("a failure", bed.node.remote.assigned(None)).await;
     assert!(matches!(failed, Err(ControlPlaneError::Failed(_))), "{failed:?}");
+}
+
+/// No server is at fault for the disk of the node.
+#[tokio::test]
+async fn a_record_that_cannot_be_written_is_a_problem_of_the_node() {
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let bed = Bed::new().await;
+    bed.plane.control_of("n1").assign(assigned("a1"));
+    assert_eq!(listed(&bed.node).await, "a1");
+    bed.node.memory.1.store(true, Ordering::SeqCst);
+    warnings.0.send_replace(vec![]);
+    bed.plane.control_of("n1").stop(&"a1".into());
+    let mut warned = warnings.0.subscribe();
+    let own = |all: &Vec<String>| {
+        let of_node = all.iter().filter(|one| one.contains("this node cannot record"));
+        of_node.clone().any(|one| one.contains("the disk of the node is full"))
+    };
+    soon("a warning", warned.wait_for(own)).await.unwrap();
+    let all = warnings.0.borrow().clone();
+    let is_of_server = |one: &&String| one.contains("server.address");
+    assert_eq!(all.iter().find(is_of_server), None, "{all:?}");
+    bed.node.memory.1.store(false, Ordering::SeqCst);
+    let list = soon("the list", async {
+        loop {
+            match bed.node.remote.assigned(None).await {
+                Ok(list) if list.allocs[0].wants_stop => return list,
+                Ok(_) | Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    });
+    assert_eq!(list.await.allocs[0].id, "a1".into());
 }
