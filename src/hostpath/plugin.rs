@@ -289,6 +289,11 @@ impl Plugin {
         self.shared.as_ref().is_none_or(|shared| shared.role.has_controller())
     }
 
+    /// Returns whether a volume that is detached while it is staged becomes read-only here.
+    pub(super) fn detach_cuts(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.detach_cuts)
+    }
+
     /// Returns whether volumes are used by the node service of this process, or of another one.
     pub(super) fn has_nodes(&self) -> bool {
         self.shared.is_some() || self.has(PluginCapability::Node)

@@ -107,9 +107,8 @@ pub async fn serve(
         log_limits(plugin);
         recovery::finish_deletions(plugin);
     });
-    let cuts = plugin.shared.as_ref().is_some_and(|shared| shared.detach_cuts);
-    let _watch =
-        cuts.then(|| AbortOnDropHandle::new(tokio::spawn(watch_detachments(plugin.clone()))));
+    let watch = || AbortOnDropHandle::new(tokio::spawn(watch_detachments(plugin.clone())));
+    let _watch = plugin.detach_cuts().then(watch);
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = Server::builder()
         .concurrency_limit_per_connection(MAX_CONCURRENT_CALLS)

@@ -203,6 +203,12 @@ pub trait MountCalls: Send + Sync {
         options: &[String],
         flags: MountFlags,
     ) -> Result<(), MountError>;
+    /// Takes the mount at `target` out of its peer group and gives it one of its own: what is mounted there later reaches
+    /// only mounts that are made from it later.
+    ///
+    /// # Errors
+    /// If nothing is mounted there, or the kernel refuses.
+    fn give_own_peer_group(&self, target: &Path) -> Result<(), MountError>;
     /// Removes the topmost mount at `target`.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ struct Table {
     ends_thread: bool,
     busy: Vec<PathBuf>,
     sealed: BTreeSet<PathBuf>,
+    /// Where a mount has a peer group of its own.
+    own_groups: BTreeSet<PathBuf>,
     /// The processes that keep every file system after its mounts are gone.
     keepers: Option<Vec<u32>>,
 }
@@ -176,6 +178,11 @@ impl FakeMounter {
         self.table().sealed.contains(target)
     }
 
+    /// Returns whether the mount at `target` has got a peer group of its own.
+    pub fn has_own_peer_group(&self, target: &Path) -> bool {
+        self.table().own_groups.contains(target)
+    }
+
     /// Returns the current mounts.
     pub fn mounts(&self) -> Vec<MountEntry> {
         self.table().mounts.clone()
@@ -275,6 +282,19 @@ impl MountCalls for FakeMounter {
         drop(table);
         self.notify();
         self.end_if_dead();
+        Ok(())
+    }
+
+    fn give_own_peer_group(&self, target: &Path) -> Result<(), MountError> {
+        let failed =
+            |source: io::Error| mount_error("give a peer group to the mount at", target, source);
+        self.step().map_err(failed)?;
+        let mut table = self.table();
+        let at = table.mounts.iter().rposition(|mount| mount.target == target);
+        if at.is_none() {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        table.own_groups.insert(target.to_owned());
         Ok(())
     }
 

@@ -23,7 +23,9 @@ use crate::serve::{ServeError, serve};
 use crate::services::{CallLogLayer, ControllerService, NodeService};
 use crate::volume_capability::{AccessMode, VolumeCapability};
 use crate::volumes::cut_detached;
-use nomad_csi_ports::{Mounter, NoMeasurements, RandomIds};
+use nomad_csi_ports::{
+    MountCalls as _, MountEntry, MountFlags, Mounter, NoMeasurements, RandomIds,
+};
 use nomad_csi_proto as proto;
 use nomad_csi_proto::controller_server::{Controller as _, ControllerServer};
 use nomad_csi_proto::node_server::Node as _;
@@ -59,6 +61,14 @@ impl Machine {
         let path = self.path(name);
         std::fs::create_dir_all(&path).unwrap();
         path.to_str().unwrap().to_owned()
+    }
+
+    /// How many read-only mounts are on the staging paths.
+    fn covers(&self) -> usize {
+        let is_cover = |mount: &&MountEntry| {
+            mount.flags.read_only && mount.target.starts_with(self.path("staging"))
+        };
+        self.mounter.mounts().iter().filter(is_cover).count()
     }
 
     fn host(&self) -> Host {
@@ -505,8 +515,18 @@ async fn a_volume_that_is_detached_while_it_is_staged_is_covered_read_only() {
     }
     publish(&first, &id, (&staging, target), MANY).await.unwrap();
     let cut = |node: &NodeService| assert_eq!(cut_detached(&node.0).unwrap(), BTreeMap::new());
+    for path in [&staging, &other] {
+        assert!(machine.mounter.has_own_peer_group(Path::new(path)), "{path}");
+    }
     cut(&first);
     assert_eq!(machine.mounter.mounts().len(), 3, "nothing is detached");
+    // What a crash between two steps of an earlier cut left.
+    let cover = machine.make("n1/cut");
+    let read_only = MountFlags { read_only: true, ..MountFlags::default() };
+    let data = machine.shared("volumes").join(&id);
+    machine.mounter.bind(&data, Path::new(&cover), read_only).unwrap();
+    cut(&first);
+    assert_eq!(machine.mounter.mounts().len(), 3, "it is removed");
     detach(&controller, &id, "n1").await;
     let under_way = first.0.begin_operation(OperationKey::Volume(id.clone())).unwrap();
     cut(&first);
@@ -557,25 +577,27 @@ async fn a_node_that_cuts_uses_no_volume_that_it_cannot_cut() {
     assert_eq!(machine.storage.devices(), []);
 }
 
-/// The node looks by itself, at its start and later.
+/// The node looks by itself, and again.
 #[tokio::test]
 async fn a_node_looks_for_detached_volumes_by_itself() {
     let machine = Machine { detach_cuts: true, ..Machine::new() };
     let controller = machine.controller();
     let node = machine.node("n1");
-    let ids = [create(&controller, "a", ONE, 0).await, create(&controller, "b", ONE, 0).await];
-    for (id, staging) in ids.iter().zip(["s1", "s2"]) {
-        attach(&controller, id, "n1", ONE).await.unwrap();
-        stage(&node, id, &machine.make(staging), ONE).await.unwrap();
-    }
-    detach(&controller, &ids[0], "n1").await;
+    let staging = machine.make("staging/1");
+    let id = create(&controller, "a", ONE, 0).await;
     let mut changes = Mounter::follow(&machine.mounter).await.unwrap();
     let watch = tokio::spawn(watch_detachments(node.0.clone()));
-    for (id, mounts) in [(&ids[0], 3), (&ids[1], 4)] {
-        detach(&controller, id, "n1").await;
+    for round in 0..2 {
+        attach(&controller, &id, "n1", ONE).await.unwrap();
+        while let Err(refused) = stage(&node, &id, &staging, ONE).await {
+            assert_eq!(refused.code(), Code::Aborted, "the cut has not ended: {refused}");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(machine.covers(), 0, "round {round}");
+        detach(&controller, &id, "n1").await;
         let cut = async {
-            while machine.mounter.mounts().len() < mounts {
-                changes.changed().await.unwrap();
+            while machine.covers() == 0 {
+                changes.next().await.unwrap();
             }
         };
         tokio::time::timeout(Duration::from_secs(60), cut).await.expect("the volume is cut");

@@ -42,6 +42,10 @@ pub(crate) fn stage(plugin: &Arc<Plugin>, request: StageCall) -> Result<(), Stag
             return Err(ConflictingUse { id, path }.into());
         }
         MountState::Volume(found) if satisfies(found, flags) && volume.is_prepared() => {
+            if volume.backing() == Backing::Directory {
+                // A crash may have come between the mount and this.
+                volume.separate_for_cut(&path)?;
+            }
             return Ok(());
         }
         MountState::Volume(_) | MountState::LostDevice => {}

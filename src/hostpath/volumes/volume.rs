@@ -289,7 +289,8 @@ impl Volume {
     ) -> Result<(), HostError> {
         let Some(kind) = self.record.content.file_system else {
             open_to_group(&self.data, capability.group)?;
-            return self.bind(&self.data, path, flags, found);
+            self.bind(&self.data, path, flags, found)?;
+            return self.separate_for_cut(path);
         };
         let target = Path::new(path);
         if found.is_of_plugin() {
@@ -323,6 +324,15 @@ impl Volume {
             }
         }
         self.mount_device(&device, target, kind, capability, flags)
+    }
+
+    /// Keeps a cut of this node (`cut`) from other mounts of the volume, such as those of another node: where the machine
+    /// shares its mounts, they are peers of the mount at `path`.
+    pub(crate) fn separate_for_cut(&self, path: &str) -> Result<(), HostError> {
+        if self.plugin.detach_cuts() {
+            self.plugin.host.mounter.give_own_peer_group(Path::new(path))?;
+        }
+        Ok(())
     }
 
     fn mount_device(

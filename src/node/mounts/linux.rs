@@ -51,6 +51,13 @@ impl MountCalls for LinuxMounter {
         })
     }
 
+    fn give_own_peer_group(&self, target: &Path) -> Result<(), MountError> {
+        named("give a peer group to the mount at", target, || {
+            rustix::mount::mount_change(target, Propagation::PRIVATE)?;
+            Ok(rustix::mount::mount_change(target, Propagation::SHARED)?)
+        })
+    }
+
     fn unmount(&self, target: &Path) -> Result<(), MountError> {
         named("unmount", target, || Ok(rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)?))
     }
