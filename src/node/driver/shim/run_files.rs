@@ -162,11 +162,11 @@ impl RunFiles {
     /// Writes the state of a run whose files do not name its shim, which lives, unless the shim does in the meantime.
     pub(super) fn recover(&self, shim: ProcessId) -> io::Result<()> {
         private::create_directory(&self.directory)?;
-        let state = RunState::Starting { shim: shim.clone() };
+        let state = RunState::Starting { shim };
         let path = self.path("state.json");
         if path.try_exists()? {
             return match self.read_state() {
-                Ok(Some(known)) if known.is_final() || known.is_of(&shim) => Ok(()),
+                Ok(Some(known)) if known.is_final() || known.shim() == state.shim() => Ok(()),
                 Ok(_) | Err(_) => self.write_state(&state),
             };
         }

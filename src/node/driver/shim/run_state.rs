@@ -51,11 +51,6 @@ impl RunState {
         }
     }
 
-    /// Returns whether the shim has written it, or who found the shim.
-    pub(super) fn is_of(&self, shim: &ProcessId) -> bool {
-        self.shim() == Some(shim)
-    }
-
     /// Returns the state of a run whose task reached these limits.
     pub(super) fn with_limits(self, limits: LimitsReached) -> Self {
         match self {
