@@ -1,6 +1,8 @@
 //! The embedded plugin as one controller and two nodes on a shared directory, each in its own process, with real mounts.
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -30,8 +32,8 @@ impl Machine {
         let directory = self.path(name);
         std::fs::create_dir_all(directory.join("staging")).unwrap();
         let socket = directory.join("csi.sock");
-        let log = std::fs::File::options().create(true).append(true);
-        let log = log.clone().open(directory.join("plugin.log")).unwrap();
+        let mut options = std::fs::File::options();
+        let log = options.create(true).append(true).open(directory.join("plugin.log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_nomad-csi"));
         command
             .args(["plugin", "serve", "--node-id", name, "--backing", "directory"])
@@ -42,9 +44,8 @@ impl Machine {
             .args(flags)
             .stdin(Stdio::null())
             .stderr(log);
-        // The socket's directory is private to the user.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&directory, mode).unwrap();
+        // Others could replace the socket in a directory that is open to them.
+        std::fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
         PluginProcess::run(command, &directory, &socket).await
     }
 
@@ -181,6 +182,20 @@ fn a_detach_ends_the_writes_of_the_node_and_of_no_other() {
         let refused = machine.publish(&id, &at_first, mode);
         let refused = stage_and_publish(&mut first.client, refused).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        // The volume comes back.
+        attach(&mut controller.client, &id, "n1", mode).await.unwrap();
+        let again = machine.publish(&id, &at_first, mode);
+        stage_and_publish(&mut first.client, again).await.unwrap();
+        append(&at_first.1.join("file")).unwrap();
+        detach(&mut controller.client, &id, "n1").await;
+        until_async("the writes of n1 to end again", async || {
+            match append(&at_first.1.join("file")) {
+                Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        append(&at_second.1.join("file")).unwrap();
         for (client, paths) in [(&mut first.client, &at_first), (&mut second.client, &at_second)] {
             unpublish_and_unstage(client, &id, &paths.0, &paths.1).await.unwrap();
         }
