@@ -170,7 +170,7 @@ impl ClaimDrops {
 }
 
 /// The remedy if a node never returns.
-const AFTER_A_PURGE: &str = "if the machine is off for good, remove its node from the server (`PUT /v1/node/ID/purge` of Nomad, `nomad-csi node fence ID` with the agent), then approve the claim with `--approve cuts-off:ALLOC`";
+const AFTER_A_PURGE: &str = "if the machine is off for good, remove its node from the server (`PUT /v1/node/ID/purge` of Nomad, `nomad-csi node fence ID --powered-off` with the agent), then approve the claim with `--approve cuts-off:ALLOC`";
 
 #[cfg(test)]
 mod tests;

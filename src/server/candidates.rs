@@ -43,6 +43,8 @@ pub enum InstanceEnd {
     Server,
     /// This node, because its allocation has ended and something of it may be left.
     Node(NodeId),
+    /// An operator who knows what became of this node: it is not connected.
+    Away(NodeId),
     /// An operator on this node: it is behind an endpoint, or an earlier version forgot its allocation.
     Operator(NodeId),
 }
@@ -50,6 +52,10 @@ pub enum InstanceEnd {
 impl InstanceEnd {
     /// Returns who ends an instance on record.
     pub(crate) fn of(state: &State, (id, alloc): (&AllocId, &PluginAlloc)) -> Self {
+        let node = state.node(&alloc.node);
+        if node.is_some_and(|node| node.status != NodeStatus::Ready) {
+            return Self::Away(alloc.node.clone());
+        }
         match state.alloc(id) {
             Some(record) if record.has_ended => Self::Node(record.node.clone()),
             Some(_) => Self::Server,
@@ -85,6 +91,13 @@ pub(crate) fn bound_help(plugin: &PluginId, instance: &AllocId, end: &InstanceEn
             "{healthy} end it with `nomad-csi alloc stop {id}`; when it is gone, another instance is called"
         ),
         InstanceEnd::Node(node) => left_help(node),
+        InstanceEnd::Away(node) => {
+            let id = shell_quoted(node.as_str());
+            format!(
+                "connect node `{node}` again, or turn its machine off and run `nomad-csi node fence {id} --powered-off`; then another \
+                 instance is called"
+            )
+        }
         InstanceEnd::Operator(node) => format!(
             "{healthy} end its process on node `{node}` and start the agent there without its `--plugin-endpoint`; if it is not known \
              which process it is, restart the machine; when it is gone, another instance is called"

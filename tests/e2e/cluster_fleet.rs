@@ -95,9 +95,10 @@ impl Fleet {
             fleet.start_node(name);
         }
         until("the plugin to serve every node", || {
-            let plugin = fleet.machine.get(&format!("/v1/plugin/csi/{PLUGIN}"));
-            let is_up = plugin["NodesHealthy"] == 3 && plugin["ControllersHealthy"] == 1;
-            is_up.then_some(()).ok_or_else(|| format!("{plugin:#}"))
+            let plugins = fleet.machine.get("/v1/plugins?type=csi");
+            let mut all = plugins.as_array().unwrap().iter();
+            let is_up = |one: &Value| one["NodesHealthy"] == 3 && one["ControllersHealthy"] == 1;
+            all.any(is_up).then_some(()).ok_or_else(|| format!("{plugins:#}"))
         });
         fleet
     }
@@ -165,11 +166,13 @@ impl Fleet {
             .args(["--endpoint", &format!("unix://{}", self.socket(name).display())])
             .arg("--shared")
             .arg(self.path("storage"))
-            .arg("--state-dir")
-            .arg(self.path(&format!("staged-{name}")))
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .stdin(Stdio::null())
             .stderr(self.log(&format!("plugin-{name}")));
+        // The process with the controller keeps its state in the storage.
+        if role == "node" {
+            command.arg("--state-dir").arg(self.path(&format!("staged-{name}")));
+        }
         self.node_mut(name).plugin = Some(KilledOnDrop(command.spawn().unwrap()));
     }
 

@@ -121,7 +121,7 @@ fn away_text(node: &Node) -> Option<String> {
     };
     let id = shell_quoted(node.id.as_str());
     Some(format!(
-        ", which is {status}: once nothing there can write, `nomad-csi node fence {id}` frees it"
+        ", which is {status}: if that machine is off, `nomad-csi node fence {id} --powered-off` frees it"
     ))
 }
 
@@ -221,7 +221,7 @@ mod tests {
         };
         let node = || NodeId::new("n1");
         world.apply(EventKind::NodeDisconnected { node: node() });
-        let frees = "once nothing there can write, `nomad-csi node fence n1` frees it";
+        let frees = "if that machine is off, `nomad-csi node fence n1 --powered-off` frees it";
         let held = "of job `web` holds it on node `machine n1`, which is";
         assert!(
             text(&world).ends_with(&format!("{held} not connected: {frees}")),

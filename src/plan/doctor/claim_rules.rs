@@ -170,8 +170,8 @@ fn at_risk(facts: &VolumeFacts<'_>, claim: &VolumeClaim, cause: &Cause) -> Findi
 fn fence(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
     let name = facts.node_name(node);
     run(
-        format!("if node `{name}` is off and can never write again, declare it lost"),
-        format!("nomad-csi node fence {}", shell_quoted(node.as_str())),
+        format!("if node `{name}` is off, declare it lost"),
+        format!("nomad-csi node fence {} --powered-off", shell_quoted(node.as_str())),
     )
 }
 

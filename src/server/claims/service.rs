@@ -41,7 +41,7 @@ use nomad_csi_claims::state::{
 };
 use nomad_csi_model::{
     AccessMode, AllocId, AttachmentMode, Capability, FenceStatement, MountOptions, NamespacedId,
-    NodeId, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
+    NodeId, NodeStatus, PluginId, PublishedStats, RemoteVolume, VolumeAlias,
 };
 use nomad_csi_ports::VolumeStatsSample;
 
@@ -627,11 +627,14 @@ impl ClaimService {
         self.check_node(node)?;
         if statement == Some(FenceStatement::PoweredOff) {
             self.check_unheard(node)?;
+            self.check_away(node)?;
         }
         let reason = match statement {
             Some(statement) => format!("fenced by an operator: {statement}"),
             None => "fenced by an operator".to_owned(),
         };
+        let is_lost = |state: &State| state.node_loss(node).is_some_and(|loss| !loss.has_returned);
+        let is_lost = self.ports.cell.read(is_lost);
         let lost = EventKind::NodeLost { node: node.clone(), reason };
         let has_ended = |alloc: &PluginAlloc| match statement {
             Some(FenceStatement::PoweredOff) => true,
@@ -641,8 +644,31 @@ impl ClaimService {
             None => false,
         };
         let ended = self.ports.cell.read(|state| ends_of_instances(state, node, has_ended));
-        let events = [lost].into_iter().chain(ended).collect();
+        // A stronger statement about a lost node ends the instances that the first one left.
+        let events = match is_lost && !ended.is_empty() {
+            true => ended,
+            false => [lost].into_iter().chain(ended).collect(),
+        };
         self.node_events(events, format!("node `{node}` is lost already")).await
+    }
+
+    /// Refuses a node of another process whose absence is not on record yet: just after a start of the server, or in the middle of
+    /// a connection that is renewed, a machine that runs has none.
+    fn check_away(&self, node: &NodeId) -> Result<(), ServerError> {
+        let is_undecided = self.ports.cell.read(|state| {
+            let is_remote = state.node_secret_hash(node).is_some();
+            let is_lost = state.node_loss(node).is_some();
+            let status = state.node(node).map(|node| node.status);
+            is_remote && !is_lost && status == Some(NodeStatus::Ready)
+        });
+        match is_undecided {
+            true => Err(ClaimError::NodeState(format!(
+                "node `{node}` is not known to be away yet: fence it as powered off when `nomad-csi node status` shows it as \
+                 disconnected, within 20 seconds"
+            ))
+            .into()),
+            false => Ok(()),
+        }
     }
 
     /// Lets a lost node be swept and used again.

@@ -4,8 +4,8 @@ use crate::candidates::{InstanceEnd, bound_help, preferred_controller};
 use nomad_csi_claims::claim::{ClaimKey, Known, Step};
 use nomad_csi_claims::state::{ControllerCall, ControllerEffect, State, bound_controller};
 use nomad_csi_model::{
-    AllocId, ControllerCapabilities, ExternalNodeId, NodeCapabilities, NodeId, RemoteVolume,
-    shell_quoted,
+    AllocId, ControllerCapabilities, ExternalNodeId, NodeCapabilities, NodeId, NodeStatus,
+    RemoteVolume, shell_quoted,
 };
 
 /// Returns the held claims that need the step.
@@ -87,8 +87,11 @@ pub(super) fn awaited_controller(
     let call = controller_call(volume, step)?;
     let instance = bound_controller(state, &call)?;
     let record = state.plugin_record(&volume.plugin_id)?;
-    let bound = &record.allocs.get(instance)?.instance;
+    let alloc = record.allocs.get(instance)?;
+    let (node, bound) = (state.node(&alloc.node), &alloc.instance);
+    let is_away = node.is_some_and(|node| node.status != NodeStatus::Ready);
     let reason = match (&bound.controller, bound.health.healthy) {
+        (Some(_), true) if is_away => format!("its node `{}` is not connected", alloc.node),
         (Some(_), true) => return None,
         (_, false) => format!("it is not healthy: {}", bound.health.description),
         (None, true) => "it has no controller now".to_owned(),

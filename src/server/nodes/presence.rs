@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use std::sync::Arc;
 
-use crate::cell::{Expected, Watch};
+use crate::cell::{CommitError, Expected, Watch};
 use crate::ports::ServerPorts;
 use nomad_csi_claims::state::{Event, EventKind, State, Table, Topic};
-use nomad_csi_model::{HostSession, NodeId, NodeStatus};
+use nomad_csi_model::{HostSession, Node, NodeId, NodeStatus};
 use nomad_csi_ports::NodePresence;
 
 /// Nodes that go within this time go at the same time.
@@ -66,7 +66,19 @@ pub(crate) struct PresenceDriver {
 struct Absences {
     limits: PresenceLimits,
     started: Instant,
-    since: BTreeMap<NodeId, Instant>,
+    away: BTreeMap<NodeId, Absence>,
+}
+
+/// How a node is away.
+#[derive(Clone, Copy, Debug)]
+struct Absence {
+    since: Instant,
+    /// Its status on record at the last look.
+    status: NodeStatus,
+    /// True if it went with many others, at the last look.
+    is_one_of_many: bool,
+    /// It is not down before this time.
+    not_down_before: Instant,
 }
 
 /// What has to be recorded, and when to look again without a change.
@@ -87,7 +99,7 @@ struct Seen {
 
 impl Absences {
     fn new(limits: PresenceLimits, started: Instant) -> Self {
-        Self { limits, started, since: BTreeMap::new() }
+        Self { limits, started, away: BTreeMap::new() }
     }
 
     fn decide(&mut self, nodes: &BTreeMap<NodeId, Seen>, now: Instant) -> Decision {
@@ -99,20 +111,27 @@ impl Absences {
         let going = self.times(nodes);
         let total = nodes.values().filter(|node| !node.is_lost).count();
         for (id, node) in nodes {
-            let Some(since) = self.since.get(id) else {
+            let Some(absence) = self.away.get_mut(id) else {
                 if node.status != NodeStatus::Ready {
                     decision.connected.push(id.clone());
                 }
                 continue;
             };
+            let is_one_of_many = !node.is_lost && are_many(&going, absence.since, total);
+            if absence.is_one_of_many && !is_one_of_many && !node.is_lost {
+                // The others are coming back, and this one dials again with the same pauses.
+                absence.not_down_before = now + self.limits.at_start;
+            }
+            absence.is_one_of_many = is_one_of_many;
+            let down_at = (absence.since + self.limits.down_after).max(absence.not_down_before);
             match node.status {
-                NodeStatus::Ready => match *since + self.limits.disconnected_after {
+                NodeStatus::Ready => match absence.since + self.limits.disconnected_after {
                     at if at <= now => decision.disconnected.push(id.clone()),
                     at => wake(at),
                 },
-                NodeStatus::Disconnected => match *since + self.limits.down_after {
+                NodeStatus::Disconnected => match down_at {
                     at if at > now => wake(at),
-                    _ if !node.is_lost && are_many(&going, *since, total) => {}
+                    _ if is_one_of_many => {}
                     _ => decision.down.push(id.clone()),
                 },
                 NodeStatus::Down => {}
@@ -121,21 +140,31 @@ impl Absences {
         decision
     }
 
-    /// Notes who is away, and since when. At the start the nodes have not had the time to connect.
+    /// Notes who is away, and since when. At the start the nodes have not had the time to connect, and one whose process has
+    /// just registered has not opened the connection on which it is called.
     fn note(&mut self, nodes: &BTreeMap<NodeId, Seen>, now: Instant) {
         let is_away = |id: &NodeId| nodes.get(id).is_some_and(|node| !node.is_connected);
-        self.since.retain(|id, _| is_away(id));
+        self.away.retain(|id, _| is_away(id));
         let since = now.max(self.started + self.limits.at_start);
-        for id in nodes.keys().filter(|id| is_away(id)) {
-            self.since.entry(id.clone()).or_insert(since);
+        for (id, node) in nodes.iter().filter(|(id, _)| is_away(id)) {
+            let status = node.status;
+            let new = Absence { since, status, is_one_of_many: false, not_down_before: since };
+            let absence = self.away.entry(id.clone()).or_insert(new);
+            if status == NodeStatus::Ready && absence.status != NodeStatus::Ready {
+                *absence = new;
+            }
+            absence.status = status;
         }
     }
 
-    /// Since when the nodes are away that nothing else explains, in order.
+    /// Since when the nodes are away that are neither lost nor down already, in order.
     fn times(&self, nodes: &BTreeMap<NodeId, Seen>) -> Vec<Instant> {
-        let is_lost = |id: &NodeId| nodes.get(id).is_none_or(|node| node.is_lost);
-        let unexplained = self.since.iter().filter(|(id, _)| !is_lost(id));
-        let mut times: Vec<_> = unexplained.map(|(_, since)| *since).collect();
+        let is_going = |id: &NodeId| {
+            let node = nodes.get(id);
+            node.is_some_and(|node| !node.is_lost && node.status != NodeStatus::Down)
+        };
+        let going = self.away.iter().filter(|(id, _)| is_going(id));
+        let mut times: Vec<_> = going.map(|(_, absence)| absence.since).collect();
         times.sort_unstable();
         times
     }
@@ -166,11 +195,14 @@ impl PresenceDriver {
             changes.borrow_and_update();
             let now = Instant::now();
             let connected = self.presence.connected();
-            let seen = self.ports.cell.read(|state| seen(state, &connected));
-            let decision = self.absences.decide(&seen, now);
-            let is_recorded = self.record(&decision, &connected).await;
+            let absences = &mut self.absences;
+            let (wake_at, decided) = self.ports.cell.read(|state| {
+                let decision = absences.decide(&seen(state, &connected), now);
+                (decision.wake_at, events_of(state, &decision, &connected))
+            });
+            let is_recorded = self.record(decided).await;
             let retry = (!is_recorded).then(|| now + FAILURE_PAUSE);
-            let wake_at = decision.wake_at.into_iter().chain(retry).min();
+            let wake_at = wake_at.into_iter().chain(retry).min();
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
@@ -180,36 +212,47 @@ impl PresenceDriver {
         }
     }
 
-    /// Returns whether everything is on record that the state takes.
-    async fn record(&self, decision: &Decision, connected: &BTreeMap<NodeId, HostSession>) -> bool {
-        let Decision { connected: returned, disconnected, down, .. } = decision;
-        let returned = returned.iter().filter_map(|node| {
-            let secret_hash = |state: &State| state.node_secret_hash(node).map(str::to_owned);
-            Some(EventKind::NodeConnected {
-                node: node.clone(),
-                session: connected.get(node)?.clone(),
-                secret_hash: self.ports.cell.read(secret_hash),
-            })
-        });
-        let gone = disconnected.iter().map(|node| {
-            tracing::warn!(node.id = %node, "a node is not connected: its claims stay");
-            EventKind::NodeDisconnected { node: node.clone() }
-        });
-        let down = down.iter().map(|node| {
-            tracing::warn!(node.id = %node,
-                "a node is down: its services are placed elsewhere, and its claims stay until it returns or is fenced");
-            EventKind::NodeDown { node: node.clone() }
-        });
+    /// Returns whether the journal has taken everything that is still so. A node that another process registered in the
+    /// meantime is not as it was read: the next look decides about it.
+    async fn record(&self, changes: Vec<(Node, EventKind)>) -> bool {
         let mut is_recorded = true;
-        for kind in returned.chain(gone).chain(down) {
+        for (node, kind) in changes {
+            let (id, change) = (node.id.clone(), kind.name());
             let event = Event::new(self.ports.clock.now(), kind);
-            if let Err(error) = self.ports.cell.commit(Expected::Any, event).await {
-                tracing::warn!(error = %error.detail(), "the status of a node could not be recorded");
-                is_recorded = false;
+            match self.ports.cell.commit(Expected::NodeIs(Box::new(node)), event).await {
+                Ok(_) => tracing::warn!(node.id = %id, "{change}; its claims stay as they are"),
+                Err(CommitError::NodeConflict { .. } | CommitError::InvalidEvent(_)) => {}
+                Err(error) => {
+                    tracing::warn!(node.id = %id, error = %error.detail(),
+                        "the status of a node could not be recorded");
+                    is_recorded = false;
+                }
             }
         }
         is_recorded
     }
+}
+
+/// The events of a decision, each with the node as it was read.
+fn events_of(
+    state: &State,
+    decision: &Decision,
+    connected: &BTreeMap<NodeId, HostSession>,
+) -> Vec<(Node, EventKind)> {
+    let returned = decision.connected.iter().filter_map(|node| {
+        let event = EventKind::NodeConnected {
+            node: node.clone(),
+            session: connected.get(node)?.clone(),
+            secret_hash: state.node_secret_hash(node).map(str::to_owned),
+        };
+        Some((node, event))
+    });
+    let gone = decision.disconnected.iter();
+    let gone = gone.map(|node| (node, EventKind::NodeDisconnected { node: node.clone() }));
+    let down = decision.down.iter();
+    let down = down.map(|node| (node, EventKind::NodeDown { node: node.clone() }));
+    let all = returned.chain(gone).chain(down);
+    all.filter_map(|(id, event)| Some((state.node(id)?.clone(), event))).collect()
 }
 
 /// A node whose process is another one than that on record has not finished its registration.

@@ -68,7 +68,7 @@ pub async fn fence_node(
     }
     // The answer on a terminal is the full ID, below what the fence does.
     let cuts_off = !is_approved || approval.cuts_off.is_some();
-    // A machine that is off and one that is heard from are not the same.
+    // A machine that is off has no connection.
     let cuts_off = cuts_off && statement != Some(FenceStatement::PoweredOff);
     context.api.fence_node(&FenceRequest { node, statement, cuts_off }).await?;
     let line = match claims.len() {

@@ -108,7 +108,7 @@ fn a_claim_on_a_node_that_is_down_stays_until_the_node_is_fenced() {
     let finding = only(&down);
     assert_eq!(finding.rule, Rule::NodeDown);
     let last = finding.remedies.last().unwrap();
-    assert_eq!(last.command.as_deref(), Some("nomad-csi node fence n1"));
+    assert_eq!(last.command.as_deref(), Some("nomad-csi node fence n1 --powered-off"));
     assert_eq!(last.fix, None, "only a person knows that the node is off");
     let unknown = down.with(|facts| facts.nodes = None);
     assert_eq!(rules(&unknown), []);

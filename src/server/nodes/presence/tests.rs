@@ -26,8 +26,7 @@ impl Nodes {
             let ready = Seen { status: NodeStatus::Ready, is_lost: false, is_connected: true };
             (NodeId::new(format!("n{number}")), ready)
         });
-        let absences = Absences::new(PresenceLimits { at_start: Duration::ZERO, ..LIMITS }, start);
-        Self { start, absences, seen: seen.collect() }
+        Self { start, absences: Absences::new(LIMITS, start), seen: seen.collect() }
     }
 
     fn node(&mut self, id: &str) -> &mut Seen {
@@ -126,7 +125,8 @@ fn nodes_that_go_one_after_the_other_are_no_mass_and_lost_ones_do_not_count() {
     nodes.at(105);
     assert_eq!(nodes.at(170).down, ids(&[]));
     nodes.node("n1").is_lost = true;
-    assert_eq!(nodes.at(171).down, ids(&["n1", "n2"]), "the fence explains one of them");
+    assert_eq!(nodes.at(171).down, ids(&["n1"]), "the fence explains one of them");
+    assert_eq!(nodes.at(186).down, ids(&["n2"]));
 }
 
 /// A mass ends when enough of it is back.
@@ -140,14 +140,45 @@ fn the_rest_of_a_mass_is_down_when_the_others_are_back() {
     assert_eq!(nodes.at(200).down, ids(&[]));
     nodes.node("n2").is_connected = true;
     let back = nodes.at(201);
-    assert_eq!((back.connected, back.down), (ids(&["n2"]), ids(&["n1"])));
+    assert_eq!((&back.connected, &back.down), (&ids(&["n2"]), &ids(&[])), "n1 dials again, too");
+    assert_eq!(nodes.wake_after(&back), Some(216));
+    assert_eq!(nodes.at(215).down, ids(&[]));
+    assert_eq!(nodes.at(216).down, ids(&["n1"]));
+}
+
+/// Nodes that are down already are no part of what goes now.
+#[test]
+fn nodes_that_are_down_do_not_hide_another_failure() {
+    let mut nodes = Nodes::connected(4);
+    for id in ["n1", "n2"] {
+        nodes.node(id).is_connected = false;
+        nodes.node(id).status = NodeStatus::Down;
+    }
+    nodes.node("n3").is_connected = false;
+    nodes.at(100);
+    assert_eq!(nodes.at(105).disconnected, ids(&["n3"]));
+    assert_eq!(nodes.at(160).down, ids(&["n3"]));
+}
+
+/// A registration is on record before the connection exists on which the node is called.
+#[test]
+fn a_node_that_has_just_registered_is_not_away_since_it_went() {
+    let mut nodes = Nodes::connected(4);
+    nodes.node("n1").is_connected = false;
+    nodes.at(100);
+    nodes.at(105);
+    nodes.at(160);
+    nodes.node("n1").status = NodeStatus::Ready;
+    let waits = nodes.at(300);
+    assert_eq!((&waits.disconnected, nodes.wake_after(&waits)), (&vec![], Some(305)));
+    nodes.node("n1").is_connected = true;
+    assert_eq!(nodes.at(301), Decision::default());
 }
 
 /// After its start a server knows nothing of the nodes: those that it finds away have had no time to connect.
 #[test]
 fn at_the_start_nodes_have_time_to_connect() {
     let mut nodes = Nodes::connected(4);
-    nodes.absences.limits = LIMITS;
     nodes.node("n1").is_connected = false;
     let waits = nodes.at(0);
     assert_eq!(nodes.wake_after(&waits), Some(20));
