@@ -257,6 +257,7 @@ impl ClaimService {
         };
         let denied = |denied: ClaimDenied| ClaimError::Denied {
             volume: request.volume.clone(),
+            away: first_away(state, &denied),
             denied: Box::new(denied),
         };
         let admission = admit(recorded, &desired, facts).map_err(denied)?;
@@ -702,6 +703,13 @@ impl ClaimService {
             error => error.into(),
         })
     }
+}
+
+/// The first holder's node that is not connected.
+fn first_away(state: &State, denied: &ClaimDenied) -> Option<NodeId> {
+    let nodes = denied.holders.iter().filter_map(|holder| state.node(&holder.node));
+    let mut away = nodes.filter(|node| node.status != NodeStatus::Ready);
+    away.next().map(|node| node.id.clone())
 }
 
 fn key_of(request: &MountRequest) -> ClaimKey {

@@ -37,6 +37,8 @@ pub enum ClaimError {
         volume: NamespacedId,
         /// The reason, and who is in the way.
         denied: Box<ClaimDenied>,
+        /// A node of a holder that is not connected.
+        away: Option<NodeId>,
     },
     /// The volume can never be published for the claim, which is undone.
     Failed {
@@ -158,9 +160,9 @@ impl ClaimError {
                     .map(|problem| format!("{} fails: {}", problem.step, problem.error))
                     .collect()
             }
-            Self::Denied { denied, .. } => {
-                let holders = denied.holders.iter();
-                holders.map(ToString::to_string).collect()
+            Self::Denied { denied, away, .. } => {
+                let holders = denied.holders.iter().map(ToString::to_string);
+                holders.chain(away.as_ref().map(away_note)).collect()
             }
             Self::StillRunning { writers, .. } | Self::NodeHeard { writers, .. } => {
                 writers.iter().map(ToString::to_string).collect()
@@ -193,7 +195,7 @@ impl ClaimError {
 
     fn remedy(&self) -> String {
         match self {
-            Self::Denied { volume, denied } => denied_help(volume, &denied.reason),
+            Self::Denied { volume, denied, .. } => denied_help(volume, &denied.reason),
             Self::NoNodePlugin { plugin, .. } => format!(
                 "start the plugin on that node; `nomad-csi plugin status {}` shows its state",
                 shell_quoted(plugin)
@@ -230,7 +232,7 @@ impl ClaimError {
     /// The message for people.
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Denied { volume, denied } => {
+            Self::Denied { volume, denied, .. } => {
                 format!("cannot claim volume {}: {denied}", volume.quoted())
             }
             Self::Failed { volume, alloc, error } => format!(
@@ -271,6 +273,14 @@ impl ClaimError {
             ),
         }
     }
+}
+
+/// What frees a volume of a node that is away.
+fn away_note(node: &NodeId) -> String {
+    format!(
+        "node `{node}` is not connected: if that machine is off, `nomad-csi node fence {} --powered-off` frees the volume",
+        shell_quoted(node.as_str())
+    )
 }
 
 /// To move what runs on the node, or to approve that it is cut off.

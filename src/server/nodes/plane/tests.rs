@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fake::FakeAgent;
+use nomad_csi_claims::state::samples::instance;
 use nomad_csi_claims::state::samples::jobs::{alloc_placed, job_key, job_registered};
 use nomad_csi_model::{AllocId, AllocReport, ClientStatus, PluginId, PluginInstance, VolumeAlias};
 use nomad_csi_ports::{AssignedAllocs, ControlPlaneError, LostMount};
@@ -224,4 +225,45 @@ async fn a_node_reports_its_own_plugins_only() {
         assert_eq!(cluster.agent.cell.index(), index, "{alloc}");
         own.gone(&plugin, &alloc.into()).await.unwrap();
     }
+}
+
+/// An operator's word ends the instances that it is about, and a stronger word about the same node the others.
+#[tokio::test]
+async fn a_fence_ends_the_instances_that_its_statement_is_about() {
+    use nomad_csi_model::FenceStatement::{CutOffStorage, PoweredOff};
+    let cluster = Cluster::start().await;
+    cluster.register(registration("n1", "s1")).await.unwrap();
+    let (node, plugin) = (NodeId::new("n1"), PluginId::new("ebs"));
+    for (alloc, has_controller) in [("both", true), ("node-only", false)] {
+        let mut instance = PluginInstance { alloc_id: alloc.into(), ..instance(true) };
+        instance.controller = instance.controller.filter(|_| has_controller);
+        let (plugin, node) = (plugin.clone(), node.clone());
+        let observed =
+            EventKind::PluginAllocObserved { plugin, node, instance: Box::new(instance) };
+        cluster.agent.record_event(observed).await;
+    }
+    let claims = &cluster.agent.services.claims;
+    let left = || {
+        cluster.agent.cell.read(|state| {
+            let record = state.plugin_record(&plugin);
+            let allocs = record.into_iter().flat_map(|record| record.allocs.keys());
+            allocs.map(ToString::to_string).collect::<Vec<_>>()
+        })
+    };
+    let refused = claims.fence(&node, Some(PoweredOff)).await.unwrap_err();
+    let text = format!("{refused:?}");
+    assert!(text.contains("is not known to be away yet"), "{text}");
+    assert!(cluster.agent.cell.read(|state| state.node_loss(&node).is_none()));
+    cluster.agent.record_event(EventKind::NodeDisconnected { node: node.clone() }).await;
+    for (statement, expected) in [
+        (CutOffStorage { controllers_stopped: false }, &["both", "node-only"][..]),
+        (CutOffStorage { controllers_stopped: true }, &["node-only"]),
+        (PoweredOff, &[]),
+    ] {
+        claims.fence(&node, Some(statement)).await.unwrap();
+        assert_eq!(left(), expected, "{statement:?}");
+        assert!(cluster.agent.cell.read(|state| state.node_loss(&node).is_some()));
+    }
+    let again = claims.fence(&node, Some(PoweredOff)).await.unwrap_err();
+    assert!(format!("{again:?}").contains("is lost already"), "{again:?}");
 }
