@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::fake::FakeAgent;
-use nomad_csi_claims::state::samples::instance;
 use nomad_csi_claims::state::samples::jobs::{alloc_placed, job_key, job_registered};
 use nomad_csi_model::{AllocId, AllocReport, ClientStatus, PluginId, PluginInstance, VolumeAlias};
 use nomad_csi_ports::{AssignedAllocs, ControlPlaneError, LostMount};
@@ -235,7 +234,7 @@ async fn a_fence_ends_the_instances_that_its_statement_is_about() {
     cluster.register(registration("n1", "s1")).await.unwrap();
     let (node, plugin) = (NodeId::new("n1"), PluginId::new("ebs"));
     for (alloc, has_controller) in [("both", true), ("node-only", false)] {
-        let mut instance = PluginInstance { alloc_id: alloc.into(), ..instance(true) };
+        let mut instance = instance(alloc, &cluster.agent);
         instance.controller = instance.controller.filter(|_| has_controller);
         let (plugin, node) = (plugin.clone(), node.clone());
         let observed =
