@@ -158,7 +158,9 @@ impl Fleet {
         self.node_mut(name).agent = Some(command.spawn().unwrap());
     }
 
+    /// Starts the plugin of a node. One that runs is killed before.
     pub(crate) fn start_plugin(&mut self, name: &'static str) {
+        self.node_mut(name).plugin = None;
         let role = if name == "n3" { "all" } else { "node" };
         let mut command = program(["plugin", "serve", "--backing", "directory", "--role", role]);
         command

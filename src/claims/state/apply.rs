@@ -12,7 +12,9 @@ use super::apply_claims::{
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
 };
 use super::apply_jobs::{apply_alloc, apply_job, is_alloc_event_valid, is_job_event_valid};
-use super::apply_nodes::{doubt_instances, node_connected, node_registered, node_status};
+use super::apply_nodes::{
+    doubt_instances, node_connected, node_disconnected, node_down, node_registered,
+};
 use super::event::{Event, EventKind};
 use super::namespaces::{apply_namespace, entered_namespace, is_namespace_event_valid};
 use super::plugin_record::{PluginAlloc, PluginRecord};
@@ -24,7 +26,7 @@ use super::tables::State;
 use super::variable::{VariableEvent, VariableRecord};
 use crate::claim::EventPlace;
 use nomad_csi_model::{
-    AllocId, Namespace, NamespacedId, NodeId, NodeStatus, PluginId, PluginInstance, RemoteVolume,
+    AllocId, Namespace, NamespacedId, NodeId, PluginId, PluginInstance, RemoteVolume,
     SealedSecrets, VariableKey,
 };
 
@@ -280,10 +282,8 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::NodeConnected { node, session, secret_hash } => {
             node_connected(state, node, (session, secret_hash.as_deref()), at);
         }
-        EventKind::NodeDisconnected { node } => {
-            node_status(state, node, NodeStatus::Disconnected, at);
-        }
-        EventKind::NodeDown { node } => node_status(state, node, NodeStatus::Down, at),
+        EventKind::NodeDisconnected { node } => node_disconnected(state, node, at),
+        EventKind::NodeDown { node } => node_down(state, node, at),
         EventKind::NodeLost { node, reason } => node_lost(state, node, reason, at),
         EventKind::NodeReturned { node } => node_returned(state, node, at),
         EventKind::NodeSwept { node } => node_swept(state, node, at),

@@ -47,8 +47,17 @@ pub(super) fn node_registered(state: &mut State, node: &Node, at: EventPlace) {
     state.nodes_index = at.index;
 }
 
-/// Records the status of a node.
-pub(super) fn node_status(state: &mut State, node: &NodeId, status: NodeStatus, at: EventPlace) {
+/// Records that a node is not connected.
+pub(super) fn node_disconnected(state: &mut State, node: &NodeId, at: EventPlace) {
+    node_status(state, node, NodeStatus::Disconnected, at);
+}
+
+/// Records that a node is down.
+pub(super) fn node_down(state: &mut State, node: &NodeId, at: EventPlace) {
+    node_status(state, node, NodeStatus::Down, at);
+}
+
+fn node_status(state: &mut State, node: &NodeId, status: NodeStatus, at: EventPlace) {
     let Some(known) = state.nodes.get_mut(node).filter(|known| known.status != status) else {
         return;
     };

@@ -14,7 +14,7 @@ use crate::state::samples::{
     registered, started, state_of,
 };
 use crate::state::snapshot::StateSnapshot;
-use nomad_csi_model::{AllocId, ExternalId, NodeId, PluginId, PluginInstance};
+use nomad_csi_model::{AllocId, ExternalId, NodeId, NodeStatus, PluginId, PluginInstance};
 
 /// One event of each kind for a volume.
 fn volume_events(key: &NamespacedId) -> Vec<EventKind> {
