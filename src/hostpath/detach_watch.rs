@@ -23,7 +23,7 @@ pub(super) async fn watch_detachments(plugin: Arc<Plugin>) {
         ticks.tick().await;
         let cut =
             |plugin: &Arc<Plugin>| Ok::<_, StorageHealthError>(volumes::cut_detached(plugin)?);
-        let failed = plugin.call(cut).await.unwrap_or_else(all_failed);
+        let failed = plugin.call(cut).await.unwrap_or_else(|status| all_failed(&status));
         for (id, error) in &failed {
             if known.get(id) != Some(error) {
                 tracing::error!(volume.external_id = %id, %error,
@@ -35,6 +35,6 @@ pub(super) async fn watch_detachments(plugin: Arc<Plugin>) {
 }
 
 /// A failure to look at all, which no volume has.
-fn all_failed(status: Status) -> BTreeMap<String, String> {
+fn all_failed(status: &Status) -> BTreeMap<String, String> {
     BTreeMap::from([(String::new(), status.message().to_owned())])
 }

@@ -270,10 +270,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::PluginAllocObserved { plugin, node, instance } => {
             alloc_observed(state, plugin, node, instance, at);
         }
-        EventKind::PluginAllocGone { plugin, alloc } => {
-            remove_allocs(state, plugin, at, |a| a.instance.alloc_id == *alloc);
-            remove_plugin_if_empty(state, plugin);
-        }
+        EventKind::PluginAllocGone { plugin, alloc } => alloc_gone(state, plugin, alloc, at),
         EventKind::Claim { volume, event } => apply_claim(state, volume, event, at),
         EventKind::AllocStarted { alloc, node } => alloc_started(state, alloc, node, at),
         EventKind::AllocEnded { alloc } => alloc_ended(state, alloc, at),
@@ -433,6 +430,11 @@ fn remove_allocs(
         record.modify_time = at.time;
         state.plugins_index = at.index;
     }
+}
+
+fn alloc_gone(state: &mut State, plugin: &PluginId, alloc: &AllocId, at: EventPlace) {
+    remove_allocs(state, plugin, at, |known| known.instance.alloc_id == *alloc);
+    remove_plugin_if_empty(state, plugin);
 }
 
 fn remove_plugin_if_empty(state: &mut State, plugin: &PluginId) {

@@ -30,7 +30,7 @@ fn sources(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
 }
 
 fn is_not_connected(status: &Status) -> bool {
-    sources(status).any(|error| error.is::<tonic::ConnectError>())
+    sources(status).any(<dyn std::error::Error>::is::<tonic::ConnectError>)
 }
 
 /// A stream that the peer refused was not processed (RFC 9113, 8.7).

@@ -109,6 +109,7 @@ pub(crate) struct DrainArgs {
 
 /// Arguments of `node fence`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one per flag of the command")]
 pub(crate) struct FenceArgs {
     /// Name of the node or its ID; on a terminal, also at least 4 characters of its ID
     #[arg(value_name = "NODE", value_parser = not_empty())]
