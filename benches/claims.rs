@@ -244,7 +244,7 @@ async fn lost() {
     println!("{LOST} volumes created and claimed in {:.2?}", begun.elapsed());
     let begun = Instant::now();
     agent.backend.lose_node(FakeAgent::second_external_node());
-    agent.services.claims.fence(&node).await.unwrap();
+    agent.services.claims.fence(&node, None).await.unwrap();
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     let is_empty = |state: &State| state.all_claims().len() == 0;
     agent.cell.wait_until(topics, is_empty).await.unwrap();
