@@ -38,7 +38,7 @@ pub(crate) enum NodeCommand {
     /// A node that the agent hears from is still on: its tasks write until they have ended. Fencing it
     /// requires `--approve cuts-off:NODE`, with the full ID of the node.
     #[command(
-        after_long_help = "Examples:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --powered-off --yes\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --yes --approve cuts-off:f7476465-4d6e-c0de-26d0-e383c49be941"
+        after_long_help = "Examples:\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --powered-off --yes\n  nomad-csi node fence f7476465-4d6e-c0de-26d0-e383c49be941 --yes --approve cuts-off:f7476465-4d6e-c0de-26d0-e383c49be941"
     )]
     Fence(FenceArgs),
     /// Let a fenced node be used again
