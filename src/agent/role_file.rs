@@ -224,7 +224,7 @@ fn servers(path: &Path, given: &[String]) -> Result<Vec<String>, Diagnostics> {
                 refuse(format!("`servers` has `{server}` twice"));
             }
             Ok(server) => found.push(server),
-            Err(why) => refuse(format!("`servers` has `{text}`: {why}")),
+            Err(why) => refuse(format!("`servers` has `{}`: {why}", one_line(text))),
         }
     }
     match problems.has_errors() {

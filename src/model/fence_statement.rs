@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::display::shell_quoted;
+use super::id::NodeId;
+
 /// What an operator says of a node that is fenced. The server cannot know it: a node that is silent may still write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceStatement {
@@ -28,6 +31,11 @@ impl FenceStatement {
             Self::CUT_OFF_STORAGE => Some(Self::CutOffStorage { controllers_stopped }),
             _ => None,
         }
+    }
+
+    /// Returns the command that declares a node powered off, for advice.
+    pub fn command(node: &NodeId) -> String {
+        format!("nomad-csi node fence {} --powered-off", shell_quoted(node.as_str()))
     }
 
     /// Returns the word.

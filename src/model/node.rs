@@ -100,8 +100,8 @@ impl Node {
         }
     }
 
-    /// Returns this node with what an operator decided about the known one: a node says what it is, and never whether it takes
-    /// allocations.
+    /// Returns this node with what the server and an operator decided about the known one: a node says what it is, and never
+    /// whether it is connected, or takes allocations.
     #[must_use]
     pub fn with_decisions_of(self, known: Option<&Self>) -> Self {
         let Some(known) = known else {

@@ -4,7 +4,7 @@
 //! what is advised ends the wait.
 
 use nomad_csi_claims::state::{PluginAlloc, State};
-use nomad_csi_model::{AllocId, NodeId, NodeStatus, PluginId, shell_quoted};
+use nomad_csi_model::{AllocId, FenceStatement, NodeId, NodeStatus, PluginId, shell_quoted};
 
 /// Why no controller can be called. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,13 +91,10 @@ pub(crate) fn bound_help(plugin: &PluginId, instance: &AllocId, end: &InstanceEn
             "{healthy} end it with `nomad-csi alloc stop {id}`; when it is gone, another instance is called"
         ),
         InstanceEnd::Node(node) => left_help(node),
-        InstanceEnd::Away(node) => {
-            let id = shell_quoted(node.as_str());
-            format!(
-                "connect node `{node}` again, or turn its machine off and run `nomad-csi node fence {id} --powered-off`; then another \
-                 instance is called"
-            )
-        }
+        InstanceEnd::Away(node) => format!(
+            "connect node `{node}` again, or turn its machine off and run `{}`; then another instance is called",
+            FenceStatement::command(node)
+        ),
         InstanceEnd::Operator(node) => format!(
             "{healthy} end its process on node `{node}` and start the agent there without its `--plugin-endpoint`; if it is not known \
              which process it is, restart the machine; when it is gone, another instance is called"

@@ -64,6 +64,12 @@ fn the_volume_of_a_machine_without_power_is_used_elsewhere_after_a_fence() {
         "cluster_nodes::the_volume_of_a_machine_without_power_is_used_elsewhere_after_a_fence";
     run_in_namespace(test, async {
         let (mut fleet, first, node) = fleet_with_writer();
+        let stateless = "while :; do sleep 0.1; done";
+        let mut free = fleet.machine.job_without_volume("free", "service", stateless);
+        free["TaskGroups"][0]["Count"] = 3.into();
+        fleet.machine.run(&free);
+        let placed = fleet.machine.wait_for("free", "running", 3);
+        assert!(placed.iter().any(|alloc| fleet.node_of(alloc) == node), "{placed:#?}");
         fleet.power_off(node);
         fleet.wait_for_status(node, "disconnected");
         let down = fleet.wait_for_status(node, "down");
@@ -77,17 +83,28 @@ fn the_volume_of_a_machine_without_power_is_used_elsewhere_after_a_fence() {
         );
         let waits = until("the replacement to say what it waits for", || {
             let alloc = fleet.machine.get(&format!("/v1/allocation/{}", id(&second)));
-            let text = alloc["TaskStates"].to_string();
+            let text = alloc["ClientDescription"].as_str().unwrap_or_default().to_owned();
             text.contains("node fence").then_some(text).ok_or_else(|| format!("{alloc:#}"))
         });
         assert!(waits.contains(&id(&first)), "{waits}");
+        let advice = waits.split('`').find(|part| part.starts_with("nomad-csi node fence"));
+        let advice: Vec<&str> = advice.unwrap().split(' ').skip(1).collect();
+        let (_, found) = fleet.operate(&["volume", "doctor", "db"]);
+        assert!(found.contains(&advice.join(" ")), "{found}");
+        // What needs no volume of the node is elsewhere at once.
+        let moved = fleet.machine.wait_for("free", "running", 3);
+        assert!(moved.iter().all(|alloc| fleet.node_of(alloc) != node), "{moved:#?}");
+        fleet.machine.stop("free");
         assert_only_writer(&fleet, &first, node);
 
-        // A controller that a node without power has is gone with it, and the one of `n3` detaches.
+        // Silence is no statement, at the desk or in the API.
         let (code, text) = fleet.operate(&["node", "fence", node, "--yes"]);
         assert_eq!(code, Some(4), "{text}");
+        let path = format!("/v1/node/{}/fence", id(&fleet.node(node)));
+        let answer = fleet.machine.address().ask("PUT", &path, None).unwrap();
+        assert_eq!(answer.status, 400, "{}", answer.text());
         assert_only_writer(&fleet, &first, node);
-        let (code, text) = fleet.operate(&["node", "fence", node, "--powered-off", "--yes"]);
+        let (code, text) = fleet.operate(&[&advice[..], &["--yes"]].concat());
         assert_eq!(code, Some(0), "{text}");
         let other = fleet.node_of(&second);
         assert_ne!(other, node);
@@ -141,6 +158,12 @@ fn silent_node_keeps_its_writer(silence: Silence) {
     }
     fleet.wait_for_status(node, "down");
     let second = replacement(&fleet, &first);
+    let (code, text) = fleet.operate(&["node", "drain", node, "--enable", "--detach"]);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, text) = fleet.operate(&["node", "status", node]);
+    assert!(text.contains("its drain waits for it"), "{text}");
+    let (code, text) = fleet.operate(&["node", "drain", node, "--disable"]);
+    assert_eq!(code, Some(0), "{text}");
     // The replacement was refused at least once, and the task has written since.
     until("the replacement to wait", || {
         let alloc = fleet.machine.get(&format!("/v1/allocation/{}", id(&second)));
@@ -208,9 +231,18 @@ fn a_connected_node_is_not_fenced_as_powered_off() {
         let (code, text) = fleet.operate(&["node", "fence", node, "--powered-off", "--yes"]);
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains("it is up") && text.contains(&id(&first)), "{text}");
-        let path = format!("/v1/node/{node_id}/fence?cuts_off={node_id}&statement=powered-off");
-        let answer = fleet.machine.address().ask("PUT", &path, None).unwrap();
-        assert_eq!(answer.status, 409, "no approval makes it off: {}", answer.text());
+        for (statement, status) in [
+            ("cuts_off={NODE}&statement=powered-off", 409),
+            ("statement=cut-off-storage", 409),
+            ("statement=unplugged", 400),
+            ("controllers_stopped=true", 400),
+            ("statement=cut-off-storage&controllers_stopped=perhaps", 400),
+        ] {
+            let path =
+                format!("/v1/node/{node_id}/fence?{}", statement.replace("{NODE}", &node_id));
+            let answer = fleet.machine.address().ask("PUT", &path, None).unwrap();
+            assert_eq!(answer.status, status, "{statement}: {}", answer.text());
+        }
         assert_only_writer(&fleet, &first, node);
         fleet.machine.stop("web");
         fleet.machine.assert_no_claims();

@@ -6,7 +6,7 @@
 
 use crate::claim::{ClaimDenied, ClaimDeniedReason, ClaimHolder, ClaimRequest};
 use crate::state::State;
-use nomad_csi_model::{AllocId, Node, NodeId, NodeStatus, RemoteVolume, Topology, shell_quoted};
+use nomad_csi_model::{AllocId, FenceStatement, Node, NodeId, NodeStatus, RemoteVolume, Topology};
 
 /// How many holders and topologies a text names.
 const MAX_NAMED: usize = 3;
@@ -119,10 +119,8 @@ fn away_text(node: &Node) -> Option<String> {
         NodeStatus::Disconnected => "not connected",
         NodeStatus::Down => "down",
     };
-    let id = shell_quoted(node.id.as_str());
-    Some(format!(
-        ", which is {status}: if that machine is off, `nomad-csi node fence {id} --powered-off` frees it"
-    ))
+    let fence = FenceStatement::command(&node.id);
+    Some(format!(", which is {status}: if that machine is off, `{fence}` frees it"))
 }
 
 fn job_of(state: &State, alloc: &AllocId) -> Option<String> {

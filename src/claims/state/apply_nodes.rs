@@ -65,7 +65,10 @@ fn node_status(state: &mut State, node: &NodeId, status: NodeStatus, at: EventPl
     state.nodes_index = at.index;
     // What readers get of the plugins there is different now.
     for plugin in plugins_on(state, node) {
-        doubt_instances(state, &plugin, at, |_| false);
+        if let Some(plugin) = state.plugins.get_mut(&plugin) {
+            (plugin.modify_index, plugin.modify_time) = (at.index, at.time);
+        }
+        state.plugins_index = at.index;
     }
 }
 

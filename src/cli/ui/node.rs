@@ -77,6 +77,10 @@ pub(crate) fn node_detail(overview: &NodeOverview, now: &TimeReference, wide: bo
         ("Drain", node.drain.to_string()),
         ("Eligibility", node.scheduling_eligibility.clone()),
         ("Status", status(&node.status, &node.status_description)),
+        (
+            "Status Since",
+            local_time(node.status_updated_at.saturating_mul(1_000_000_000), &now.zone),
+        ),
         ("Drivers", drivers.join(",")),
         ("Host Volumes", host_volumes.join(",")),
     ])];

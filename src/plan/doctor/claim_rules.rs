@@ -5,7 +5,7 @@ use super::facts::VolumeFacts;
 use super::finding::{Confidence, Evidence, FactSource, Finding, Remedy, Rule};
 use super::remedies::{act, release, release_again, run, show_claims, stop_job, wait_unclaimed};
 use nomad_csi_model::{
-    ClaimProblem, ClientStatus, NodeId, VolumeClaim, ago, one_line, shell_quoted,
+    ClaimProblem, ClientStatus, FenceStatement, NodeId, VolumeClaim, ago, one_line, shell_quoted,
 };
 
 /// Returns what is wrong with each claim.
@@ -169,10 +169,7 @@ fn at_risk(facts: &VolumeFacts<'_>, claim: &VolumeClaim, cause: &Cause) -> Findi
 
 fn fence(facts: &VolumeFacts<'_>, node: &NodeId) -> Remedy {
     let name = facts.node_name(node);
-    run(
-        format!("if node `{name}` is off, declare it lost"),
-        format!("nomad-csi node fence {} --powered-off", shell_quoted(node.as_str())),
-    )
+    run(format!("if node `{name}` is off, declare it lost"), FenceStatement::command(node))
 }
 
 /// Returns whether an error of a plugin or of `mount` may come from a file system of another type. Only a remedy depends on it.

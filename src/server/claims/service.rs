@@ -663,11 +663,7 @@ impl ClaimService {
             is_remote && !is_lost && status == Some(NodeStatus::Ready)
         });
         match is_undecided {
-            true => Err(ClaimError::NodeState(format!(
-                "node `{node}` is not known to be away yet: fence it as powered off when `nomad-csi node status` shows it as \
-                 disconnected, within 20 seconds"
-            ))
-            .into()),
+            true => Err(ClaimError::NodeNotAway(node.clone()).into()),
             false => Ok(()),
         }
     }

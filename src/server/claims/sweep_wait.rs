@@ -43,7 +43,11 @@ impl fmt::Display for SweepWait {
             }
             Self::Calls => write!(f, "waits for calls that were sent before the node was lost"),
             Self::Plugin(plugin) => {
-                write!(f, "waits for plugin `{plugin}`, which has no healthy instance there")
+                write!(
+                    f,
+                    "waits for plugin `{plugin}`, which has no healthy instance there: start it, or restart the agent of the node if \
+                     it runs"
+                )
             }
             Self::Volume(volume) => {
                 let RemoteVolume { plugin_id, external_id } = volume;

@@ -4,7 +4,9 @@ use http::StatusCode;
 
 use nomad_csi_claims::claim::{ClaimDenied, ClaimDeniedReason, ClaimKey, StepProblem};
 use nomad_csi_model::diagnostic::Code;
-use nomad_csi_model::{AllocId, ExternalId, JobKey, NamespacedId, NodeId, PluginId, shell_quoted};
+use nomad_csi_model::{
+    AllocId, ExternalId, FenceStatement, JobKey, NamespacedId, NodeId, PluginId, shell_quoted,
+};
 
 /// An allocation that may still write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +111,8 @@ pub enum ClaimError {
     UnknownNode(NodeId),
     /// The node is lost already, or is not lost.
     NodeState(String),
+    /// The node cannot be off as far as is known: its absence is not on record yet.
+    NodeNotAway(NodeId),
     /// The node cannot be declared lost without an approval: the agent hears from it.
     NodeHeard {
         /// The node.
@@ -138,7 +142,9 @@ impl ClaimError {
             | Self::AliasInUse { .. }
             | Self::Invalid(_) => (Code::ClaimInvalid, StatusCode::BAD_REQUEST),
             Self::UnknownNode(_) => (Code::NodeUnknown, StatusCode::NOT_FOUND),
-            Self::NodeState(_) | Self::NodeHeard { .. } => (Code::NodeState, StatusCode::CONFLICT),
+            Self::NodeState(_) | Self::NodeNotAway(_) | Self::NodeHeard { .. } => {
+                (Code::NodeState, StatusCode::CONFLICT)
+            }
         }
     }
 
@@ -177,7 +183,8 @@ impl ClaimError {
             | Self::NoNodePlugin { .. }
             | Self::Invalid(_)
             | Self::UnknownNode(_)
-            | Self::NodeState(_) => vec![],
+            | Self::NodeState(_)
+            | Self::NodeNotAway(_) => vec![],
         }
     }
 
@@ -218,6 +225,11 @@ impl ClaimError {
             Self::AliasInUse { .. } => {
                 "use another name, with `--alias` on the command line".to_owned()
             }
+            Self::NodeNotAway(node) => format!(
+                "wait until `nomad-csi node status {}` shows it as disconnected, which takes up to 20 seconds after a start of the \
+                 server, and fence it then",
+                shell_quoted(node.as_str())
+            ),
             Self::Failed { .. }
             | Self::NoVolume(_)
             | Self::NoClaim { .. }
@@ -268,6 +280,9 @@ impl ClaimError {
             Self::Invalid(problem) => problem.clone(),
             Self::UnknownNode(node) => format!("node `{node}` does not exist"),
             Self::NodeState(problem) => problem.clone(),
+            Self::NodeNotAway(node) => format!(
+                "cannot fence node `{node}` as powered off: the server has not found out yet whether it is away"
+            ),
             Self::NodeHeard { node, .. } => format!(
                 "cannot fence node `{node}`: it is up, so what runs there is not known to have stopped"
             ),
@@ -277,10 +292,8 @@ impl ClaimError {
 
 /// What frees a volume of a node that is away.
 fn away_note(node: &NodeId) -> String {
-    format!(
-        "node `{node}` is not connected: if that machine is off, `nomad-csi node fence {} --powered-off` frees the volume",
-        shell_quoted(node.as_str())
-    )
+    let fence = FenceStatement::command(node);
+    format!("node `{node}` is not connected: if that machine is off, `{fence}` frees the volume")
 }
 
 /// To move what runs on the node, or to approve that it is cut off.

@@ -120,10 +120,17 @@ pub(super) async fn fence(request: &IncomingRequest, node: &str) -> Result {
     let claims = &request.services.claims;
     let id = NodeId::new(node);
     let approved = request.parameters.text("cuts_off");
+    let statement = fence_statement(request)?;
     if !cuts_off(approved, node, ("node", "fences"))? {
         claims.check_unheard(&id)?;
+        if statement.is_none() {
+            let (off, cut_off) = (FenceStatement::POWERED_OFF, FenceStatement::CUT_OFF_STORAGE);
+            return Err(invalid(&format!(
+                "the request does not say why nothing can write on node `{node}`: `statement` is `{off}` or `{cut_off}`"
+            )));
+        }
     }
-    let index = claims.fence(&id, fence_statement(request)?).await?;
+    let index = claims.fence(&id, statement).await?;
     Ok(Reply::empty().with_index(index))
 }
 

@@ -258,7 +258,8 @@ fn is_final(error: &ServerError) -> bool {
             | ClaimError::StillRunning { .. }
             | ClaimError::UnknownNode(_)
             | ClaimError::NodeHeard { .. }
-            | ClaimError::NodeState(_) => false,
+            | ClaimError::NodeState(_)
+            | ClaimError::NodeNotAway(_) => false,
         },
         _ => false,
     }

@@ -8,12 +8,11 @@
 //! commit is put right by the next look. All times are of a monotonic clock, and begin again with the process.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-use std::sync::Arc;
 
 use crate::cell::{CommitError, Expected, Watch};
 use crate::ports::ServerPorts;
@@ -217,10 +216,12 @@ impl PresenceDriver {
     async fn record(&self, changes: Vec<(Node, EventKind)>) -> bool {
         let mut is_recorded = true;
         for (node, kind) in changes {
-            let (id, change) = (node.id.clone(), kind.name());
+            let (id, is_back) = (node.id.clone(), matches!(kind, EventKind::NodeConnected { .. }));
+            let change = kind.name();
             let event = Event::new(self.ports.clock.now(), kind);
             match self.ports.cell.commit(Expected::NodeIs(Box::new(node)), event).await {
-                Ok(_) => tracing::warn!(node.id = %id, "{change}; its claims stay as they are"),
+                Ok(_) if is_back => tracing::info!(node.id = %id, "{change}"),
+                Ok(_) => tracing::warn!(node.id = %id, "{change}: its claims stay"),
                 Err(CommitError::NodeConflict { .. } | CommitError::InvalidEvent(_)) => {}
                 Err(error) => {
                     tracing::warn!(node.id = %id, error = %error.detail(),
