@@ -66,9 +66,9 @@ fn the_volume_of_a_machine_without_power_is_used_elsewhere_after_a_fence() {
         let (mut fleet, first, node) = fleet_with_writer();
         let stateless = "while :; do sleep 0.1; done";
         let mut free = fleet.machine.job_without_volume("free", "service", stateless);
-        free["TaskGroups"][0]["Count"] = 3.into();
+        free["TaskGroups"][0]["Count"] = 6.into();
         fleet.machine.run(&free);
-        let placed = fleet.machine.wait_for("free", "running", 3);
+        let placed = fleet.machine.wait_for("free", "running", 6);
         assert!(placed.iter().any(|alloc| fleet.node_of(alloc) == node), "{placed:#?}");
         fleet.power_off(node);
         fleet.wait_for_status(node, "disconnected");
@@ -92,7 +92,7 @@ fn the_volume_of_a_machine_without_power_is_used_elsewhere_after_a_fence() {
         let (_, found) = fleet.operate(&["volume", "doctor", "db"]);
         assert!(found.contains(&advice.join(" ")), "{found}");
         // What needs no volume of the node is elsewhere at once.
-        let moved = fleet.machine.wait_for("free", "running", 3);
+        let moved = fleet.machine.wait_for("free", "running", 6);
         assert!(moved.iter().all(|alloc| fleet.node_of(alloc) != node), "{moved:#?}");
         fleet.machine.stop("free");
         assert_only_writer(&fleet, &first, node);

@@ -433,7 +433,10 @@ async fn restarts_and_their_output_have_one_limit() {
         let files = runs.iter().flat_map(|run| std::fs::read_dir(run).into_iter().flatten());
         let files = files.filter_map(Result::ok);
         let output = files.filter(|file| file.file_name().to_string_lossy().starts_with("stdout."));
-        let sizes: Vec<_> = output.filter_map(|file| Some(file.metadata().ok()?.len())).collect();
+        // A file that was removed for one that came while the directories were read is not kept.
+        let listed: Vec<_> = output.collect();
+        let sizes = listed.iter().filter_map(|file| Some(file.metadata().ok()?.len()));
+        let sizes: Vec<_> = sizes.collect();
         (runs.len(), sizes)
     };
     let ended = node.status("failed");
