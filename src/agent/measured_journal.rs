@@ -1,6 +1,5 @@
 //! [`MeasuredJournal`]: a journal whose writes are measured.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,12 +24,16 @@ impl<J> MeasuredJournal<J> {
 
 #[async_trait]
 impl<J: Journal> Journal for MeasuredJournal<J> {
-    fn path(&self) -> &Path {
-        self.journal.path()
+    fn place(&self) -> String {
+        self.journal.place()
     }
 
     fn is_full(&self) -> bool {
         self.journal.is_full()
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        self.journal.wants_snapshot()
     }
 
     async fn load(&self) -> Result<Replay, JournalError> {

@@ -41,11 +41,11 @@ pub(super) async fn seal_clear_secrets(
     let snapshot = with_sealed_secrets(&state, &sealer);
     match journal.replace(snapshot).await {
         Ok(()) => tracing::info!(
-            journal.file = %journal.path().display(),
+            journal.file = %journal.place(),
             "the journal was written again, and what may be secret in it is sealed"
         ),
         Err(error) => tracing::warn!(
-            journal.file = %journal.path().display(), %error, cause = %error.source,
+            journal.file = %journal.place(), %error, cause = %error.source,
             "secrets of an earlier version stay in clear in the journal until the next start"
         ),
     }

@@ -5,7 +5,6 @@
 //! history, which no start reads. It does not interpret events. `server::cell` is its only
 //! writer; `store::lock` keeps other processes out.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -37,6 +36,12 @@ pub enum JournalErrorKind {
     Damaged,
     /// A later version of this program wrote the content.
     TooNew,
+    /// The database in which the journal is has no space for it.
+    EtcdFull,
+    /// Another server leads: nothing was written, and nothing will be.
+    NotLeader,
+    /// The leadership ended while a write was under way: whether it is stored cannot be known here.
+    OutcomeUnknown,
 }
 
 impl JournalErrorKind {
@@ -48,20 +53,23 @@ impl JournalErrorKind {
             Self::InUse => Code::JournalInUse,
             Self::Damaged => Code::JournalDamaged,
             Self::TooNew => Code::JournalTooNew,
+            Self::EtcdFull => Code::JournalEtcdFull,
+            Self::NotLeader => Code::JournalNotLeader,
+            Self::OutcomeUnknown => Code::JournalOutcomeUnknown,
         }
     }
 }
 
 /// A journal operation failed and changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot {operation} the agent's journal `{}`", path.display())]
+#[error("cannot {operation} the agent's journal `{place}`")]
 pub struct JournalError {
     /// The kind of failure.
     pub kind: JournalErrorKind,
     /// The failed operation: `append to`, `read`, `open`.
     pub operation: &'static str,
-    /// The file of the journal.
-    pub path: PathBuf,
+    /// Where the journal is: see [`Journal::place`].
+    pub place: String,
     /// The underlying error.
     #[source]
     pub source: Arc<dyn std::error::Error + Send + Sync>,
@@ -70,8 +78,8 @@ pub struct JournalError {
 /// Stores events and snapshots.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Returns the path for messages.
-    fn path(&self) -> &Path;
+    /// Returns where the journal is, for messages: the path of its file, or the address of its database.
+    fn place(&self) -> String;
 
     /// Reads the whole journal.
     ///
@@ -82,9 +90,10 @@ pub trait Journal: Send + Sync {
     /// Appends all events or none; the first has index `first`. On success they survive a power
     /// failure.
     ///
-    /// Replaces existing events from `first` on. Those were never acknowledged: an earlier append
-    /// wrote them and then returned an error. If the process exits before the next append, the next
-    /// load returns them completely.
+    /// A journal of one process replaces existing events from `first` on. Those were never acknowledged: an
+    /// earlier append wrote them and then returned an error. If the process exits before the next append, the next
+    /// load returns them completely. A journal that several servers read returns no error after which the events may be
+    /// stored, except [`OutcomeUnknown`](JournalErrorKind::OutcomeUnknown), and accepts nothing after that.
     ///
     /// # Errors
     /// Fails if `first` does not follow the last event.
@@ -116,6 +125,11 @@ pub trait Journal: Send + Sync {
     /// Returns whether the disk is full, as far as the journal knows. Events that grow the state are then refused, and
     /// others are recorded with space that was kept for them.
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a snapshot would free space that is short. It is then written before it is due.
+    fn wants_snapshot(&self) -> bool {
         false
     }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 const PROTOCOLS: &[(&str, &str)] = &[
     ("nomadcsi/host/v1/host.proto", "nomadcsi.host.v1"),
     ("nomadcsi/plane/v1/plane.proto", "nomadcsi.plane.v1"),
+    ("etcd/v3/etcd.proto", "etcdserverpb"),
 ];
 
 fn generated_code(root: &Path, definitions: &str, package: &str) -> String {

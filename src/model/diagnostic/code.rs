@@ -601,6 +601,12 @@ codes! {
         "Copy the data directory, then restore a backup of the whole directory. Without a backup, start with an empty directory and register the volumes again; the provider still has their data.";
     JournalTooNew = "journal/too-new": "A later version of this program wrote the agent's journal, and this version cannot read it.",
         "Start the version that wrote it, or a later one.";
+    JournalEtcdFull = "journal/etcd-full": "The etcd cluster of the journal has no space, so the server refuses changes. The stored data is intact.",
+        "Run `nomad-csi agent etcd reclaim --config FILE`, or raise etcd's quota, and send the refused requests again; the server recovers without a restart.";
+    JournalNotLeader = "journal/not-leader": "Another server has become the leader, so this one changes nothing. The refused change was not made.",
+        "Send the request again: the new leader answers it.";
+    JournalOutcomeUnknown = "journal/outcome-unknown": "The server stopped being the leader while it stored the change. Whether the change was made is unknown here.",
+        "Read the object before you repeat the change.";
 
     // --- agent
     AgentNoMode = "agent/no-mode": "The agent needs a mode.",

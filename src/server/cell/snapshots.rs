@@ -48,7 +48,8 @@ impl Snapshots {
 
     /// Starts a snapshot if one is due and none is being written.
     pub(super) fn write_if_due(&mut self, state: &RwLock<State>) {
-        if self.events < self.every || self.is_running() {
+        let is_due = self.events >= self.every || self.events > 0 && self.journal.wants_snapshot();
+        if !is_due || self.is_running() {
             return;
         }
         self.events = 0;

@@ -11,7 +11,6 @@
 //!
 //! Snapshots are written in the background (`snapshots`), which limits the replay of a restart.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -51,7 +50,7 @@ impl StateCell {
         let loaded = journal.load().await?;
         let tail = u64::try_from(loaded.events.len()).unwrap_or(u64::MAX);
         let (state, changed) = replay_changes(loaded.snapshot, loaded.events)
-            .map_err(|error| inconsistent(journal.path(), error))?;
+            .map_err(|error| inconsistent(journal.place(), error))?;
         let sizes = StateSizes::of(&state);
         let (queue, commits) = mpsc::channel(options.queue.max(1));
         let cell = Self {
@@ -197,11 +196,11 @@ impl StateCell {
     }
 }
 
-fn inconsistent(path: &Path, error: ReplayError) -> JournalError {
+fn inconsistent(place: String, error: ReplayError) -> JournalError {
     JournalError {
         kind: JournalErrorKind::Damaged,
         operation: "replay",
-        path: path.to_owned(),
+        place,
         source: Arc::new(error),
     }
 }

@@ -1,7 +1,6 @@
 //! A journal in memory with injected failures.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -118,15 +117,15 @@ fn error(kind: JournalErrorKind, reason: &'static str) -> JournalError {
     JournalError {
         kind,
         operation: "append to",
-        path: PathBuf::from(NAME),
+        place: NAME.to_owned(),
         source: Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(reason)),
     }
 }
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    fn path(&self) -> &Path {
-        Path::new(NAME)
+    fn place(&self) -> String {
+        NAME.to_owned()
     }
 
     async fn load(&self) -> Result<Replay, JournalError> {

@@ -37,7 +37,7 @@ const ENVELOPE: usize = 11;
 
 /// Stored bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CodecError {
+pub enum CodecError {
     /// A later version of this program wrote the row.
     #[error("{what} has version {found}, and this program reads versions up to {known}")]
     TooNew { what: RowKey, found: u16, known: u16 },
@@ -58,7 +58,7 @@ pub(super) enum CodecError {
 
 /// The key of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RowKey {
+pub enum RowKey {
     Event { index: u64 },
     SnapshotPart { index: u64, part: u64 },
     SnapshotHeader { index: u64 },
@@ -68,7 +68,7 @@ pub(super) enum RowKey {
 /// The key of an object's row: the tag of its table, the two parts of its key, and the index of the
 /// snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RecordKey {
+pub struct RecordKey {
     pub table: u8,
     pub group: String,
     pub name: String,

@@ -173,7 +173,7 @@ impl<S: Storage> EmbeddedJournal<S> {
         result.map_err(|failure| JournalError {
             kind: failure.kind(),
             operation,
-            path: self.0.storage.path().to_owned(),
+            place: self.0.storage.path().display().to_string(),
             source: Arc::new(failure),
         })
     }
@@ -341,8 +341,8 @@ fn new_database(storage: &impl Storage) -> Result<Database, Failure> {
 
 #[async_trait]
 impl<S: Storage> Journal for EmbeddedJournal<S> {
-    fn path(&self) -> &Path {
-        self.0.storage.path()
+    fn place(&self) -> String {
+        self.0.storage.path().display().to_string()
     }
 
     fn is_full(&self) -> bool {

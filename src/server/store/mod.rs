@@ -12,6 +12,7 @@ mod node_id;
 mod parts_codec;
 mod record_codec;
 mod record_table;
+mod rows;
 mod seal;
 
 pub use codec::{EVENT_VERSION, SNAPSHOT_VERSION};
@@ -22,4 +23,7 @@ pub use key_file::KeyError;
 pub use key_rotation::{KeyRotation, KeyVerification, ResealError};
 pub use lock::{DataLock, LockError, LockOwner};
 pub use node_id::{NodeIdError, open_node_id};
+pub use rows::{
+    RowError, SnapshotRow, SnapshotRows, decode_event_row, encode_event_row, snapshot_rows,
+};
 pub use seal::KeySealer;

@@ -9,8 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::codec::{
     CodecError, RecordKey, RowKey, add_envelope, check_envelope, decode, decode_payload, encode,
 };
-use nomad_csi_claims::state::{ObjectCounts, StateNumbers, StoredRecord, Subject, Table};
+use nomad_csi_claims::state::{
+    ObjectCounts, StateNumbers, StateSnapshot, StoredRecord, Subject, Table,
+};
 use nomad_csi_model::{AllocId, PluginId};
+
+/// The tag of headers, which is that of no table.
+pub(super) const HEADER_TAG: u8 = 0;
 
 /// Everything in a snapshot except the objects.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +112,27 @@ pub(super) fn decode_record(
         Table::Volumes => StoredRecord::Volume(Arc::new(decode_payload(&key, payload)?)),
     };
     Ok(Some(record))
+}
+
+/// Returns the snapshot at `index` that these objects are, sorted by table and key.
+///
+/// # Errors
+/// If they are not as many as its header says.
+pub(super) fn complete_snapshot(
+    header: Option<SnapshotHeader>,
+    records: Vec<StoredRecord>,
+    index: u64,
+) -> Result<StateSnapshot, CodecError> {
+    let header = header.filter(|header| header.numbers.index == index);
+    let header = header.ok_or(CodecError::Incomplete { index })?;
+    let mut objects = ObjectCounts::new();
+    for record in &records {
+        *objects.entry(record.subject().place().0).or_default() += 1;
+    }
+    if objects != header.objects {
+        return Err(CodecError::Incomplete { index });
+    }
+    Ok(StateSnapshot { numbers: header.numbers, records })
 }
 
 #[cfg(test)]

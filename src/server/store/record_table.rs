@@ -14,17 +14,16 @@ use redb::{ReadOnlyTable, ReadableTable as _, Table, TableDefinition};
 use super::codec::{CodecError, RecordKey};
 use super::failure::Failure;
 use super::record_codec::{
-    SnapshotHeader, decode_header, decode_record, encode_header, encode_record, record_key,
+    HEADER_TAG as HEADER,     SnapshotHeader, complete_snapshot, decode_header, decode_record, encode_header, encode_record,
+    record_key,
 };
-use nomad_csi_claims::state::{ObjectCounts, StateSnapshot, StoredRecord, Subject};
+use nomad_csi_claims::state::{StateSnapshot, StoredRecord, Subject};
 
 /// The tag of the object's table, the two parts of its key, and the index of the snapshot.
 type Key = (u8, &'static str, &'static str, u64);
 pub(super) type RecordTable<'a> = Table<'a, Key, &'static [u8]>;
 pub(super) const RECORDS: TableDefinition<Key, &[u8]> = TableDefinition::new("records");
 
-/// The tag of headers.
-const HEADER: u8 = 0;
 /// The most rows in one transaction, so that an append does not wait long for it.
 pub(super) const ROWS_PER_TRANSACTION: usize = 128;
 /// The bytes after which a transaction takes no more rows.
@@ -163,16 +162,7 @@ impl Loader {
         if let Some((last, row)) = self.last.take() {
             self.keep(last, &row)?;
         }
-        let header = self.header.filter(|header| header.numbers.index == index);
-        let header = header.ok_or(CodecError::Incomplete { index })?;
-        let mut objects = ObjectCounts::new();
-        for record in &self.records {
-            *objects.entry(record.subject().place().0).or_default() += 1;
-        }
-        if objects != header.objects {
-            return Err(CodecError::Incomplete { index }.into());
-        }
-        let snapshot = StateSnapshot { numbers: header.numbers, records: self.records };
+        let snapshot = complete_snapshot(self.header, self.records, index)?;
         Ok(LoadedRecords { snapshot, leftovers: self.leftovers })
     }
 }
