@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use nomad_csi_claims::state::{Event, SnapshotChanges};
 use nomad_csi_ports::Measurements;
-use nomad_csi_server::{Journal, JournalError, Replay};
+use nomad_csi_server::{Journal, JournalError, NextSnapshot, Replay};
 
 /// Another journal, and what measures it.
 pub(super) struct MeasuredJournal<J> {
@@ -55,7 +55,7 @@ impl<J: Journal> Journal for MeasuredJournal<J> {
         self.journal.read_events(after, limit).await
     }
 
-    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<NextSnapshot, JournalError> {
         let begun = Instant::now();
         let written = self.journal.write_snapshot(changes).await;
         self.measurements.snapshot_write(written.is_ok(), begun.elapsed());

@@ -75,6 +75,15 @@ pub struct JournalError {
     pub source: Arc<dyn std::error::Error + Send + Sync>,
 }
 
+/// What the next snapshot has to contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextSnapshot {
+    /// Everything.
+    Complete,
+    /// What changed since this one, or everything.
+    Changes,
+}
+
 /// Stores events and snapshots.
 #[async_trait]
 pub trait Journal: Send + Sync {
@@ -115,12 +124,12 @@ pub trait Journal: Send + Sync {
     /// everything, or every change since the last snapshot that was written without an error. Appends
     /// may run at the same time, and each waits for a small part of it at most. After a crash the
     /// journal has either the old snapshot and its events, or the new one. Later snapshots remove
-    /// leftovers.
+    /// leftovers. Returns what the next one has to contain.
     ///
     /// # Errors
     /// After an error the old snapshot or the new one is valid. The next snapshot must contain these
     /// changes too.
-    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError>;
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<NextSnapshot, JournalError>;
 
     /// Returns whether the disk is full, as far as the journal knows. Events that grow the state are then refused, and
     /// others are recorded with space that was kept for them.

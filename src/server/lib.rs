@@ -51,7 +51,7 @@ pub use error::{
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
 pub use jobs::{JobPlan, JobScheduler, JobService, JobWritten, LocalControlPlane};
-pub use journal::{Journal, JournalError, JournalErrorKind, Replay};
+pub use journal::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
 pub use keyed_locks::{KeyedGuard, KeyedLocks, QueueFull};
 pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};

@@ -2,7 +2,7 @@
 //! followed it.
 //!
 //! A snapshot that fails is not lost: the next one contains its changes too. The first snapshot of a
-//! journal, or after one of an earlier format, contains everything.
+//! journal, or after one of an earlier format, contains everything, and so does one that the journal asks for.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio_util::task::TaskTracker;
 
-use crate::journal::Journal;
+use crate::journal::{Journal, NextSnapshot};
 use nomad_csi_claims::state::{SnapshotChanges, State, Subject};
 
 /// The objects that changed since a snapshot; `None` is all.
@@ -33,8 +33,8 @@ pub(super) struct Snapshots {
 /// A snapshot that is being written.
 pub(super) struct RunningSnapshot {
     changed: Changed,
-    /// Receives whether it was written.
-    written: oneshot::Receiver<bool>,
+    /// Receives what the next one has to contain; nothing if it was not written.
+    written: oneshot::Receiver<NextSnapshot>,
 }
 
 impl Snapshots {
@@ -70,7 +70,9 @@ impl Snapshots {
             if let Err(error) = &result {
                 tracing::warn!(index, error = %error, reason = %error.source, "the snapshot was not written; the journal grows until the next one");
             }
-            done.send(result.is_ok()).ok();
+            if let Ok(next) = result {
+                done.send(next).ok();
+            }
         });
     }
 
@@ -83,8 +85,9 @@ impl Snapshots {
                 self.running = Some(running);
                 return true;
             }
-            Ok(true) => {}
-            Ok(false) | Err(TryRecvError::Closed) => self.changed = self.with(running.changed),
+            Ok(NextSnapshot::Changes) => {}
+            Ok(NextSnapshot::Complete) => self.changed = None,
+            Err(TryRecvError::Closed) => self.changed = self.with(running.changed),
         }
         false
     }

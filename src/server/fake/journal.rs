@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::journal::{Journal, JournalError, JournalErrorKind, Replay};
+use crate::journal::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
 use nomad_csi_claims::state::{Event, SnapshotChanges, State, StateSnapshot};
 
 /// A fault of one append.
@@ -22,7 +22,7 @@ pub enum AppendFault {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal(Arc<Mutex<Content>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Content {
     snapshot: Option<StateSnapshot>,
     events: BTreeMap<u64, Event>,
@@ -31,6 +31,7 @@ struct Content {
     faults: VecDeque<AppendFault>,
     appends: Vec<usize>,
     snapshots: Vec<usize>,
+    next_snapshot: NextSnapshot,
 }
 
 impl MemoryJournal {
@@ -47,6 +48,11 @@ impl MemoryJournal {
     /// Makes the next appends fail, one per fault, in order.
     pub fn fail_next(&self, faults: impl IntoIterator<Item = AppendFault>) {
         self.content().faults.extend(faults);
+    }
+
+    /// Answers snapshots from now on with what the next one has to contain.
+    pub fn want_next(&self, next: NextSnapshot) {
+        self.content().next_snapshot = next;
     }
 
     /// Forgets the faults that have not happened yet.
@@ -88,6 +94,20 @@ impl MemoryJournal {
 
     fn content(&self) -> MutexGuard<'_, Content> {
         self.0.lock()
+    }
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self {
+            snapshot: None,
+            events: BTreeMap::new(),
+            history: BTreeMap::new(),
+            faults: VecDeque::new(),
+            appends: vec![],
+            snapshots: vec![],
+            next_snapshot: NextSnapshot::Changes,
+        }
     }
 }
 
@@ -161,7 +181,7 @@ impl Journal for MemoryJournal {
         Ok(later.take(limit).collect())
     }
 
-    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<(), JournalError> {
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<NextSnapshot, JournalError> {
         tokio::task::yield_now().await;
         let mut content = self.content();
         let later = content.events.split_off(&(changes.numbers.index + 1));
@@ -170,7 +190,7 @@ impl Journal for MemoryJournal {
         content.snapshots.push(changes.records.len());
         let before = content.snapshot.take();
         content.snapshot = Some(StateSnapshot::changed(before, changes));
-        Ok(())
+        Ok(content.next_snapshot)
     }
 
     async fn close(&self) -> Result<(), JournalError> {

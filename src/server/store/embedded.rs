@@ -15,7 +15,7 @@
 //! Calls block, so they run on blocking threads, one transaction at a time in the order of the calls:
 //! an append waits for one transaction of a snapshot at most.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,7 @@ use super::record_table::{
     RECORDS, ROWS_PER_TRANSACTION, RecordTable, load_records, remove_rows, remove_superseded,
     write_header, write_some,
 };
-use crate::journal::{Journal, JournalError, JournalErrorKind, Replay};
+use crate::journal::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
 use nomad_csi_claims::state::{Event, SnapshotChanges, State, StateSnapshot, is_growth};
 use nomad_csi_database::{FileStorage, Storage, begin, contained};
 
@@ -367,12 +367,16 @@ impl<S: Storage> Journal for EmbeddedJournal<S> {
         self.blocking("read", work).await
     }
 
-    async fn write_snapshot(&self, mut changes: SnapshotChanges) -> Result<(), JournalError> {
+    async fn write_snapshot(
+        &self,
+        mut changes: SnapshotChanges,
+    ) -> Result<NextSnapshot, JournalError> {
         let work = move |shared: &Shared<S>| {
             // Neighbours share pages of the table, so fewer pages are written.
             let records = &mut changes.records;
             records.sort_unstable_by(|(one, _), (other, _)| one.place().cmp(&other.place()));
-            shared.write_snapshot(&changes)
+            shared.write_snapshot(&changes)?;
+            Ok(NextSnapshot::Changes)
         };
         self.blocking("write a snapshot to", work).await
     }
@@ -561,7 +565,7 @@ fn remove_first<T>(
 /// Makes a closed journal one of an earlier version.
 #[cfg(any(test, feature = "testing"))]
 #[expect(clippy::unwrap_used, reason = "a failed test must panic")]
-pub fn forget_that_it_is_sealed(path: &Path) {
+pub fn forget_that_it_is_sealed(path: &std::path::Path) {
     let storage = FileStorage::new(path);
     let database = open_database(&storage).unwrap();
     let transaction = begin(&database).unwrap();

@@ -1,0 +1,271 @@
+//! [`EtcdJournal`]: the journal of several servers.
+//!
+//! **An append is one transaction.** It requires the key of the leader, as it was created, and the end of the log. So a deposed
+//! leader writes nothing, and the log has no gap.
+//!
+//! **A lost answer** is repeated until its end is known or the leadership is over: the same bytes under the same index, which
+//! are the only ones that this leader ever sends there. Reading is not enough: a request that is under way may be carried out
+//! after a reading that did not find it; the repeated transaction decides, because etcd orders both. An append that ends
+//! otherwise is the last one: nothing follows [`NotLeader`](JournalErrorKind::NotLeader) or
+//! [`OutcomeUnknown`](JournalErrorKind::OutcomeUnknown).
+//!
+//! **Snapshots** are chains of sets (`manifest`). The chunks of a set are written one after the other with rests, and count
+//! with one transaction. Only the leader writes, so everything that no manifest names is left over and is removed.
+
+mod append;
+mod load;
+mod maintain;
+mod trim;
+mod write_set;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Condition, Etcd, KeyValue, Range};
+use crate::batch::{BatchError, BatchId};
+use crate::error::{EtcdError, EtcdErrorKind};
+use crate::keys::Keys;
+use crate::leadership::Leadership;
+use crate::manifest::Manifest;
+use crate::snapshot_set::SetError;
+use crate::space::Space;
+use nomad_csi_claims::state::{Event, SnapshotChanges, is_growth};
+use nomad_csi_server::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
+
+/// How many of the events that a snapshot replaces are kept.
+const HISTORY_EVENTS: u64 = 100_000;
+/// The time between two snapshots that are written because space is short.
+const SHORT_OF_SPACE: Duration = Duration::from_secs(60);
+
+/// The journal of a leader in etcd. Clones share their state.
+#[derive(Clone)]
+pub struct EtcdJournal(Arc<Shared>);
+
+struct Shared {
+    etcd: Arc<dyn Etcd>,
+    keys: Keys,
+    leadership: Arc<Leadership>,
+    epoch: u64,
+    /// The bytes that etcd may use, for members that do not say theirs.
+    quota: Option<u64>,
+    /// How many of the events that a snapshot replaces are kept.
+    history: u64,
+    /// The number of the next batch.
+    next: AtomicU64,
+    /// Whether an append ended so that nothing may follow.
+    is_over: AtomicBool,
+    /// Ends a repetition of which the end is not known.
+    given_up: CancellationToken,
+    manifest: Mutex<Manifest>,
+    space: Mutex<Space>,
+    snapshot_at: Mutex<Option<Instant>>,
+}
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
+    Set(#[from] SetError),
+    #[error("etcd is full: what grows the state is refused")]
+    NearlyFull,
+    #[error("another server leads")]
+    NotLeader,
+    #[error("the leadership ended before the change was confirmed")]
+    OutcomeUnknown,
+    #[error("after event {last} of the log, event {first} was to be written")]
+    Gap { last: u64, first: u64 },
+    #[error("the content of its key `{0}` is damaged")]
+    Key(&'static str),
+    #[error("there is a snapshot, and the key `head` with the end of the log is missing")]
+    NoHead,
+    #[error("the log ends with event {found}, and its key `head` says {head}")]
+    Short { found: u64, head: u64 },
+    #[error("the snapshot has changes, and there is none before it")]
+    NothingToChange,
+    #[error("the layout of the keys has number {0}, and this program reads number {FORMAT}")]
+    Format(String),
+    #[error("a thread ended: {0}")]
+    Interrupted(#[from] tokio::task::JoinError),
+}
+
+/// The number of the layout of the keys.
+const FORMAT: &str = "1";
+
+impl Failure {
+    fn kind(&self) -> JournalErrorKind {
+        match self {
+            Self::Etcd(error) => match error.kind {
+                EtcdErrorKind::NoSpace => JournalErrorKind::EtcdFull,
+                EtcdErrorKind::TooLarge
+                | EtcdErrorKind::Compacted
+                | EtcdErrorKind::NoLease
+                | EtcdErrorKind::Denied
+                | EtcdErrorKind::Unknown => JournalErrorKind::Unavailable,
+            },
+            Self::Batch(error) => error.kind(),
+            Self::Set(error) => error.kind(),
+            Self::NearlyFull => JournalErrorKind::EtcdFull,
+            Self::NotLeader => JournalErrorKind::NotLeader,
+            Self::OutcomeUnknown => JournalErrorKind::OutcomeUnknown,
+            Self::Gap { .. } | Self::Key(_) | Self::NoHead | Self::Short { .. } => {
+                JournalErrorKind::Damaged
+            }
+            Self::Format(_) => JournalErrorKind::TooNew,
+            Self::NothingToChange | Self::Interrupted(_) => JournalErrorKind::Unavailable,
+        }
+    }
+}
+
+impl EtcdJournal {
+    /// Returns the journal below these keys, for the server that leads. `quota` is what etcd may use, for members that do not
+    /// say theirs.
+    pub fn new(
+        etcd: Arc<dyn Etcd>,
+        keys: Keys,
+        leadership: Arc<Leadership>,
+        quota: Option<u64>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            etcd,
+            keys,
+            leadership,
+            epoch: Self::EPOCH,
+            quota,
+            history: HISTORY_EVENTS,
+            next: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            given_up: CancellationToken::new(),
+            manifest: Mutex::default(),
+            space: Mutex::default(),
+            snapshot_at: Mutex::default(),
+        }))
+    }
+
+    /// The epoch of a cluster in etcd that was never restored. A journal in a file has epoch 0.
+    pub const EPOCH: u64 = 1;
+
+    /// Ends a repetition of which the end is not known: its change is then of unknown outcome, and nothing follows.
+    pub fn give_up(&self) {
+        self.0.given_up.cancel();
+    }
+
+    /// Looks after etcd until `stop`: its space, and what it need not remember.
+    pub async fn maintain(&self, stop: CancellationToken) {
+        self.0.maintain(stop).await;
+    }
+
+    /// Returns how much space etcd had when it was asked last.
+    pub fn space(&self) -> Space {
+        *self.0.space.lock()
+    }
+
+    /// Keeps this many of the events that a snapshot replaces.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn with_history(mut self, history: u64) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.0) {
+            shared.history = history;
+        }
+        self
+    }
+
+    fn described<T>(
+        &self,
+        operation: &'static str,
+        result: Result<T, Failure>,
+    ) -> Result<T, JournalError> {
+        result.map_err(|failure| JournalError {
+            kind: failure.kind(),
+            operation,
+            place: self.place(),
+            source: Arc::new(failure),
+        })
+    }
+}
+
+impl Shared {
+    /// Returns the identity of the next batch.
+    fn next_id(&self) -> BatchId {
+        let term = u64::try_from(self.leadership.term()).unwrap_or_default();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        BatchId { epoch: self.epoch, term, number }
+    }
+
+    /// Returns the condition that this server leads.
+    fn leads(&self) -> Condition {
+        Condition::Created(self.keys.leader(), self.leadership.term())
+    }
+
+    /// Reads one key.
+    async fn read(&self, key: Vec<u8>, revision: i64) -> Result<(Option<KeyValue>, i64), EtcdError> {
+        let to = [key.as_slice(), b"\0"].concat();
+        let range = Range { from: key, to, revision, ..Range::default() };
+        let answer = self.etcd.range(range).await?;
+        Ok((answer.kvs.into_iter().next(), answer.revision))
+    }
+
+    /// Remembers that nothing may follow, and that the leadership is over.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.leadership.lost().cancel();
+    }
+}
+
+#[async_trait]
+impl Journal for EtcdJournal {
+    fn place(&self) -> String {
+        format!("{} {}", self.0.etcd.addresses(), self.0.keys.prefix())
+    }
+
+    fn is_full(&self) -> bool {
+        self.space() == Space::Full
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        let is_recent = self.0.snapshot_at.lock().is_some_and(|at| at.elapsed() < SHORT_OF_SPACE);
+        self.space() >= Space::Short && !is_recent
+    }
+
+    async fn load(&self) -> Result<Replay, JournalError> {
+        self.described("read", self.0.load().await)
+    }
+
+    async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
+        let is_refused = self.is_full() && is_growth(&events);
+        let appended = match is_refused {
+            true => Err(Failure::NearlyFull),
+            false => self.0.append(first, &events).await,
+        };
+        self.described("append to", appended)
+    }
+
+    async fn read_events(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Event)>, JournalError> {
+        self.described("read", self.0.read_events(after, limit).await)
+    }
+
+    async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<NextSnapshot, JournalError> {
+        *self.0.snapshot_at.lock() = Some(Instant::now());
+        self.described("write a snapshot to", self.0.write_set(changes).await)
+    }
+
+    async fn close(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

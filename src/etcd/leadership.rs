@@ -1,0 +1,203 @@
+//! [`Leadership`]: one server leads. Its key has a lease, and the key's create revision is its term.
+//!
+//! From an answer with `t` seconds to a renewal *sent* at `s`, the lease is certain until `s + 0.9 t - 200 ms`. Past that moment
+//! the leader starts and repeats no step, until a renewal succeeds. Its writes need no check: each transaction requires
+//! the key. A term is over when the lease is gone, or a write was refused because of the key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Condition, Etcd, KeyValue, Lease, Operation, Range, Transaction};
+use crate::boot_time::since_boot;
+use crate::error::{EtcdError, EtcdErrorKind};
+use crate::keys::Keys;
+
+/// The time between two attempts to become the leader.
+const ATTEMPT: Duration = Duration::from_millis(500);
+/// The time between a failed renewal and the next.
+const RETRY: Duration = Duration::from_millis(200);
+/// What a lease is shortened by for the way of a message.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// A server that wants to lead.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The keys of the cluster.
+    pub keys: Keys,
+    /// The name of the server, for people.
+    pub name: String,
+    /// For how many seconds a leader that is silent keeps the others out.
+    pub seconds: i64,
+}
+
+/// What the leader's key says.
+#[derive(Debug, Serialize, Deserialize)]
+struct LeaderRecord {
+    name: String,
+}
+
+/// A leadership, which lasts until [`lost`](Self::lost).
+pub struct Leadership {
+    etcd: Arc<dyn Etcd>,
+    lease: Lease,
+    term: i64,
+    /// Milliseconds since the machine started.
+    certain_until: AtomicU64,
+    lost: CancellationToken,
+}
+
+impl Leadership {
+    /// Waits until this server leads; `None` if it is stopped before.
+    pub async fn win(
+        etcd: Arc<dyn Etcd>,
+        candidate: &Candidate,
+        stop: &CancellationToken,
+    ) -> Option<Self> {
+        let mut said = String::new();
+        while !stop.is_cancelled() {
+            let why = match attempt(&etcd, candidate).await {
+                Ok(Attempt::Won(leadership)) => return Some(leadership),
+                Ok(Attempt::Led { by }) => format!("server `{by}` leads"),
+                Err(error) => error.to_string(),
+            };
+            if why != said {
+                tracing::info!(reason = why, "this server waits until it can lead");
+                said = why;
+            }
+            tokio::select! {
+                () = sleep(ATTEMPT) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        None
+    }
+
+    /// Returns the term: the revision at which the leadership began.
+    pub fn term(&self) -> i64 {
+        self.term
+    }
+
+    /// Returns whether no other server can lead at this moment.
+    pub fn is_certain(&self) -> bool {
+        let until = Duration::from_millis(self.certain_until.load(Ordering::Acquire));
+        !self.lost.is_cancelled() && since_boot() < until
+    }
+
+    /// Is cancelled when the leadership is over.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// Renews the lease until `stop`, or until the leadership is over.
+    pub async fn keep(&self, stop: CancellationToken) {
+        let seconds = u64::try_from(self.lease.seconds).unwrap_or(1);
+        let between = Duration::from_millis(seconds * 200);
+        let mut pause = between;
+        loop {
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = stop.cancelled() => return,
+                () = self.lost.cancelled() => return,
+            }
+            let sent = since_boot();
+            pause = match self.etcd.keep_alive(self.lease.id).await {
+                Ok(seconds) if seconds > 0 => {
+                    self.certain_until.store(certain_until(sent, seconds), Ordering::Release);
+                    between
+                }
+                Ok(_) | Err(EtcdError { kind: EtcdErrorKind::NoLease, .. }) => {
+                    tracing::error!("the lease of the leader has ended: this server leads no more");
+                    self.lost.cancel();
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the lease of the leader was not renewed");
+                    RETRY
+                }
+            };
+        }
+    }
+
+    /// Ends the leadership, so that another server can lead at once.
+    pub async fn resign(&self) {
+        self.lost.cancel();
+        if let Err(error) = self.etcd.revoke(self.lease.id).await {
+            tracing::warn!(%error, "the lease of the leader was not ended: the next server waits for its end");
+        }
+    }
+}
+
+enum Attempt {
+    Won(Leadership),
+    Led { by: String },
+}
+
+async fn attempt(etcd: &Arc<dyn Etcd>, candidate: &Candidate) -> Result<Attempt, EtcdError> {
+    let key = candidate.keys.leader();
+    if let Some(found) = read(etcd, &key).await? {
+        return Ok(Attempt::Led { by: leader_name(&found) });
+    }
+    let sent = since_boot();
+    let lease = etcd.grant(candidate.seconds).await?;
+    let ended = claim(etcd, candidate, lease, sent).await;
+    if !matches!(ended, Ok(Attempt::Won(_))) {
+        // With it goes a key whose answer was lost, now and when it is written later.
+        etcd.revoke(lease.id).await.ok();
+    }
+    ended
+}
+
+async fn claim(
+    etcd: &Arc<dyn Etcd>,
+    candidate: &Candidate,
+    lease: Lease,
+    sent: Duration,
+) -> Result<Attempt, EtcdError> {
+    let key = candidate.keys.leader();
+    let record = LeaderRecord { name: candidate.name.clone() };
+    let value = serde_json::to_vec(&record).unwrap_or_default();
+    let answer = etcd
+        .transact(Transaction {
+            conditions: vec![Condition::Created(key.clone(), 0)],
+            success: vec![Operation::Put { key: key.clone(), value, lease: lease.id }],
+            failure: vec![Operation::Get { key }],
+        })
+        .await?;
+    if !answer.succeeded {
+        let found = answer.found.into_iter().flatten().next().unwrap_or_default();
+        return Ok(Attempt::Led { by: leader_name(&found) });
+    }
+    Ok(Attempt::Won(Leadership {
+        etcd: etcd.clone(),
+        lease,
+        term: answer.revision,
+        certain_until: AtomicU64::new(certain_until(sent, lease.seconds)),
+        lost: CancellationToken::new(),
+    }))
+}
+
+async fn read(etcd: &Arc<dyn Etcd>, key: &[u8]) -> Result<Option<KeyValue>, EtcdError> {
+    let to = [key, b"\0"].concat();
+    let range = Range { from: key.to_vec(), to, ..Range::default() };
+    Ok(etcd.range(range).await?.kvs.into_iter().next())
+}
+
+fn leader_name(found: &KeyValue) -> String {
+    let record: Option<LeaderRecord> = serde_json::from_slice(&found.value).ok();
+    record.map_or_else(|| "unknown".to_owned(), |record| record.name)
+}
+
+/// Returns until when a lease is certain, in milliseconds since the machine started.
+fn certain_until(sent: Duration, seconds: i64) -> u64 {
+    let lease = Duration::from_millis(u64::try_from(seconds).unwrap_or_default() * 900);
+    let until = sent + lease.saturating_sub(MARGIN);
+    u64::try_from(until.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

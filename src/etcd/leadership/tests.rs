@@ -1,0 +1,83 @@
+//! At most one server leads, and a lease that may have ended is not certain.
+
+use super::*;
+use crate::fake::{FakeEtcd, Fault};
+
+fn candidate(name: &str) -> Candidate {
+    Candidate { keys: Keys::new("/c/"), name: name.to_owned(), seconds: 10 }
+}
+
+async fn win(etcd: &FakeEtcd, name: &str) -> Leadership {
+    let etcd: Arc<dyn Etcd> = Arc::new(etcd.clone());
+    Leadership::win(etcd, &candidate(name), &CancellationToken::new()).await.unwrap()
+}
+
+/// Returns whether a server becomes the leader within ten attempts.
+async fn can_win(etcd: &FakeEtcd, name: &str) -> bool {
+    let etcd: Arc<dyn Etcd> = Arc::new(etcd.clone());
+    let (stop, candidate) = (CancellationToken::new(), candidate(name));
+    let won = Leadership::win(etcd, &candidate, &stop);
+    tokio::time::timeout(ATTEMPT * 10, won).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_server_leads_until_it_resigns_or_is_silent() {
+    let etcd = FakeEtcd::default();
+    let first = win(&etcd, "s1").await;
+    assert!(first.is_certain());
+    assert!(!can_win(&etcd, "s2").await);
+    first.resign().await;
+    assert!(!first.is_certain());
+    let second = win(&etcd, "s2").await;
+    assert!(second.term() > first.term());
+    etcd.expire_all();
+    let third = win(&etcd, "s3").await;
+    assert!(third.term() > second.term());
+}
+
+/// Each way of losing an answer to a candidacy ends with one leader.
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_makes_no_second_leader() {
+    for fault in [Fault::AnswerLost, Fault::RequestLost, Fault::Late(0), Fault::Late(1)] {
+        let etcd = FakeEtcd::default();
+        etcd.fault_next([Some(fault)]);
+        let leader = win(&etcd, "s1").await;
+        etcd.deliver_late();
+        assert!(!can_win(&etcd, "s2").await, "{fault:?}");
+        let keys = etcd.all();
+        assert!(keys.contains_key(&Keys::new("/c/").leader()), "{fault:?}");
+        leader.resign().await;
+        assert_eq!(etcd.all().len(), 0, "{fault:?}: nothing is left of the first attempt");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_gone_ends_the_leadership() {
+    let etcd = FakeEtcd::default();
+    let leader = Arc::new(win(&etcd, "s1").await);
+    let keeping = {
+        let leader = leader.clone();
+        tokio::spawn(async move { leader.keep(CancellationToken::new()).await })
+    };
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!leader.lost().is_cancelled());
+    etcd.expire_all();
+    leader.lost().cancelled().await;
+    keeping.await.unwrap();
+}
+
+#[test]
+fn a_lease_is_certain_for_nine_tenths_of_it_since_the_request() {
+    let sent = Duration::from_secs(100);
+    assert_eq!(certain_until(sent, 10), 108_800);
+    assert_eq!(certain_until(sent, 0), 100_000);
+    assert_eq!(certain_until(sent, -1), 100_000);
+}
+
+#[tokio::test]
+async fn a_lease_of_no_time_is_not_certain() {
+    let etcd: Arc<dyn Etcd> = Arc::new(FakeEtcd::default());
+    let candidate = Candidate { seconds: 0, ..candidate("s1") };
+    let leader = Leadership::win(etcd, &candidate, &CancellationToken::new()).await.unwrap();
+    assert!(!leader.is_certain());
+}
