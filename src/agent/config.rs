@@ -118,6 +118,14 @@ pub enum LockConflict {
 }
 
 impl AgentConfig {
+    /// Returns the data directory; `None` if it is temporary.
+    pub(super) fn data_dir(&self) -> Option<&Path> {
+        match &self.data {
+            DataDirSetting::Persistent(path) => Some(path),
+            DataDirSetting::Temporary => None,
+        }
+    }
+
     /// The default address, which is also Nomad's.
     pub const DEFAULT_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4646);
     /// An agent serves after this time even if the plugin is not healthy.

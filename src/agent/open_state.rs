@@ -16,7 +16,7 @@ use nomad_csi_claims::state::State;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_ports::SentSecretsReader;
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
-use nomad_csi_server::{CellOptions, RecordedSecrets, Sealer, StateCell};
+use nomad_csi_server::{CellOptions, Journal, RecordedSecrets, Sealer, StateCell};
 
 /// Opens the state that the journal of the directory has.
 ///
@@ -32,6 +32,18 @@ pub(super) async fn open_cell(
     let journal = EmbeddedJournal::open(dirs.journal()).await;
     let journal = journal.map_err(|error| journal_problem(&error))?;
     seal_clear_secrets(dirs.key_file(), &journal).await?;
+    open_cell_over(config, journal, metrics).await
+}
+
+/// Opens the state that is in another journal than that of the directory.
+///
+/// # Errors
+/// If the journal cannot be read, is damaged or of a later version.
+pub(super) async fn open_cell_over(
+    config: &AgentConfig,
+    journal: impl Journal + 'static,
+    metrics: &Arc<AgentMetrics>,
+) -> Result<StateCell, Diagnostics> {
     let journal = MeasuredJournal::new(journal, metrics.clone());
     let options = CellOptions { limits: config.state_limits, ..CellOptions::default() };
     let cell = StateCell::open(Arc::new(journal), options).await;

@@ -13,14 +13,19 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::config::{AgentConfig, AgentOptions};
+use nomad_csi_etcd::EtcdEndpoint;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::private::{NotPrivate, open_given_choice};
-use nomad_csi_model::{GoDuration, one_line};
+use nomad_csi_model::{Bytes, GoDuration, one_line};
 use nomad_csi_rpc::ClusterTlsFiles;
 use nomad_csi_server::{AgentInfo, PresenceLimits};
 
 /// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
+/// For how many seconds a leader that is silent keeps the others out, by default: longer than an election of etcd.
+const LEASE: i64 = 10;
+/// What to write as addresses of etcd.
+const ENDPOINTS: &str = "write the address of each member: `endpoints = [\"https://10.0.0.1:2379\"]`";
 /// The port for nodes of an address without one.
 const CLUSTER_PORT: u16 = 4647;
 
@@ -57,8 +62,22 @@ struct ServerCluster {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct EtcdSection {
+    endpoints: Vec<String>,
+    prefix: Option<String>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    lease: Option<String>,
+    quota: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ServerFile {
     region: Option<String>,
+    name: Option<String>,
+    etcd: Option<EtcdSection>,
     data_dir: PathBuf,
     #[serde(default)]
     http: HttpSection,
@@ -88,9 +107,28 @@ struct NodeFile {
     metrics: Option<SocketAddr>,
 }
 
+/// The etcd cluster in which several servers have their journal.
+#[derive(Clone, Debug)]
+pub(super) struct EtcdConfig {
+    /// The addresses of its members.
+    pub(super) endpoints: Vec<EtcdEndpoint>,
+    /// What all keys begin with.
+    pub(super) prefix: String,
+    /// The certificate for members with TLS.
+    pub(super) tls: Option<ClusterTlsFiles>,
+    /// For how many seconds a leader that is silent keeps the others out.
+    pub(super) lease_seconds: i64,
+    /// What etcd may use, if it does not say.
+    pub(super) quota: Option<u64>,
+}
+
 /// The configuration of `agent server`.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
+    /// The name of the server; the host's by default.
+    pub(super) name: Option<String>,
+    /// Where the journal is, if not in the data directory.
+    pub(super) etcd: Option<EtcdConfig>,
     /// What a server has in common with an agent of one machine.
     pub(super) agent: AgentConfig,
     /// The region of the cluster.
@@ -121,6 +159,12 @@ pub struct NodeConfig {
 }
 
 impl ServerConfig {
+    /// Returns the name of the server.
+    pub(super) fn name(&self) -> String {
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.name.clone().unwrap_or_else(host)
+    }
+
     /// Reads the file of a server. Blocks.
     ///
     /// # Errors
@@ -145,9 +189,13 @@ impl ServerConfig {
             metrics: file.metrics,
             ..AgentOptions::default()
         });
+        let region = file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned());
+        let etcd = file.etcd.map(|section| etcd_config(path, section, &region, below));
         Ok(Self {
             agent: agent.map_err(|problems| of_file(path, problems))?,
-            region: file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned()),
+            name: file.name,
+            etcd: etcd.transpose()?,
+            region,
             address,
             presence: PresenceLimits::new(down_after),
             tls: tls_files(&TlsSection { ca, cert, key }, below),
@@ -191,6 +239,63 @@ impl NodeConfig {
             tls: tls_files(&file.cluster, below),
         })
     }
+}
+
+/// Reads the section `etcd`.
+fn etcd_config(
+    path: &Path,
+    section: EtcdSection,
+    region: &str,
+    below: impl Fn(&Path) -> PathBuf,
+) -> Result<EtcdConfig, Diagnostics> {
+    let EtcdSection { endpoints, prefix, ca, cert, key, lease, quota } = section;
+    let refused = |what: String, help: &str| -> Diagnostics {
+        let message = format!("cannot use `{}`: {what}", path.display());
+        Diagnostic::error(Code::AgentBadConfig, message).help(help).into()
+    };
+    let mut parsed = vec![];
+    for text in &endpoints {
+        let endpoint = EtcdEndpoint::parse(text).map_err(|error| {
+            let text = one_line(text);
+            refused(format!("`etcd.endpoints` has `{text}`: {error}"), ENDPOINTS)
+        })?;
+        parsed.push(endpoint);
+    }
+    if parsed.is_empty() {
+        return Err(refused("`etcd.endpoints` is empty".to_owned(), ENDPOINTS));
+    }
+    let tls = match (ca, cert, key) {
+        (Some(ca), Some(cert), Some(key)) => {
+            Some(tls_files(&TlsSection { ca, cert, key }, below))
+        }
+        (None, None, None) if parsed.iter().all(|endpoint| !endpoint.has_tls()) => None,
+        (Some(_) | None, Some(_) | None, Some(_) | None) => {
+            let what = "`etcd` needs `ca`, `cert` and `key` together, and addresses with `https` need them";
+            return Err(refused(what.to_owned(), "name the three files"));
+        }
+    };
+    let prefix = prefix.unwrap_or_else(|| format!("/nomad-csi/{region}/"));
+    if !prefix.ends_with('/') || prefix.chars().any(|c| !c.is_ascii_graphic()) {
+        let what = format!("`etcd.prefix` is `{}`", one_line(&prefix));
+        let help = "end it with a slash, without spaces: `prefix = \"/nomad-csi/global/\"`";
+        return Err(refused(what, help));
+    }
+    let lease_seconds = lease.map_or(Ok(LEASE), |text| {
+        let seconds = GoDuration::parse(&text).ok().and_then(|time| time.to_std());
+        let seconds = seconds.and_then(|time| i64::try_from(time.as_secs()).ok());
+        seconds.filter(|seconds| (5..=60).contains(seconds)).ok_or_else(|| {
+            let what = format!("`etcd.lease` is `{}`", one_line(&text));
+            refused(what, "write a time from 5 to 60 seconds: `lease = \"10s\"`")
+        })
+    })?;
+    let quota = quota.map(|text| {
+        let bytes = Bytes::parse(&text).ok().map(Bytes::get).filter(|bytes| *bytes > 0);
+        bytes.ok_or_else(|| {
+            let what = format!("`etcd.quota` is `{}`", one_line(&text));
+            refused(what, "write the size that etcd was started with: `quota = \"2GiB\"`")
+        })
+    });
+    Ok(EtcdConfig { endpoints: parsed, prefix, tls, lease_seconds, quota: quota.transpose()? })
 }
 
 /// A time from 10 seconds to a day: a shorter one is less than a connection needs that is renewed.

@@ -1,11 +1,12 @@
 //! `agent server`: answers the API and drives the steps of claims on nodes of other processes.
 //!
 //! ```text
-//! start   directory, lock, sockets, journal and state, key, term, port for nodes, operator's token, HTTP, "ready"
-//! stop    operator's token, HTTP (running requests are completed), calls to nodes, connections, state and journal
+//! start   directory, lock, leadership, sockets, journal and state, key, term, port for nodes, operator's token, HTTP, "ready"
+//! stop    operator's token, HTTP (running requests are completed), calls to nodes, connections, state and journal, leadership
 //! ```
 //!
-//! Nodes, their tasks and mounts go on without it. Its term begins with the index of its start in the journal.
+//! Nodes, their tasks and mounts go on without it. With the journal in its directory, its term begins with the index of its
+//! start in the journal. With the journal in etcd, it waits until it leads, and again when it leads no more.
 
 use std::sync::Arc;
 
@@ -23,13 +24,14 @@ use super::directory::AgentDirs;
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::metrics::serve_metrics_at;
 use super::node_registration::not_committed;
-use super::open_state::{open_cell, open_sealer};
+use super::etcd_store::{EtcdStore, Led};
+use super::open_state::{open_cell, open_cell_over, open_sealer};
 use super::operator_token::OperatorTokenFiles;
 use super::role_file::ServerConfig;
 use super::run::{create_token, notify_ready, notify_stopping, open_directory, release_directory};
 use crate::telemetry::AgentMetrics;
 use nomad_csi_claims::state::{Event, EventKind};
-use nomad_csi_model::Term;
+use nomad_csi_model::{Term, shell_quoted};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_ports::{Clock, HostDirectory, IdSource, RandomIds, SystemClock};
 use nomad_csi_rpc::{ClusterTls, ConnectedNodes, ControlPlaneService, NodeListener, Role};
@@ -46,22 +48,88 @@ use nomad_csi_server::{
 pub async fn run_server(config: ServerConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
     restrict_core_dumps(config.agent.allows_core_dumps);
     let tls = load_tls(&config.tls, Role::Server, &config.region).await?;
+    let store = match &config.etcd {
+        None => None,
+        Some(etcd) => Some(EtcdStore::open(etcd, &config.name()).await?),
+    };
     let (dirs, lock) = open_directory(&config.agent, DataRole::Server).await?;
-    let started = Server::start(&config, &dirs, tls).await;
-    let server = match started {
+    let served = match &store {
+        None => serve(&config, &dirs, tls, None, &stop).await,
+        Some(store) => serve_while_leading(&config, &dirs, &tls, store, &stop).await,
+    };
+    release_directory(dirs, lock).await;
+    served
+}
+
+/// Serves until `stop`, whenever this server leads.
+async fn serve_while_leading(
+    config: &ServerConfig,
+    dirs: &AgentDirs,
+    tls: &ClusterTls,
+    store: &EtcdStore,
+    stop: &CancellationToken,
+) -> Result<(), Diagnostics> {
+    let journal = dirs.journal();
+    if run_blocking(move || journal.symlink_metadata().is_ok()).await? {
+        return Err(has_own_journal(dirs));
+    }
+    // A server that waits is one that works as it should.
+    notify_ready();
+    while let Some(led) = store.lead(stop).await {
+        serve(config, dirs, tls.clone(), Some(led), stop).await?;
+        if stop.is_cancelled() {
+            break;
+        }
+        tracing::warn!("this server leads no more: it waits until it can lead again");
+    }
+    Ok(())
+}
+
+/// Serves until `stop`, or until the leadership is over.
+async fn serve(
+    config: &ServerConfig,
+    dirs: &AgentDirs,
+    tls: ClusterTls,
+    led: Option<Led>,
+    stop: &CancellationToken,
+) -> Result<(), Diagnostics> {
+    let server = match Server::start(config, dirs, tls, led.as_ref()).await {
         Ok(server) => server,
         Err(problems) => {
-            release_directory(dirs, lock).await;
+            if let Some(led) = led {
+                led.end(None).await;
+            }
             return Err(problems);
         }
     };
     notify_ready();
-    stop.cancelled().await;
-    tracing::info!("stopping: running requests are completed; a second signal aborts them");
-    notify_stopping();
-    server.stop().await;
-    release_directory(dirs, lock).await;
+    let lost = async {
+        match &led {
+            None => std::future::pending().await,
+            Some(led) => led.leadership.lost().cancelled().await,
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {
+            tracing::info!("stopping: running requests are completed; a second signal aborts them");
+            notify_stopping();
+        }
+        () = lost => {}
+    }
+    let cell = server.stop().await;
+    match led {
+        None => cell.stop().await,
+        Some(led) => led.end(Some(&cell)).await,
+    }
     Ok(())
+}
+
+/// The directory was that of a server without etcd.
+fn has_own_journal(dirs: &AgentDirs) -> Diagnostics {
+    let data = shell_quoted(dirs.data().display());
+    let message = format!("`{}` has a journal of its own, and the configuration names etcd", dirs.data().display());
+    let help = format!("move it with `nomad-csi agent migrate --from {data} --config FILE`, or use an empty directory");
+    Diagnostic::error(Code::AgentDirectory, message).help(help).into()
 }
 
 /// A running server.
@@ -82,6 +150,7 @@ impl Server {
         config: &ServerConfig,
         dirs: &AgentDirs,
         tls: ClusterTls,
+        led: Option<&Led>,
     ) -> Result<Self, Diagnostics> {
         let listeners = Listeners::open(config.agent.http, &dirs.agent_socket()).await?;
         let connected = Arc::new(ConnectedNodes::default());
@@ -91,8 +160,11 @@ impl Server {
         let operator = create_token(&config.agent, dirs, &listeners).await?;
         let metrics = Arc::new(AgentMetrics::default());
         let serving = serve_metrics_at(config.agent.metrics, metrics.clone()).await?;
-        let cell = open_cell(&config.agent, (dirs, DataRole::Server), &metrics).await?;
-        let wired = wire(config, dirs, &cell, (&listeners, &connected), metrics).await;
+        let cell = match led {
+            None => open_cell(&config.agent, (dirs, DataRole::Server), &metrics).await?,
+            Some(led) => open_cell_over(&config.agent, led.journal.clone(), &metrics).await?,
+        };
+        let wired = wire(config, dirs, &cell, (&listeners, &connected, led), metrics).await;
         let (services, events) = match wired {
             Ok(wired) => wired,
             Err(problems) => {
@@ -122,7 +194,8 @@ impl Server {
         Ok(Self { services, operator, http, nodes, _metrics, _tls, stop_http, stop_nodes })
     }
 
-    async fn stop(mut self) {
+    /// Stops everything but the state, which is returned.
+    async fn stop(mut self) -> StateCell {
         let operator = self.operator;
         drop(run_blocking(move || operator.end()).await);
         self.stop_http.cancel();
@@ -130,7 +203,7 @@ impl Server {
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
         self.stop_nodes.cancel();
         while self.nodes.join_next().await.is_some() {}
-        self.services.cell.stop().await;
+        self.services.cell.clone()
     }
 }
 
@@ -138,18 +211,22 @@ async fn wire(
     config: &ServerConfig,
     dirs: &AgentDirs,
     cell: &StateCell,
-    (listeners, connected): (&Listeners, &Arc<ConnectedNodes>),
+    (listeners, connected, led): (&Listeners, &Arc<ConnectedNodes>, Option<&Led>),
     metrics: Arc<AgentMetrics>,
 ) -> Result<(Services, Arc<NodeEvents>), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = Arc::new(open_sealer(dirs, cell).await?);
+    if let Some(led) = led {
+        led.check_key(&sealer, &dirs.key_file()).await?;
+    }
     let leads = EventKind::LeaderStarted { origin: ids.uuid() };
     let started = cell.commit(Expected::Any, Event::new(clock.now(), leads)).await;
     let revision = started.map_err(|error| not_committed(&error))?;
-    let term = Term { epoch: 0, revision };
+    let term = led.map_or(Term { epoch: 0, revision }, Led::term);
     let connected = connected.clone();
-    let nodes = Arc::new(ClusterNodes { connected, term });
+    let leadership = led.map(|led| led.leadership.clone());
+    let nodes = Arc::new(ClusterNodes { connected, term, leadership });
     let hosts: Arc<dyn HostDirectory> = nodes.clone();
     let calls = PluginCallQueues::new(
         config.agent.calls,
@@ -160,10 +237,9 @@ async fn wire(
     );
     let events = Arc::new(NodeEvents::new(clock.clone()));
     let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, hosts, calls };
-    let uname = rustix::system::uname();
     let about = AgentInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: uname.nodename().to_string_lossy().into_owned(),
+        name: config.name(),
         region: config.region.clone(),
         datacenter: AgentInfo::DATACENTER.to_owned(),
         address: listeners.address().map(|address| address.to_string()).unwrap_or_default(),
@@ -208,7 +284,7 @@ mod tests {
             let metrics = Arc::new(AgentMetrics::default());
             let role = (&dirs, DataRole::Server);
             let cell = open_cell(&config.agent, role, &metrics).await.unwrap();
-            let parts = (&listeners, &Arc::new(ConnectedNodes::default()));
+            let parts = (&listeners, &Arc::new(ConnectedNodes::default()), None);
             let (services, _) = wire(&config, &dirs, &cell, parts, metrics).await.unwrap();
             let problems = services.jobs.problems(&root(job(&job_key("web"))));
             let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();

@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use super::command_context::CommandContext;
 use super::command_line::{Cli, Command};
 #[cfg(feature = "agent")]
-use super::commands::agent::{self, AgentCommand, AgentKeyCommand};
+use super::commands::agent::{self, AgentCommand, AgentEtcdCommand, AgentKeyCommand};
 use super::commands::alloc::AllocCommand;
 use super::commands::auth::AuthCommand;
 use super::commands::explain::ExplainCommand;
@@ -103,6 +103,12 @@ pub(super) fn dispatch(
             }
             Some(AgentCommand::Tls(command)) => {
                 runtime.client(agent::make_certificates(context, command))
+            }
+            Some(AgentCommand::Migrate(arguments)) => {
+                runtime.client(agent::migrate_agent(context, arguments))
+            }
+            Some(AgentCommand::Etcd(AgentEtcdCommand::Reclaim(role))) => {
+                runtime.client(agent::reclaim_space(context, role))
             }
             Some(AgentCommand::Key(AgentKeyCommand::Rotate(rotation))) => {
                 runtime.client(agent::rotate_agent_key(context, rotation))

@@ -92,6 +92,8 @@ enum Failure {
     Short { found: u64, head: u64 },
     #[error("the snapshot has changes, and there is none before it")]
     NothingToChange,
+    #[error("it is not empty: its log ends with event {0}")]
+    NotEmpty(u64),
     #[error("the layout of the keys has number {0}, and this program reads number {FORMAT}")]
     Format(String),
     #[error("a thread ended: {0}")]
@@ -121,7 +123,9 @@ impl Failure {
                 JournalErrorKind::Damaged
             }
             Self::Format(_) => JournalErrorKind::TooNew,
-            Self::NothingToChange | Self::Interrupted(_) => JournalErrorKind::Unavailable,
+            Self::NothingToChange | Self::NotEmpty(_) | Self::Interrupted(_) => {
+                JournalErrorKind::Unavailable
+            }
         }
     }
 }
@@ -157,6 +161,22 @@ impl EtcdJournal {
     /// Ends a repetition of which the end is not known: its change is then of unknown outcome, and nothing follows.
     pub fn give_up(&self) {
         self.0.given_up.cancel();
+    }
+
+    /// Ties the cluster to the key that seals its secrets, by a text that only this key gives: the first server writes it.
+    ///
+    /// # Errors
+    /// If etcd does not answer, or another server leads. `Ok(false)` is another key.
+    pub async fn has_key(&self, fingerprint: &str) -> Result<bool, JournalError> {
+        self.described("read", self.0.has_key(fingerprint).await)
+    }
+
+    /// Writes a state as the first content of the cluster, with the index that it has.
+    ///
+    /// # Errors
+    /// If there is content, or it cannot be written. Nothing counts then.
+    pub async fn begin_with(&self, state: SnapshotChanges) -> Result<(), JournalError> {
+        self.described("write a snapshot to", self.0.begin_with(state).await)
     }
 
     /// Looks after etcd until `stop`: its space, and what it need not remember.

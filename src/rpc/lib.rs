@@ -10,7 +10,9 @@ mod transport;
 
 pub use host::{HostDescription, NodeHostService, RemoteNode};
 pub use plane::{ClusterFile, ControlPlaneService, NodeProfile, RemoteControlPlane};
-pub use tls::{Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError};
+pub use tls::{
+    Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError, certified_client,
+};
 pub use transport::{
     ConnectedNodes, ConnectionToken, Dialer, NodeChannel, NodeListener, Registrar,
 };

@@ -37,18 +37,14 @@ impl LeaderStarts {
         self.starts.is_empty()
     }
 
-    /// Returns whether the journal can have had this index while the leader led that began at `start` with this ID; `None` if that
-    /// leader is not kept any more. The journal ends at `last`.
-    pub fn includes(&self, (start, id): (u64, &str), index: u64, last: u64) -> Option<bool> {
-        if start <= self.forgotten {
-            return None;
-        }
-        let Ok(place) = self.starts.binary_search_by_key(&start, |(index, _)| *index) else {
-            return Some(false);
+    /// Returns whether the journal can have had this index while the leader with this ID led; `None` if a leader of that time
+    /// is not kept any more. The journal ends at `last`.
+    pub fn includes(&self, id: &str, index: u64, last: u64) -> Option<bool> {
+        let first = self.starts.first().map_or(0, |(first, _)| *first);
+        let Some(place) = self.starts.iter().rposition(|(_, known)| known == id) else {
+            let may_be_forgotten = self.forgotten > 0 && index < first;
+            return (!may_be_forgotten).then_some(false);
         };
-        if self.starts.get(place).is_none_or(|(_, known)| known != id) {
-            return Some(false);
-        }
         let end = self.starts.get(place + 1).map_or(last, |(next, _)| next - 1);
         Some(index <= end)
     }
@@ -96,9 +92,9 @@ mod tests {
             (300, 300, false),
             (9, 9, false),
         ] {
-            let found = starts.includes((start, &id_of(start)), index, 600);
+            let found = starts.includes(&id_of(start), index, 600);
             assert_eq!(found, Some(expected), "{start} {index}");
-            assert_eq!(starts.includes((start, "another"), index, 600), Some(false));
+            assert_eq!(starts.includes("another", index, 600), Some(false));
         }
         assert_eq!(starts.newest(), "leader-101");
     }
@@ -107,8 +103,10 @@ mod tests {
     fn the_oldest_starts_are_forgotten_and_then_nothing_is_said_of_them() {
         let starts = starts((1..=2_000).map(|number| number * 10));
         assert_eq!(starts.starts.len(), MOST);
-        assert_eq!(starts.includes((9_760, &id_of(9_760)), 9_765, 30_000), None);
-        assert_eq!(starts.includes((9_770, &id_of(9_770)), 9_775, 30_000), Some(true));
+        assert_eq!(starts.includes(&id_of(9_760), 9_765, 30_000), None);
+        assert_eq!(starts.includes(&id_of(9_770), 9_775, 30_000), Some(true));
+        assert_eq!(starts.includes("another", 9_765, 30_000), None);
+        assert_eq!(starts.includes("another", 9_770, 30_000), Some(false));
         let written = serde_json::to_string(&starts).unwrap();
         assert_eq!(serde_json::from_str::<LeaderStarts>(&written).unwrap(), starts);
     }

@@ -1,14 +1,15 @@
 //! `agent`: runs the agent until it is stopped.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::agent::{
-    AgentConfig, AgentOptions, CertificateRole, CheckedState, NodeConfig, PluginConcurrency,
-    ProfileOptions, RotatedKey, ServerConfig, check_data_directory, create_authority,
-    embedded_directory, issue_certificate, rotate_key, run_node, run_server,
+    AgentConfig, AgentOptions, CertificateRole, CheckedState, MigratedJournal, NodeConfig,
+    PluginConcurrency, ProfileOptions, RotatedKey, ServerConfig, check_data_directory,
+    create_authority, embedded_directory, issue_certificate, migrate_journal, reclaim_etcd,
+    rotate_key, run_node, run_server,
 };
 use crate::cli::args::{AgentProfileArgs, OutputArgs};
 use crate::cli::command_context::CommandContext;
@@ -18,7 +19,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::event_list;
 use nomad_csi_client::reconcile::workflow::read_history;
-use nomad_csi_model::{NamespacedId, VolumeId};
+use nomad_csi_model::{Bytes, NamespacedId, VolumeId};
 
 /// How many calls a plugin gets at a time.
 #[derive(Args, Clone, Copy, Debug)]
@@ -81,7 +82,8 @@ pub(crate) enum AgentCommand {
     /// Run a server, to which nodes connect
     ///
     /// It answers the API and decides; nodes of other machines run the tasks and call the plugins. It needs no root.
-    /// Nodes and their tasks go on while it does not run. One server is supported.
+    /// Nodes and their tasks go on while it does not run. With a section `[etcd]`, several servers have one journal: one of
+    /// them leads, and the others wait until they can.
     #[command(
         after_long_help = "Example:\n  nomad-csi agent server --config /etc/nomad-csi/server.toml"
     )]
@@ -97,6 +99,42 @@ pub(crate) enum AgentCommand {
     /// Make the certificates of a cluster
     #[command(subcommand)]
     Tls(AgentTlsCommand),
+    /// Move the journal of a data directory to etcd
+    ///
+    /// The state keeps its index, and secrets keep their key, which is copied to the server. The history of events stays
+    /// behind. Neither an agent nor a server may run; nodes and their tasks go on. After a crash, run the command
+    /// again. The old journal stays as journal.moved.redb, with which no agent starts.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi agent migrate --from /var/lib/nomad-csi/server --config server.toml"
+    )]
+    Migrate(AgentMigrateArgs),
+    /// Look after the etcd of a cluster
+    #[command(subcommand)]
+    Etcd(AgentEtcdCommand),
+}
+
+/// Arguments of `agent migrate`.
+#[derive(Args, Debug)]
+pub(crate) struct AgentMigrateArgs {
+    /// Data directory with the journal
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub from: PathBuf,
+    /// Configuration file of the server, with a section `[etcd]`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: PathBuf,
+}
+
+/// The subcommands of `agent etcd`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AgentEtcdCommand {
+    /// Give space back to an etcd that is full
+    ///
+    /// Forgets earlier revisions, defragments one member after the other, etcd's leader last, and ends the alarm. A member
+    /// answers nothing while it is defragmented. It can run beside servers, and needs none of them.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi agent etcd reclaim --config /etc/nomad-csi/server.toml"
+    )]
+    Reclaim(AgentRoleArgs),
 }
 
 /// Arguments of the roles of a cluster.
@@ -293,8 +331,7 @@ pub(crate) async fn serve_cluster(
     context: &CommandContext,
     arguments: &AgentRoleArgs,
 ) -> Result<Exit, CliError> {
-    let runtime_dir = context.environment.path(Variable::RuntimeDir);
-    let config = ServerConfig::read(&context.directory.join(&arguments.config), runtime_dir)?;
+    let config = server_config(context, &arguments.config)?;
     run_server(config, context.interrupts.stop().clone()).await?;
     Ok(Exit::Done)
 }
@@ -347,6 +384,47 @@ async fn issue(
     let AgentTlsIssueArgs { name, dir, cluster_region } = arguments;
     let directory = context.directory.join(dir);
     Ok(issue_certificate(directory, role, name.clone(), cluster_region.clone()).await?)
+}
+
+/// Moves the journal of a data directory to etcd. An interrupt ends only the wait for the leadership.
+///
+/// # Errors
+/// If it cannot be moved.
+pub(crate) async fn migrate_agent(
+    context: &CommandContext,
+    arguments: &AgentMigrateArgs,
+) -> Result<Exit, CliError> {
+    let config = server_config(context, &arguments.config)?;
+    let data = context.directory.join(&arguments.from);
+    let stop = context.interrupts.stop().clone();
+    let MigratedJournal { index, old } = migrate_journal(&data, &config, stop).await?;
+    context.printer.print_result(&format!(
+        "Moved the journal to etcd, up to event {index}\nThe old one is {}\n",
+        old.display()
+    ));
+    Ok(Exit::Done)
+}
+
+/// Gives space back to the etcd of a server.
+///
+/// # Errors
+/// If a step fails.
+pub(crate) async fn reclaim_space(
+    context: &CommandContext,
+    arguments: &AgentRoleArgs,
+) -> Result<Exit, CliError> {
+    let config = server_config(context, &arguments.config)?;
+    for one in reclaim_etcd(&config).await? {
+        let size = |bytes| Bytes::new(bytes).map(Bytes::binary).unwrap_or_default();
+        let (member, before, after) = (one.member, size(one.before), size(one.after));
+        context.printer.print_result(&format!("{member}: {before} before, {after} now\n"));
+    }
+    Ok(Exit::Done)
+}
+
+fn server_config(context: &CommandContext, file: &Path) -> Result<ServerConfig, CliError> {
+    let runtime_dir = context.environment.path(Variable::RuntimeDir);
+    Ok(ServerConfig::read(&context.directory.join(file), runtime_dir)?)
 }
 
 /// Checks a data directory.

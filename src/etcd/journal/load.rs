@@ -42,7 +42,8 @@ impl Shared {
         }
     }
 
-    async fn load_once(&self) -> Result<Replay, Failure> {
+    /// Refuses the layout of a later version, and marks new keys. Returns the revision at which it was read.
+    pub(super) async fn check_format(&self) -> Result<i64, Failure> {
         let (format, revision) = self.read(self.keys.format(), 0).await?;
         match format {
             Some(found) if found.value != FORMAT.as_bytes() => {
@@ -53,6 +54,11 @@ impl Shared {
                 self.put(self.keys.format(), FORMAT.into()).await?;
             }
         }
+        Ok(revision)
+    }
+
+    async fn load_once(&self) -> Result<Replay, Failure> {
+        let revision = self.check_format().await?;
         let (head, _) = self.read(self.keys.head(), revision).await?;
         let (manifest, _) = self.read(self.keys.snapshots(), revision).await?;
         let manifest = read_manifest(manifest.as_ref())?;
@@ -67,6 +73,15 @@ impl Shared {
         let accepts_changes = manifest.next() == NextSnapshot::Changes;
         *self.manifest.lock() = manifest;
         Ok(Replay { snapshot, accepts_changes, events })
+    }
+
+    pub(super) async fn has_key(&self, fingerprint: &str) -> Result<bool, Failure> {
+        let key = self.keys.key_fingerprint();
+        if let (Some(found), _) = self.read(key.clone(), 0).await? {
+            return Ok(found.value == fingerprint.as_bytes());
+        }
+        self.put(key, fingerprint.into()).await?;
+        Ok(true)
     }
 
     async fn load_sets(

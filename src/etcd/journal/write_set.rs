@@ -3,10 +3,17 @@
 use tokio::time::{Instant, sleep};
 
 use super::{Failure, Shared};
-use crate::manifest::Manifest;
+use crate::api::{Operation, Transaction};
+use crate::keys::{decoded_index, encoded_index};
+use crate::manifest::{Manifest, SetEntry};
 use crate::snapshot_set::encode_set;
 use nomad_csi_claims::state::SnapshotChanges;
 use nomad_csi_server::NextSnapshot;
+
+/// Returns the entry and the chunks of a set.
+async fn encode(changes: SnapshotChanges) -> Result<(SetEntry, Vec<Vec<u8>>), Failure> {
+    Ok(tokio::task::spawn_blocking(move || encode_set(&changes)).await??)
+}
 
 impl Shared {
     pub(super) async fn write_set(&self, changes: SnapshotChanges) -> Result<NextSnapshot, Failure> {
@@ -18,14 +25,8 @@ impl Shared {
         if !changes.is_complete && before.sets.is_empty() {
             return Err(Failure::NothingToChange);
         }
-        let encoded = tokio::task::spawn_blocking(move || encode_set(&changes)).await?;
-        let (entry, chunks) = encoded?;
-        for (number, chunk) in (0..).zip(chunks) {
-            let begun = Instant::now();
-            self.put(self.keys.chunk(index, number), chunk).await?;
-            // Appends wait for a chunk; so that they do not wait half of the time, it rests as long.
-            sleep(begun.elapsed()).await;
-        }
+        let (entry, chunks) = encode(changes).await?;
+        self.put_chunks(index, chunks).await?;
         let manifest = before.with(entry);
         let value = serde_json::to_vec(&manifest).map_err(|_| Failure::Key("snapshots"))?;
         self.put(self.keys.snapshots(), value).await?;
@@ -33,6 +34,41 @@ impl Shared {
         *self.manifest.lock() = manifest.clone();
         self.trim(&manifest).await?;
         Ok(next)
+    }
+
+    /// Writes a complete set and the end of the log at its index, where nothing has been.
+    pub(super) async fn begin_with(&self, changes: SnapshotChanges) -> Result<(), Failure> {
+        self.check_format().await?;
+        if let (Some(head), _) = self.read(self.keys.head(), 0).await? {
+            return Err(Failure::NotEmpty(decoded_index(&head.value).unwrap_or_default()));
+        }
+        let index = changes.numbers.index;
+        let (entry, chunks) = encode(changes).await?;
+        self.put_chunks(index, chunks).await?;
+        let manifest = Manifest::default().with(entry);
+        let value = serde_json::to_vec(&manifest).map_err(|_| Failure::Key("snapshots"))?;
+        let put = |key, value| Operation::Put { key, value, lease: 0 };
+        let begin = Transaction {
+            conditions: vec![self.leads()],
+            success: vec![
+                put(self.keys.snapshots(), value),
+                put(self.keys.head(), encoded_index(index)),
+            ],
+            failure: vec![],
+        };
+        self.as_leader(begin).await?;
+        *self.manifest.lock() = manifest;
+        Ok(())
+    }
+
+    async fn put_chunks(&self, index: u64, chunks: Vec<Vec<u8>>) -> Result<(), Failure> {
+        for (number, chunk) in (0..).zip(chunks) {
+            let begun = Instant::now();
+            self.put(self.keys.chunk(index, number), chunk).await?;
+            // Appends wait for a chunk; so that they do not wait half of the time, it rests as long.
+            sleep(begun.elapsed()).await;
+        }
+        Ok(())
     }
 
     /// Removes what the snapshot replaces.

@@ -119,6 +119,20 @@ impl ClusterTls {
     }
 }
 
+/// Reads the files of a client of another program's servers, which believes these authorities only. Blocks.
+///
+/// # Errors
+/// If a file cannot be read or is not private, or the key is not that of the certificate.
+pub fn certified_client(files: &ClusterTlsFiles) -> Result<Arc<ClientConfig>, TlsError> {
+    let authorities = read_certificates(&files.authorities)?;
+    let roots = Arc::new(trusted_roots(&files.authorities, &authorities)?);
+    let chain = read_certificates(&files.certificate)?;
+    let client = client_config(&roots, &chain, read_key(&files.key)?);
+    let mut client = client.map_err(|error| unusable_key(files, &error))?;
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(client))
+}
+
 fn client_config(
     roots: &Arc<RootCertStore>,
     chain: &[CertificateDer<'static>],

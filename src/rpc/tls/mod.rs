@@ -16,6 +16,6 @@ pub(crate) mod samples;
 mod tests;
 
 pub use authority::{Authority, IssuedFiles};
-pub use cluster_tls::{ClusterTls, ClusterTlsFiles};
+pub use cluster_tls::{ClusterTls, ClusterTlsFiles, certified_client};
 pub use role::Role;
 pub use tls_error::TlsError;

@@ -116,7 +116,7 @@ fn check_position(
     let is_known = match term.epoch.cmp(&own.term.epoch) {
         Ordering::Less => true,
         Ordering::Equal => {
-            leaders.includes((term.revision, leader), *index, own.index).unwrap_or(true)
+            leaders.includes(leader, *index, own.index).unwrap_or(true)
         }
         Ordering::Greater => false,
     };

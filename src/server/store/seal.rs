@@ -39,6 +39,11 @@ pub struct KeySealer {
 }
 
 impl KeySealer {
+    /// Returns a text that only this key gives, and from which it cannot be computed.
+    pub fn key_fingerprint(&self) -> String {
+        hex(&keyed_hash(&self.fingerprint_key, b"the key of a cluster")).collect()
+    }
+
     /// Opens the sealer with the key in `path`. Creates the key if neither it nor sealed secrets
     /// exist. `sealed` is any sealed data; decrypting it tests the key. Calls block.
     ///

@@ -1,0 +1,165 @@
+//! The journal of several servers: connects to etcd, waits until this server leads, and ends the leadership in order.
+//!
+//! A server that does not lead answers nothing and waits. One whose leadership has ended stops everything that drives steps,
+//! and waits again: its own calls carry a term that nodes refuse from then on.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::blocking::run_blocking;
+use super::cluster_tls::tls_problem;
+use super::problems::journal_problem;
+use super::role_file::{EtcdConfig, ServerConfig};
+use nomad_csi_etcd::{
+    Candidate, Etcd, EtcdClient, EtcdError, EtcdJournal, Keys, Leadership, Reclaimed, reclaim,
+};
+use nomad_csi_model::Term;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_rpc::certified_client;
+use nomad_csi_server::StateCell;
+use nomad_csi_server::store::KeySealer;
+
+/// How long a stop waits for an answer of etcd to a change.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// The etcd cluster of a server.
+pub(super) struct EtcdStore {
+    etcd: Arc<dyn Etcd>,
+    candidate: Candidate,
+    quota: Option<u64>,
+}
+
+impl EtcdStore {
+    /// Reads the certificates. Connections are made later.
+    ///
+    /// # Errors
+    /// If a file cannot be used.
+    pub(super) async fn open(config: &EtcdConfig, name: &str) -> Result<Self, Diagnostics> {
+        let tls = match config.tls.clone() {
+            None => None,
+            Some(files) => {
+                let read = run_blocking(move || certified_client(&files)).await?;
+                Some(read.map_err(|error| tls_problem(&error))?)
+            }
+        };
+        let etcd = EtcdClient::new(&config.endpoints, tls.as_ref());
+        let keys = Keys::new(&config.prefix);
+        let candidate = Candidate { keys, name: name.to_owned(), seconds: config.lease_seconds };
+        Ok(Self { etcd: Arc::new(etcd), candidate, quota: config.quota })
+    }
+
+    /// Waits until this server leads; `None` if it is stopped before.
+    pub(super) async fn lead(&self, stop: &CancellationToken) -> Option<Led> {
+        let leadership = Leadership::win(self.etcd.clone(), &self.candidate, stop).await?;
+        let leadership = Arc::new(leadership);
+        let keys = self.candidate.keys.clone();
+        let journal =
+            EtcdJournal::new(self.etcd.clone(), keys, leadership.clone(), self.quota);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (kept, ended) = (leadership.clone(), stop.clone());
+        tasks.spawn(async move { kept.keep(ended).await });
+        let (maintained, ended) = (journal.clone(), stop.clone());
+        tasks.spawn(async move { maintained.maintain(ended).await });
+        Some(Led { leadership, journal, tasks, stop })
+    }
+}
+
+/// A leadership with its journal.
+pub(super) struct Led {
+    pub(super) leadership: Arc<Leadership>,
+    pub(super) journal: EtcdJournal,
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Led {
+    /// Returns the term that requests to nodes carry.
+    pub(super) fn term(&self) -> Term {
+        let revision = u64::try_from(self.leadership.term()).unwrap_or_default();
+        Term { epoch: EtcdJournal::EPOCH, revision }
+    }
+
+    /// Refuses a key that is not the key of the cluster.
+    ///
+    /// # Errors
+    /// If it is another one, or etcd does not answer.
+    pub(super) async fn check_key(
+        &self,
+        sealer: &KeySealer,
+        file: &Path,
+    ) -> Result<(), Diagnostics> {
+        let has_key = self.journal.has_key(&sealer.key_fingerprint()).await;
+        match has_key.map_err(|error| journal_problem(&error))? {
+            true => Ok(()),
+            false => {
+                let message = format!("`{}` is not the key of this cluster", file.display());
+                let help = "stop this server and copy `secrets.key` from the data directory of another server over it";
+                Err(Diagnostic::error(Code::KeyWrong, message).help(help).into())
+            }
+        }
+    }
+
+    /// Stops the state, then ends the leadership, so that another server leads at once.
+    pub(super) async fn end(self, cell: Option<&StateCell>) {
+        if let Some(cell) = cell {
+            let stopping = cell.stop();
+            tokio::pin!(stopping);
+            if timeout(STOP_LIMIT, &mut stopping).await.is_err() {
+                tracing::warn!("etcd does not answer: whether the last change is stored is unknown");
+                self.journal.give_up();
+                stopping.await;
+            }
+        }
+        self.leadership.resign().await;
+        self.stop.cancel();
+        let mut tasks = self.tasks;
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Gives space back to the etcd cluster of a server.
+///
+/// # Errors
+/// If the configuration names no etcd, or a step fails. All steps can be repeated.
+pub async fn reclaim_etcd(config: &ServerConfig) -> Result<Vec<ReclaimedSpace>, Diagnostics> {
+    let store = EtcdStore::open(config.etcd.as_ref().ok_or_else(no_etcd)?, "reclaim").await?;
+    let reclaimed = reclaim(store.etcd.as_ref(), &store.candidate.keys).await;
+    let reclaimed = reclaimed.map_err(|error| not_reclaimed(&error))?;
+    let space = |one: Reclaimed| ReclaimedSpace {
+        member: one.member,
+        before: one.before,
+        after: one.after,
+    };
+    Ok(reclaimed.into_iter().map(space).collect())
+}
+
+/// The space of one member of etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReclaimedSpace {
+    /// Its address.
+    pub member: String,
+    /// The bytes of its file before.
+    pub before: u64,
+    /// The bytes of its file after.
+    pub after: u64,
+}
+
+/// The configuration has no section for etcd.
+pub(super) fn no_etcd() -> Diagnostics {
+    let message = "the configuration of the server names no etcd";
+    let help = "add a section `[etcd]` with `endpoints`; `docs/cluster.md` lists its keys";
+    Diagnostic::error(Code::AgentBadConfig, message).help(help).into()
+}
+
+fn not_reclaimed(error: &EtcdError) -> Diagnostics {
+    let message = "cannot give space back to etcd";
+    let help = "check that every member runs, and repeat the command; what was done stays done";
+    let problem = Diagnostic::error(Code::JournalUnavailable, message).note(error.to_string());
+    problem.help(help).into()
+}
