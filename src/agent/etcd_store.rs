@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::blocking::run_blocking;
 use super::cluster_tls::tls_problem;
-use super::problems::journal_problem;
+use super::problems::{journal_problem, key_problem};
 use super::role_file::{EtcdConfig, ServerConfig};
 use nomad_csi_etcd::{
     Candidate, Etcd, EtcdClient, EtcdError, EtcdJournal, Keys, Leadership, Reclaimed, reclaim,
+    recorded_key,
 };
 use nomad_csi_model::Term;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -24,6 +25,8 @@ use nomad_csi_rpc::certified_client;
 use nomad_csi_server::StateCell;
 use nomad_csi_server::store::KeySealer;
 
+/// The time between two questions to an etcd that does not answer.
+const RETRY: Duration = Duration::from_secs(1);
 /// How long a stop waits for an answer of etcd to a change.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -53,13 +56,43 @@ impl EtcdStore {
         Ok(Self { etcd: Arc::new(etcd), candidate, quota: config.quota })
     }
 
+    /// Refuses a key that is not the key of the cluster, before this server could lead. Waits until etcd answers.
+    ///
+    /// # Errors
+    /// If the key is another one, or is missing.
+    pub(super) async fn check_key(
+        &self,
+        file: &Path,
+        stop: &CancellationToken,
+    ) -> Result<(), Diagnostics> {
+        let recorded = loop {
+            match recorded_key(self.etcd.as_ref(), &self.candidate.keys).await {
+                Ok(recorded) => break recorded,
+                Err(error) => tracing::warn!(%error, "etcd does not answer: this server waits"),
+            }
+            tokio::select! {
+                () = sleep(RETRY) => {}
+                () = stop.cancelled() => return Ok(()),
+            }
+        };
+        let Some(recorded) = recorded else {
+            return Ok(());
+        };
+        let path = file.to_owned();
+        let opened = run_blocking(move || KeySealer::open_existing(&path)).await?;
+        match opened.map_err(|error| key_problem(&error))? {
+            Some(sealer) if sealer.key_fingerprint() == recorded => Ok(()),
+            Some(_) => Err(another_key(file)),
+            None => Err(no_key(file)),
+        }
+    }
+
     /// Waits until this server leads; `None` if it is stopped before.
     pub(super) async fn lead(&self, stop: &CancellationToken) -> Option<Led> {
         let leadership = Leadership::win(self.etcd.clone(), &self.candidate, stop).await?;
         let leadership = Arc::new(leadership);
         let keys = self.candidate.keys.clone();
-        let journal =
-            EtcdJournal::new(self.etcd.clone(), keys, leadership.clone(), self.quota);
+        let journal = EtcdJournal::new(self.etcd.clone(), keys, leadership.clone(), self.quota);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let (kept, ended) = (leadership.clone(), stop.clone());
@@ -82,7 +115,7 @@ impl Led {
     /// Returns the term that requests to nodes carry.
     pub(super) fn term(&self) -> Term {
         let revision = u64::try_from(self.leadership.term()).unwrap_or_default();
-        Term { epoch: EtcdJournal::EPOCH, revision }
+        Term { epoch: Term::FIRST_EPOCH_OF_ETCD, revision }
     }
 
     /// Refuses a key that is not the key of the cluster.
@@ -97,11 +130,7 @@ impl Led {
         let has_key = self.journal.has_key(&sealer.key_fingerprint()).await;
         match has_key.map_err(|error| journal_problem(&error))? {
             true => Ok(()),
-            false => {
-                let message = format!("`{}` is not the key of this cluster", file.display());
-                let help = "stop this server and copy `secrets.key` from the data directory of another server over it";
-                Err(Diagnostic::error(Code::KeyWrong, message).help(help).into())
-            }
+            false => Err(another_key(file)),
         }
     }
 
@@ -111,7 +140,9 @@ impl Led {
             let stopping = cell.stop();
             tokio::pin!(stopping);
             if timeout(STOP_LIMIT, &mut stopping).await.is_err() {
-                tracing::warn!("etcd does not answer: whether the last change is stored is unknown");
+                tracing::warn!(
+                    "etcd does not answer: whether the last change is stored is unknown"
+                );
                 self.journal.give_up();
                 stopping.await;
             }
@@ -148,6 +179,19 @@ pub struct ReclaimedSpace {
     pub before: u64,
     /// The bytes of its file after.
     pub after: u64,
+}
+
+fn another_key(file: &Path) -> Diagnostics {
+    let message = format!("`{}` is not the key of this cluster", file.display());
+    let help = "copy `secrets.key` from the data directory of another server over it";
+    Diagnostic::error(Code::KeyWrong, message).help(help).into()
+}
+
+fn no_key(file: &Path) -> Diagnostics {
+    let message = format!("the cluster has a key, and `{}` is missing", file.display());
+    let help =
+        "copy `secrets.key` from the data directory of another server to this path, with mode 0600";
+    Diagnostic::error(Code::KeyMissing, message).help(help).into()
 }
 
 /// The configuration has no section for etcd.

@@ -145,7 +145,8 @@ fn stopped() -> Diagnostics {
 }
 
 fn not_renamed(file: &Path, error: &std::io::Error) -> Diagnostics {
-    let message = format!("the journal is in etcd, and `{}` cannot be renamed: {error}", file.display());
+    let message =
+        format!("the journal is in etcd, and `{}` cannot be renamed: {error}", file.display());
     let help = "run the same command again, before an agent starts in the directory";
     Diagnostic::error(Code::JournalUnavailable, message).help(help).into()
 }

@@ -25,7 +25,8 @@ const MAX_BYTES: u64 = 1 << 20;
 /// For how many seconds a leader that is silent keeps the others out, by default: longer than an election of etcd.
 const LEASE: i64 = 10;
 /// What to write as addresses of etcd.
-const ENDPOINTS: &str = "write the address of each member: `endpoints = [\"https://10.0.0.1:2379\"]`";
+const ENDPOINTS: &str =
+    "write the address of each member: `endpoints = [\"https://10.0.0.1:2379\"]`";
 /// The port for nodes of an address without one.
 const CLUSTER_PORT: u16 = 4647;
 
@@ -265,9 +266,7 @@ fn etcd_config(
         return Err(refused("`etcd.endpoints` is empty".to_owned(), ENDPOINTS));
     }
     let tls = match (ca, cert, key) {
-        (Some(ca), Some(cert), Some(key)) => {
-            Some(tls_files(&TlsSection { ca, cert, key }, below))
-        }
+        (Some(ca), Some(cert), Some(key)) => Some(tls_files(&TlsSection { ca, cert, key }, below)),
         (None, None, None) if parsed.iter().all(|endpoint| !endpoint.has_tls()) => None,
         (Some(_) | None, Some(_) | None, Some(_) | None) => {
             let what = "`etcd` needs `ca`, `cert` and `key` together, and addresses with `https` need them";
@@ -491,6 +490,43 @@ mod tests {
         let (_directory, path) = written(SERVER);
         let server = ServerConfig::read(&path, None).unwrap();
         assert_eq!(server.presence.down_after, PresenceLimits::DOWN_AFTER);
+    }
+
+    #[test]
+    fn the_section_of_etcd_is_checked() {
+        let read = |section: &str| {
+            let (directory, path) = written(&format!("{SERVER}[etcd]\n{section}"));
+            let read = ServerConfig::read(&path, None);
+            drop(directory);
+            read.map(|server| server.etcd.unwrap())
+        };
+        let files = "ca = 'ca'\ncert = 'cert'\nkey = 'key'\n";
+        let local = "endpoints = ['http://127.0.0.1:2379']\n";
+        let etcd = read(local).unwrap();
+        let found = (etcd.prefix.as_str(), etcd.lease_seconds, etcd.quota);
+        assert_eq!(found, ("/nomad-csi/global/", 10, None));
+        assert!(etcd.tls.is_none());
+        let all = "endpoints = ['https://a:1', 'https://b:1']\nprefix = '/x/'\nlease = '1m'\nquota = '4GiB'\n";
+        let etcd = read(&format!("{all}{files}")).unwrap();
+        let found = (etcd.prefix.as_str(), etcd.lease_seconds, etcd.quota);
+        assert_eq!(found, ("/x/", 60, Some(4 << 30)));
+        assert!(etcd.tls.unwrap().key.ends_with("key"));
+        for (section, expected) in [
+            ("endpoints = []", "`etcd.endpoints` is empty"),
+            ("endpoints = ['http://10.0.0.1:2379']", "without TLS only an address of this machine"),
+            ("endpoints = ['a:1']", "`https://HOST:PORT`"),
+            (all, "`etcd` needs `ca`, `cert` and `key` together"),
+            (&format!("{local}ca = 'ca'\n"), "`etcd` needs `ca`, `cert` and `key` together"),
+            (&format!("{local}prefix = 'x'\n"), "`etcd.prefix` is `x`"),
+            (&format!("{local}prefix = '/a b/'\n"), "`etcd.prefix` is `/a b/`"),
+            (&format!("{local}lease = '4s'\n"), "`etcd.lease` is `4s`"),
+            (&format!("{local}lease = '61s'\n"), "`etcd.lease` is `61s`"),
+            (&format!("{local}quota = '0'\n"), "`etcd.quota` is `0`"),
+            (&format!("{local}quota = 'much'\n"), "`etcd.quota` is `much`"),
+        ] {
+            let found = problem(read(section));
+            assert!(found.contains(expected), "{section}: {found}");
+        }
     }
 
     #[test]

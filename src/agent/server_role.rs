@@ -21,18 +21,18 @@ use super::cluster_tls::load_tls;
 use super::core_dumps::restrict_core_dumps;
 use super::data_role::DataRole;
 use super::directory::AgentDirs;
+use super::etcd_store::{EtcdStore, Led};
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::metrics::serve_metrics_at;
 use super::node_registration::not_committed;
-use super::etcd_store::{EtcdStore, Led};
 use super::open_state::{open_cell, open_cell_over, open_sealer};
 use super::operator_token::OperatorTokenFiles;
 use super::role_file::ServerConfig;
 use super::run::{create_token, notify_ready, notify_stopping, open_directory, release_directory};
 use crate::telemetry::AgentMetrics;
 use nomad_csi_claims::state::{Event, EventKind};
-use nomad_csi_model::{Term, shell_quoted};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::{Term, shell_quoted};
 use nomad_csi_ports::{Clock, HostDirectory, IdSource, RandomIds, SystemClock};
 use nomad_csi_rpc::{ClusterTls, ConnectedNodes, ControlPlaneService, NodeListener, Role};
 use nomad_csi_server::http::router;
@@ -75,6 +75,7 @@ async fn serve_while_leading(
     }
     // A server that waits is one that works as it should.
     notify_ready();
+    store.check_key(&dirs.key_file(), stop).await?;
     while let Some(led) = store.lead(stop).await {
         serve(config, dirs, tls.clone(), Some(led), stop).await?;
         if stop.is_cancelled() {
@@ -127,8 +128,13 @@ async fn serve(
 /// The directory was that of a server without etcd.
 fn has_own_journal(dirs: &AgentDirs) -> Diagnostics {
     let data = shell_quoted(dirs.data().display());
-    let message = format!("`{}` has a journal of its own, and the configuration names etcd", dirs.data().display());
-    let help = format!("move it with `nomad-csi agent migrate --from {data} --config FILE`, or use an empty directory");
+    let message = format!(
+        "`{}` has a journal of its own, and the configuration names etcd",
+        dirs.data().display()
+    );
+    let help = format!(
+        "move it with `nomad-csi agent migrate --from {data} --config FILE`, or use an empty directory"
+    );
     Diagnostic::error(Code::AgentDirectory, message).help(help).into()
 }
 
@@ -223,7 +229,7 @@ async fn wire(
     let leads = EventKind::LeaderStarted { origin: ids.uuid() };
     let started = cell.commit(Expected::Any, Event::new(clock.now(), leads)).await;
     let revision = started.map_err(|error| not_committed(&error))?;
-    let term = led.map_or(Term { epoch: 0, revision }, Led::term);
+    let term = led.map_or(Term { epoch: Term::EPOCH_OF_A_FILE, revision }, Led::term);
     let connected = connected.clone();
     let leadership = led.map(|led| led.leadership.clone());
     let nodes = Arc::new(ClusterNodes { connected, term, leadership });

@@ -67,7 +67,9 @@ pub(crate) enum BatchError {
     #[error("the batch from event {first} is incomplete or was changed after it was written")]
     Damaged { first: u64 },
     /// A later version of this program wrote it.
-    #[error("the batch from event {first} has format {found}, and this program reads format {FORMAT}")]
+    #[error(
+        "the batch from event {first} has format {found}, and this program reads format {FORMAT}"
+    )]
     TooNew { first: u64, found: u8 },
     /// One of its events cannot be encoded or decoded.
     #[error(transparent)]
@@ -263,7 +265,10 @@ mod tests {
         let (header, rest) = BatchHeader::read(12, &value).unwrap();
         assert_eq!((header.pieces, rest.len()), (3, 0));
         let joined = large.pieces().concat();
-        assert!(matches!(header.events(&joined), Err(BatchError::Damaged { .. })), "zeros are no event");
+        assert!(
+            matches!(header.events(&joined), Err(BatchError::Damaged { .. })),
+            "zeros are no event"
+        );
         assert!(small.pieces().is_empty() && events.len() == 3);
     }
 }

@@ -127,8 +127,7 @@ impl EtcdClient {
         let now = Instant::now();
         let count = self.members.len();
         let first = self.preferred.load(Ordering::Relaxed);
-        let mut order: Vec<_> =
-            (0..count).map(|at| &self.members[(first + at) % count]).collect();
+        let mut order: Vec<_> = (0..count).map(|at| &self.members[(first + at) % count]).collect();
         order.sort_by_key(|member| member.left_until.lock().is_some_and(|until| until > now));
         order
     }
@@ -173,7 +172,8 @@ async fn ask<T>(
     request: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, EtcdError> {
     let answer = timeout(limit, request).await;
-    let answer = answer.unwrap_or_else(|_| Err(Status::new(Code::DeadlineExceeded, "no answer in time")));
+    let answer =
+        answer.unwrap_or_else(|_| Err(Status::new(Code::DeadlineExceeded, "no answer in time")));
     let failed = |status: Status| {
         let kind = EtcdErrorKind::of(status.code(), status.message());
         if kind == EtcdErrorKind::Unknown {
@@ -405,8 +405,12 @@ fn to_wire(transaction: &Transaction) -> wire::TxnRequest {
 fn compare(condition: &Condition) -> wire::Compare {
     use wire::compare::{CompareResult, CompareTarget, TargetUnion};
     let (key, target, value) = match condition {
-        Condition::Created(key, at) => (key, CompareTarget::Create, TargetUnion::CreateRevision(*at)),
-        Condition::Value(key, value) => (key, CompareTarget::Value, TargetUnion::Value(value.clone())),
+        Condition::Created(key, at) => {
+            (key, CompareTarget::Create, TargetUnion::CreateRevision(*at))
+        }
+        Condition::Value(key, value) => {
+            (key, CompareTarget::Value, TargetUnion::Value(value.clone()))
+        }
     };
     wire::Compare {
         result: CompareResult::Equal.into(),
@@ -462,11 +466,24 @@ mod tests {
 
     #[test]
     fn addresses_without_tls_are_of_this_machine() {
-        for text in ["https://etcd-1:2379", "https://10.0.0.1:2379/", "http://127.0.0.1:2379", "http://[::1]:1"] {
+        for text in [
+            "https://etcd-1:2379",
+            "https://10.0.0.1:2379/",
+            "http://127.0.0.1:2379",
+            "http://[::1]:1",
+        ] {
             assert!(EtcdEndpoint::parse(text).is_ok(), "{text}");
         }
         assert_eq!(EtcdEndpoint::parse("http://10.0.0.1:2379"), Err(EndpointError::Clear));
-        for text in ["", "etcd-1:2379", "https://etcd-1", "ftp://a:1", "https://a:1/x", "https://u:p@a:1", "unix:/a"] {
+        for text in [
+            "",
+            "etcd-1:2379",
+            "https://etcd-1",
+            "ftp://a:1",
+            "https://a:1/x",
+            "https://u:p@a:1",
+            "unix:/a",
+        ] {
             assert_eq!(EtcdEndpoint::parse(text), Err(EndpointError::Form), "{text}");
         }
     }
@@ -478,7 +495,10 @@ mod tests {
         let first = |client: &EtcdClient| client.order()[0].address.clone();
         assert_eq!(first(&client), "http://127.0.0.1:1");
         let failed = client.transact(Transaction::default()).await.unwrap_err();
-        assert_eq!((failed.kind, failed.member.as_str()), (EtcdErrorKind::Unknown, "http://127.0.0.1:1"));
+        assert_eq!(
+            (failed.kind, failed.member.as_str()),
+            (EtcdErrorKind::Unknown, "http://127.0.0.1:1")
+        );
         assert_eq!(first(&client), "http://127.0.0.1:2");
         let failed = client.range(Range::default()).await.unwrap_err();
         assert_eq!(failed.kind, EtcdErrorKind::Unknown, "{failed}");

@@ -28,7 +28,8 @@ impl EtcdErrorKind {
         match code {
             Code::ResourceExhausted if text.contains("database space exceeded") => Self::NoSpace,
             Code::InvalidArgument
-                if text.contains("request is too large") || text.contains("too many operations") =>
+                if text.contains("request is too large")
+                    || text.contains("too many operations") =>
             {
                 Self::TooLarge
             }
@@ -60,11 +61,27 @@ mod tests {
     #[test]
     fn only_refusals_before_the_proposal_are_certain() {
         for (code, text, kind) in [
-            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", EtcdErrorKind::NoSpace),
-            (Code::ResourceExhausted, "trying to send message larger than max", EtcdErrorKind::Unknown),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                EtcdErrorKind::NoSpace,
+            ),
+            (
+                Code::ResourceExhausted,
+                "trying to send message larger than max",
+                EtcdErrorKind::Unknown,
+            ),
             (Code::InvalidArgument, "etcdserver: request is too large", EtcdErrorKind::TooLarge),
-            (Code::InvalidArgument, "etcdserver: too many operations in txn request", EtcdErrorKind::TooLarge),
-            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", EtcdErrorKind::Compacted),
+            (
+                Code::InvalidArgument,
+                "etcdserver: too many operations in txn request",
+                EtcdErrorKind::TooLarge,
+            ),
+            (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision has been compacted",
+                EtcdErrorKind::Compacted,
+            ),
             (Code::NotFound, "etcdserver: requested lease not found", EtcdErrorKind::NoLease),
             (Code::PermissionDenied, "etcdserver: permission denied", EtcdErrorKind::Denied),
             (Code::Unavailable, "etcdserver: request timed out", EtcdErrorKind::Unknown),

@@ -140,9 +140,7 @@ impl Content {
             Condition::Created(key, revision) => {
                 self.keys.get(key).map_or(0, |kv| kv.create_revision) == *revision
             }
-            Condition::Value(key, value) => {
-                self.keys.get(key).is_some_and(|kv| kv.value == *value)
-            }
+            Condition::Value(key, value) => self.keys.get(key).is_some_and(|kv| kv.value == *value),
         }
     }
 
@@ -231,7 +229,9 @@ impl Etcd for FakeEtcd {
                 let _unchanged = at;
                 &content.keys
             }
-            at => content.revisions.range(..=at).next_back().map_or(&content.keys, |(_, keys)| keys),
+            at => {
+                content.revisions.range(..=at).next_back().map_or(&content.keys, |(_, keys)| keys)
+            }
         };
         let all = keys.range(range.from..range.to).map(|(_, kv)| kv.clone());
         let mut kvs: Vec<_> = all.collect();

@@ -36,6 +36,7 @@ use crate::manifest::Manifest;
 use crate::snapshot_set::SetError;
 use crate::space::Space;
 use nomad_csi_claims::state::{Event, SnapshotChanges, is_growth};
+use nomad_csi_model::Term;
 use nomad_csi_server::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
 
 /// How many of the events that a snapshot replaces are kept.
@@ -143,7 +144,7 @@ impl EtcdJournal {
             etcd,
             keys,
             leadership,
-            epoch: Self::EPOCH,
+            epoch: Term::FIRST_EPOCH_OF_ETCD,
             quota,
             history: HISTORY_EVENTS,
             next: AtomicU64::new(0),
@@ -154,9 +155,6 @@ impl EtcdJournal {
             snapshot_at: Mutex::default(),
         }))
     }
-
-    /// The epoch of a cluster in etcd that was never restored. A journal in a file has epoch 0.
-    pub const EPOCH: u64 = 1;
 
     /// Ends a repetition of which the end is not known: its change is then of unknown outcome, and nothing follows.
     pub fn give_up(&self) {
@@ -227,7 +225,11 @@ impl Shared {
     }
 
     /// Reads one key.
-    async fn read(&self, key: Vec<u8>, revision: i64) -> Result<(Option<KeyValue>, i64), EtcdError> {
+    async fn read(
+        &self,
+        key: Vec<u8>,
+        revision: i64,
+    ) -> Result<(Option<KeyValue>, i64), EtcdError> {
         let to = [key.as_slice(), b"\0"].concat();
         let range = Range { from: key, to, revision, ..Range::default() };
         let answer = self.etcd.range(range).await?;

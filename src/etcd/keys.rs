@@ -11,7 +11,9 @@
 //! meta/key           the fingerprint of the key that seals secrets
 //! ```
 
+use crate::api::{Etcd, Range};
 use crate::batch::BatchId;
+use crate::error::EtcdError;
 
 /// The names of the keys of one cluster, below its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +114,18 @@ fn index(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
+/// Returns the text that the key of a cluster gives, which its first server wrote.
+///
+/// # Errors
+/// If etcd does not answer.
+pub async fn recorded_key(etcd: &dyn Etcd, keys: &Keys) -> Result<Option<String>, EtcdError> {
+    let from = keys.key_fingerprint();
+    let to = [from.as_slice(), b"\0"].concat();
+    let answer = etcd.range(Range { from, to, ..Range::default() }).await?;
+    let found = answer.kvs.into_iter().next();
+    Ok(found.map(|kv| String::from_utf8_lossy(&kv.value).into_owned()))
+}
+
 /// Returns an index as it is stored.
 pub(crate) fn encoded_index(index: u64) -> Vec<u8> {
     index.to_be_bytes().to_vec()
@@ -138,7 +152,9 @@ mod tests {
         assert!(from < keys.chunk(9, 0) && keys.chunk(9, u32::MAX) < to);
         assert!(to < keys.chunk(10, 0));
         let id = BatchId { epoch: 1, term: 7, number: 2 };
-        assert!(keys.parts_from(9) < keys.part(9, id, 0) && keys.part(9, id, 9) < keys.parts_from(10));
+        assert!(
+            keys.parts_from(9) < keys.part(9, id, 0) && keys.part(9, id, 9) < keys.parts_from(10)
+        );
         let (from, to) = keys.all();
         for key in [keys.leader(), keys.format(), keys.chunk(1, 1), keys.part(1, id, 1)] {
             assert!(from < key && key < to);

@@ -126,7 +126,9 @@ impl Leadership {
     /// Ends the leadership, so that another server can lead at once.
     pub async fn resign(&self) {
         self.lost.cancel();
-        if let Err(error) = self.etcd.revoke(self.lease.id).await {
+        if let Err(error) = self.etcd.revoke(self.lease.id).await
+            && error.kind != EtcdErrorKind::NoLease
+        {
             tracing::warn!(%error, "the lease of the leader was not ended: the next server waits for its end");
         }
     }

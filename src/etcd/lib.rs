@@ -28,7 +28,7 @@ pub use api::{Etcd, MemberStatus};
 pub use client::{EtcdClient, EtcdEndpoint, EtcdTls};
 pub use error::{EtcdError, EtcdErrorKind};
 pub use journal::EtcdJournal;
-pub use keys::Keys;
+pub use keys::{Keys, recorded_key};
 pub use leadership::{Candidate, Leadership};
 pub use reclaim::{Reclaimed, reclaim};
 pub use space::Space;

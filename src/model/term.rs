@@ -17,6 +17,13 @@ pub struct Term {
     pub revision: u64,
 }
 
+impl Term {
+    /// The epoch of a journal in a file. A server refuses to go on with an older copy of it, so it has no other.
+    pub const EPOCH_OF_A_FILE: u64 = 0;
+    /// The epoch of a journal in etcd that was never restored.
+    pub const FIRST_EPOCH_OF_ETCD: u64 = 1;
+}
+
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.epoch, self.revision)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use crate::agent_process::{AgentProcess, program};
+use crate::agent_process::{AgentProcess, WaitingAgent, program};
 use crate::job_machine::Machine;
 use crate::plugin_process::{KilledOnDrop, endpoint, plugin_command};
 use crate::wait::until;
@@ -20,6 +20,10 @@ pub(crate) struct Cluster {
     plugin: Option<KilledOnDrop>,
     faults: Vec<String>,
     address: String,
+    /// The address of a second server for nodes.
+    second: String,
+    /// The section of the servers' configuration that names etcd.
+    etcd: String,
 }
 
 /// The process of a node. Its log is one file for all runs.
@@ -41,9 +45,23 @@ impl Drop for NodeProcess {
     }
 }
 
+/// The section of a server's configuration with a short lease.
+fn etcd_section(endpoints: &str) -> String {
+    format!("[etcd]\nendpoints = {endpoints}\nlease = '5s'\n")
+}
+
 impl Cluster {
     /// Starts a server, a node, and a plugin with these options.
     pub(crate) fn start(faults: &[String]) -> Self {
+        Self::start_over(faults, String::new())
+    }
+
+    /// Starts the same with the journal in etcd, whose members have these addresses. A second server is configured.
+    pub(crate) fn start_over_etcd(endpoints: &str) -> Self {
+        Self::start_over(&[], etcd_section(endpoints))
+    }
+
+    fn start_over(faults: &[String], etcd: String) -> Self {
         // An own address of this machine: another process cannot have taken its port when the server starts again.
         let [a, b, ..] = std::process::id().to_le_bytes();
         let mut cluster = Self {
@@ -52,11 +70,13 @@ impl Cluster {
             plugin: None,
             faults: faults.to_vec(),
             address: format!("127.77.{a}.{b}:4647"),
+            second: format!("127.78.{a}.{b}:4647"),
+            etcd,
         };
         for words in [&["init"][..], &["server", "s1"], &["node", "n1"], &["node", "stranger"]] {
             cluster.run(&[&["agent", "tls"], words, &["--dir", "tls"]].concat());
         }
-        cluster.write("server.toml", "data_dir = 'server'", "s1");
+        cluster.write_servers();
         cluster.write_node("node.toml", "node", "n1");
         cluster.start_server();
         cluster.start_plugin();
@@ -64,7 +84,38 @@ impl Cluster {
         cluster
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    fn write_servers(&self) {
+        for (name, address) in [("server", &self.address), ("server-2", &self.second)] {
+            let Self { etcd, .. } = self;
+            let text = format!(
+                "name = '{name}'\ndata_dir = '{name}'\n[http]\naddress = '127.0.0.1:0'\n{etcd}[cluster]\n\
+                 address = '{address}'\nca = 'tls/ca.pem'\ncert = 'tls/s1.pem'\nkey = 'tls/s1-key.pem'\n"
+            );
+            std::fs::write(self.path(&format!("{name}.toml")), text).unwrap();
+        }
+    }
+
+    /// Lets the servers have their journal in etcd from their next start on.
+    pub(crate) fn configure_etcd(&mut self, endpoints: &str) {
+        self.etcd = etcd_section(endpoints);
+        self.write_servers();
+    }
+
+    /// Starts a server that waits until it can lead: `server` or `server-2`, which gets the key of the other one.
+    pub(crate) fn start_standby(&self, name: &str) -> WaitingAgent {
+        let key = self.path(name).join("secrets.key");
+        if !key.exists() {
+            std::fs::create_dir_all(self.path(name)).unwrap();
+            let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+            std::fs::set_permissions(self.path(name), private).unwrap();
+            std::fs::copy(self.path("server").join("secrets.key"), key).unwrap();
+        }
+        let mut command = program(["agent", "server", "--config"]);
+        command.arg(self.path(&format!("{name}.toml"))).env("NOMAD_CSI_LOG", "info");
+        WaitingAgent::start(command)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.machine.directory.path().join(name)
     }
 
@@ -77,16 +128,8 @@ impl Cluster {
     }
 
     fn write(&self, name: &str, keys: &str, certificate: &str) {
-        let address = match certificate {
-            "s1" => format!("address = '{}'\n", self.address),
-            _ => String::new(),
-        };
-        let http = match certificate {
-            "s1" => "[http]\naddress = '127.0.0.1:0'\n",
-            _ => "",
-        };
         let text = format!(
-            "{keys}\n{http}[cluster]\n{address}ca = 'tls/ca.pem'\ncert = 'tls/{certificate}.pem'\n\
+            "{keys}\n[cluster]\nca = 'tls/ca.pem'\ncert = 'tls/{certificate}.pem'\n\
              key = 'tls/{certificate}-key.pem'\n"
         );
         std::fs::write(self.path(name), text).unwrap();
@@ -96,8 +139,8 @@ impl Cluster {
     pub(crate) fn write_node(&self, name: &str, data: &str, certificate: &str) {
         let endpoint = endpoint(self.machine.directory.path());
         let keys = format!(
-            "data_dir = '{data}'\nservers = ['{}']\nplugin_endpoints = ['{PLUGIN}={endpoint}']",
-            self.address
+            "data_dir = '{data}'\nservers = ['{}', '{}']\nplugin_endpoints = ['{PLUGIN}={endpoint}']",
+            self.address, self.second
         );
         self.write(name, &keys, certificate);
     }

@@ -22,6 +22,7 @@ mod browsers;
 mod claims_kill;
 mod claims_load;
 mod cluster;
+mod cluster_etcd;
 mod cluster_fleet;
 mod cluster_machine;
 mod cluster_nodes;
@@ -32,6 +33,7 @@ mod cut_offs;
 mod damage;
 mod doctor_health;
 mod embedded;
+mod etcd_process;
 mod fenced_nodes;
 #[path = "../support/filled_journal.rs"]
 mod filled_journal;

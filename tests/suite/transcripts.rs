@@ -350,6 +350,21 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/server/store/embedded/tests.rs",
         "a_later_format_is_refused_with_both_numbers",
     ),
+    (
+        Code::JournalEtcdFull,
+        "src/etcd/journal/tests.rs",
+        "a_full_etcd_refuses_certainly_only_what_was_never_unknown",
+    ),
+    (
+        Code::JournalNotLeader,
+        "src/etcd/journal/tests.rs",
+        "a_deposed_leader_writes_nothing_and_says_what_it_knows",
+    ),
+    (
+        Code::JournalOutcomeUnknown,
+        "src/etcd/journal/tests.rs",
+        "an_append_that_another_leader_overtook_is_of_unknown_outcome",
+    ),
     (Code::AgentPortInUse, "src/agent/listen/tests.rs", "a_port_in_use_is_reported_with_help"),
     (
         Code::AgentCannotListen,

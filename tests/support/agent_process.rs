@@ -59,6 +59,69 @@ pub(crate) struct AgentProcess {
     pub(crate) socket: PathBuf,
 }
 
+/// A process that is not ready yet: a server that waits until it can lead.
+pub(crate) struct WaitingAgent {
+    child: Option<Child>,
+    log: Arc<Log>,
+}
+
+impl Drop for WaitingAgent {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+impl WaitingAgent {
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.args(["--log-format", "json"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = Arc::new(Log::default());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let sink = log.clone();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                sink.lines.lock().unwrap().push(line);
+                sink.grown.notify_all();
+            }
+        });
+        Self { child: Some(child), log }
+    }
+
+    /// Waits until its log has a text.
+    pub(crate) fn wait_for_text(&self, text: &str) {
+        until(text, || {
+            let lines = self.log.lines.lock().unwrap();
+            let found = lines.iter().any(|line| line.contains(text));
+            found.then_some(()).ok_or_else(|| format!("{lines:#?}"))
+        });
+    }
+
+    /// Waits until it is ready.
+    pub(crate) fn ready(mut self) -> AgentProcess {
+        let log = self.log.clone();
+        let mut child = self.child.take().unwrap();
+        let ready = until("the agent to be ready", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the agent ended with {status}: {:#?}", log.lines.lock().unwrap());
+            }
+            ready_line(&log.lines).ok_or_else(|| format!("{:#?}", log.lines.lock().unwrap()))
+        });
+        let address = ready["address"].as_str().unwrap().trim_start_matches("http://");
+        let data = ready["data"].as_str().unwrap().to_owned();
+        AgentProcess {
+            address: Address::Tcp(address.parse().unwrap(), Some(operator_token(&data))),
+            socket: ready["socket"].as_str().unwrap().into(),
+            data,
+            is_ended: false,
+            child,
+            log,
+        }
+    }
+}
+
 impl AgentProcess {
     /// Starts an agent on that directory and any free port, and waits until it is ready.
     pub(crate) fn start(data: &Path) -> Self {
@@ -74,34 +137,8 @@ impl AgentProcess {
     }
 
     /// Like [`AgentProcess::run`], with the log filter of the command's environment.
-    pub(crate) fn run_with_its_log(mut command: Command) -> Self {
-        command.args(["--log-format", "json"]).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let log = Arc::new(Log::default());
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let sink = log.clone();
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                sink.lines.lock().unwrap().push(line);
-                sink.grown.notify_all();
-            }
-        });
-        let ready = until("the agent to be ready", || {
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("the agent ended with {status}: {:#?}", log.lines.lock().unwrap());
-            }
-            ready_line(&log.lines).ok_or_else(|| format!("{:#?}", log.lines.lock().unwrap()))
-        });
-        let address = ready["address"].as_str().unwrap().trim_start_matches("http://");
-        let data = ready["data"].as_str().unwrap().to_owned();
-        Self {
-            address: Address::Tcp(address.parse().unwrap(), Some(operator_token(&data))),
-            socket: ready["socket"].as_str().unwrap().into(),
-            data,
-            is_ended: false,
-            child,
-            log,
-        }
+    pub(crate) fn run_with_its_log(command: Command) -> Self {
+        WaitingAgent::start(command).ready()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -29,12 +29,7 @@ pub(super) enum Appended {
 }
 
 /// Returns what an answer says about a batch. `found` is the leader's key, the end of the log, and the batch under the index.
-pub(super) fn ended(
-    answer: &TransactionAnswer,
-    id: BatchId,
-    first: u64,
-    term: i64,
-) -> Appended {
+pub(super) fn ended(answer: &TransactionAnswer, id: BatchId, first: u64, term: i64) -> Appended {
     if answer.succeeded {
         return Appended::Done;
     }

@@ -47,7 +47,9 @@ impl Shared {
             return;
         }
         match space {
-            Space::Full => tracing::error!("etcd is full: what grows the state is refused; run `nomad-csi agent etcd reclaim`"),
+            Space::Full => tracing::error!(
+                "etcd is full: what grows the state is refused; run `nomad-csi agent etcd reclaim`"
+            ),
             Space::Short => tracing::warn!("etcd uses more than 60 % of its quota"),
             Space::Enough => tracing::info!("etcd has space again"),
         }

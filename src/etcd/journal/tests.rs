@@ -36,7 +36,11 @@ fn events(seed: u64, count: usize) -> Vec<Event> {
     History::new(seed).take(count).collect()
 }
 
-async fn append(journal: &EtcdJournal, first: u64, events: &[Event]) -> Result<(), JournalErrorKind> {
+async fn append(
+    journal: &EtcdJournal,
+    first: u64,
+    events: &[Event],
+) -> Result<(), JournalErrorKind> {
     let appended = journal.append(first, events.to_vec().into()).await;
     appended.map_err(|error| error.kind)
 }
@@ -136,7 +140,8 @@ async fn an_append_that_another_leader_overtook_is_of_unknown_outcome() {
 fn each_answer_says_what_the_design_says() {
     let id = BatchId { epoch: 1, term: 5, number: 3 };
     let batch = Batch::new(id, 10, &events(1, 1)).unwrap();
-    let kv = |create_revision, value| Some(KeyValue { create_revision, value, ..KeyValue::default() });
+    let kv =
+        |create_revision, value| Some(KeyValue { create_revision, value, ..KeyValue::default() });
     let head = |index: u64| kv(1, index.to_be_bytes().to_vec());
     let other = Batch { id: BatchId { number: 4, ..id }, ..batch.clone() };
     let answer = |found| TransactionAnswer { succeeded: false, revision: 9, found };
@@ -214,7 +219,8 @@ async fn a_large_batch_is_written_in_pieces_and_removed_with_them() {
     job.groups[0].tasks[0].driver = "x".repeat(3 * MAX_BYTES);
     let event = Event { at: events(1, 1)[0].at, kind };
     append(&journal, FIRST, std::slice::from_ref(&event)).await.unwrap();
-    let parts = || etcd.all().keys().filter(|key| key.starts_with(b"/nomad-csi/global/part/")).count();
+    let parts =
+        || etcd.all().keys().filter(|key| key.starts_with(b"/nomad-csi/global/part/")).count();
     assert_eq!(parts(), 7, "pieces of 512 KiB");
     let next = depose(&etcd).await;
     assert_eq!(loaded(&next).await, [event.clone()]);
@@ -322,7 +328,9 @@ async fn check(journal: &EtcdJournal, all: &[Event], promised: u64, case: &str) 
     let last = state.index();
     let kept = journal.read_events(last.saturating_sub(HISTORY), 1_000).await.unwrap();
     assert_eq!(kept.len() as u64, HISTORY.min(last - State::FIRST_INDEX), "{case}");
-    assert!(kept.iter().all(|(index, event)| all[usize::try_from(index - FIRST).unwrap()] == *event));
+    assert!(
+        kept.iter().all(|(index, event)| all[usize::try_from(index - FIRST).unwrap()] == *event)
+    );
 }
 
 #[tokio::test(start_paused = true)]

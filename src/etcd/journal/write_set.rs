@@ -16,7 +16,10 @@ async fn encode(changes: SnapshotChanges) -> Result<(SetEntry, Vec<Vec<u8>>), Fa
 }
 
 impl Shared {
-    pub(super) async fn write_set(&self, changes: SnapshotChanges) -> Result<NextSnapshot, Failure> {
+    pub(super) async fn write_set(
+        &self,
+        changes: SnapshotChanges,
+    ) -> Result<NextSnapshot, Failure> {
         let before = self.manifest.lock().clone();
         let index = changes.numbers.index;
         if before.index().is_some_and(|last| last >= index) {

@@ -29,9 +29,9 @@ use crate::tls::role::Role;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_ports::IdSource;
 
-/// The pauses between attempts.
+/// The pauses between attempts. Servers that wait refuse connections until one of them leads: then its nodes are missed.
 const RETRY: RetryPolicy =
-    RetryPolicy { initial: Duration::from_millis(250), max: Duration::from_secs(15) };
+    RetryPolicy { initial: Duration::from_millis(250), max: Duration::from_secs(5) };
 /// How long each step of an attempt may take: TCP, TLS, the registration.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
 /// A pair that lasted this long was a success: the pauses begin again.

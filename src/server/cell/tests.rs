@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::{CellOptions, CommitError, Expected, StateCell};
 use crate::fake::{AppendFault, MemoryJournal};
-use crate::journal::JournalErrorKind;
+use crate::journal::{JournalErrorKind, NextSnapshot};
 use nomad_csi_claims::state::samples::{definition, key, provided, registered, started};
 use nomad_csi_claims::state::{
     Event, EventConflict, EventKind, Phase, State, Subject, Topic, replay, violations,
@@ -245,6 +245,35 @@ async fn a_snapshot_contains_what_changed_since_the_last_one() {
     assert!(after.iter().all(|size| *size <= 23), "{after:?}");
     assert!(!after.is_empty());
     assert_eq!(after_restart(&journal), before);
+}
+
+/// A chain of changes ends where the journal says, and one that is short of space does not wait until a snapshot is due.
+#[tokio::test]
+async fn a_journal_decides_what_the_next_snapshot_has_and_when_it_is_early() {
+    for (next, wants, expected) in [
+        (NextSnapshot::Changes, true, [1, 1, 1, 1]),
+        (NextSnapshot::Complete, true, [1, 2, 3, 4]),
+        (NextSnapshot::Changes, false, [0, 0, 0, 0]),
+    ] {
+        let journal = MemoryJournal::default();
+        journal.want_next(next, wants);
+        let cell = cell_on(&journal, CellOptions::default()).await;
+        let mut sizes = vec![];
+        for number in 0..4 {
+            let key = key("default", &format!("v{number}"));
+            let before = journal.snapshot_sizes().len();
+            cell.commit(Expected::Any, event(registered(&key, "ext"))).await.unwrap();
+            // A snapshot is written beside the next commits.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            sizes.push(journal.snapshot_sizes().get(before).copied().unwrap_or_default());
+        }
+        assert_eq!(sizes, expected, "{next:?} {wants}");
+        let before = cell.read(State::clone);
+        cell.stop().await;
+        assert_eq!(after_restart(&journal), before);
+    }
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ struct Content {
     appends: Vec<usize>,
     snapshots: Vec<usize>,
     next_snapshot: NextSnapshot,
+    wants_snapshot: bool,
 }
 
 impl MemoryJournal {
@@ -50,9 +51,10 @@ impl MemoryJournal {
         self.content().faults.extend(faults);
     }
 
-    /// Answers snapshots from now on with what the next one has to contain.
-    pub fn want_next(&self, next: NextSnapshot) {
-        self.content().next_snapshot = next;
+    /// Answers snapshots from now on with what the next one has to contain, and asks for snapshots before they are due.
+    pub fn want_next(&self, next: NextSnapshot, wants_snapshot: bool) {
+        let mut content = self.content();
+        (content.next_snapshot, content.wants_snapshot) = (next, wants_snapshot);
     }
 
     /// Forgets the faults that have not happened yet.
@@ -107,6 +109,7 @@ impl Default for Content {
             appends: vec![],
             snapshots: vec![],
             next_snapshot: NextSnapshot::Changes,
+            wants_snapshot: false,
         }
     }
 }
@@ -146,6 +149,10 @@ fn error(kind: JournalErrorKind, reason: &'static str) -> JournalError {
 impl Journal for MemoryJournal {
     fn place(&self) -> String {
         NAME.to_owned()
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        self.content().wants_snapshot
     }
 
     async fn load(&self) -> Result<Replay, JournalError> {

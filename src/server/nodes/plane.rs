@@ -112,12 +112,13 @@ fn check_position(
         let (node, server) = (cluster_id.clone(), own.cluster_id.clone());
         return Err(RegistrationRefused::OtherCluster { node, server });
     }
-    // Since a restore that the node does not know of, indexes and revisions are others.
+    let includes = || leaders.includes(leader, *index, own.index).unwrap_or(true);
     let is_known = match term.epoch.cmp(&own.term.epoch) {
-        Ordering::Less => true,
-        Ordering::Equal => {
-            leaders.includes(leader, *index, own.index).unwrap_or(true)
-        }
+        // Since a restore that the node does not know of, indexes and revisions are others.
+        Ordering::Less if term.epoch != Term::EPOCH_OF_A_FILE => true,
+        // A journal that was moved from a file goes on with its history.
+        Ordering::Less => includes(),
+        Ordering::Equal => term.revision <= own.term.revision && includes(),
         Ordering::Greater => false,
     };
     if !is_known {

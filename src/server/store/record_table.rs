@@ -14,8 +14,8 @@ use redb::{ReadOnlyTable, ReadableTable as _, Table, TableDefinition};
 use super::codec::{CodecError, RecordKey};
 use super::failure::Failure;
 use super::record_codec::{
-    HEADER_TAG as HEADER,     SnapshotHeader, complete_snapshot, decode_header, decode_record, encode_header, encode_record,
-    record_key,
+    HEADER_TAG as HEADER, SnapshotHeader, complete_snapshot, decode_header, decode_record,
+    encode_header, encode_record, record_key,
 };
 use nomad_csi_claims::state::{StateSnapshot, StoredRecord, Subject};
 

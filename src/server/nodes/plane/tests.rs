@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fake::FakeAgent;
+use nomad_csi_claims::state::apply;
 use nomad_csi_claims::state::samples::jobs::{alloc_placed, job_key, job_registered};
 use nomad_csi_model::{AllocId, AllocReport, ClientStatus, PluginId, PluginInstance, VolumeAlias};
 use nomad_csi_ports::{AssignedAllocs, ControlPlaneError, LostMount};
@@ -146,6 +147,39 @@ async fn a_server_that_was_restored_is_refused_however_far_it_is_now() {
     let refused = cluster.register(refused).await.unwrap_err();
     assert!(matches!(refused, RegistrationRefused::WentBack(_)), "{refused}");
     register(before.index).await.unwrap();
+}
+
+/// A journal that was moved from a file has the history that nodes know; one that was restored has another.
+#[test]
+fn a_move_to_etcd_keeps_the_history_and_a_restore_ends_it() {
+    let mut state = State::default();
+    for origin in ["first", "second"] {
+        let leads = EventKind::LeaderStarted { origin: origin.to_owned() };
+        apply(&mut state, &Event::new(1, leads));
+    }
+    let position = |epoch: u64, leader: &str, index: u64| ClusterPosition {
+        cluster_id: "c".to_owned(),
+        term: Term { epoch, revision: 7 },
+        index,
+        leader: leader.to_owned(),
+    };
+    let last = state.index();
+    let check = |known: &ClusterPosition, own_epoch: u64| {
+        let own = position(own_epoch, "second", last);
+        check_position(known, &own, state.leader_starts()).is_ok()
+    };
+    for (known, own_epoch, expected) in [
+        (position(0, "second", last), 1, true),
+        (position(0, "first", last - 1), 1, true),
+        (position(0, "first", last), 1, false),
+        (position(0, "of an older copy", last), 1, false),
+        (position(1, "first", last + 9), 2, true),
+        (position(1, "of another history", 3), 2, true),
+        (position(1, "of another history", 3), 1, false),
+        (position(2, "second", 3), 1, false),
+    ] {
+        assert_eq!(check(&known, own_epoch), expected, "{known:?} {own_epoch}");
+    }
 }
 
 /// The node of a process that had the journal before has no secret, and its ID can be read by everyone.
