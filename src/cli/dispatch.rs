@@ -170,6 +170,9 @@ fn dispatch_plugin(command: &PluginCommand, runtime: CommandRuntime<'_>) -> Resu
         PluginCommand::Impact(arguments) => {
             runtime.client(plugin::impact::show_impact(context, arguments))
         }
+        PluginCommand::Snapshot(arguments) => {
+            runtime.client(plugin::snapshot::write_snapshot(context, arguments))
+        }
         PluginCommand::Wait(arguments) => {
             runtime.client(plugin::wait::wait_until_healthy(context, arguments))
         }

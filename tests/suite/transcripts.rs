@@ -55,6 +55,9 @@ transcripts! {
     data_of_another_volume_is_not_registered_again = "plan/shared.md";
     plan_saves_a_plan = "plan/saved.md";
     plan_accounts_for_the_server_version = "plan/versions.md";
+    plan_compares_files_of_plugins_with_the_server = "plan/plugins.md";
+    what_a_server_knows_of_a_plugin_is_written_to_a_file = "plugin/snapshot.md";
+    volumes_are_checked_against_files_of_plugins = "validate/plugins.md";
     plugin_status_shows_plugins = "plugin/status.md";
     the_capacity_of_a_provider_is_shown = "plugin/capacity.md";
     plugin_impact_shows_what_would_be_lost = "plugin/impact.md";

@@ -539,6 +539,14 @@ codes! {
         "Use the provider's own tools, or a plugin that supports the operation.";
     PluginTopology = "plugin/topology": "The volume requires a topology that no healthy node of the plugin has, so no task could use it.",
         "Compare `topology_request` with `plugin status -o wide`, and start the plugin on a node of the topology.";
+    PluginSnapshot = "plugin/snapshot": "A file with what is known of a plugin cannot be used: it is no `*.plugin.json` of `plugin snapshot` or `plugin probe`, or two files are of one plugin.",
+        "Write the file again with `nomad-csi plugin snapshot ID --out FILE`, or with `nomad-csi plugin probe --endpoint URL -o json`.";
+    PluginNoSnapshot = "plugin/no-snapshot": "The directory of `--plugins` has no file of the plugin that a volume names. The name may have a typing error.",
+        "Correct `plugin_id`, or add the plugin's file: `nomad-csi plugin snapshot ID --out FILE` writes it.";
+    PluginSnapshotOutdated = "plugin/snapshot-outdated": "The file of a plugin says something else than the server. The command uses what the server says.",
+        "Write the file again with `nomad-csi plugin snapshot ID --out FILE`, so that `validate` uses what is true now.";
+    PluginModeRefused = "plugin/mode-refused": "The plugin refused this access mode for the volume that `plugin probe --volume` asked about.",
+        "Use a mode that the plugin confirmed; `volume_modes` in its file lists them.";
     PluginUnreachable = "plugin/unreachable": "The server could not reach the node of the plugin's controller.",
         "Check that the node is up and its agent is connected, then run the command again.";
     PluginExhausted = "plugin/exhausted": "The provider has no space left in the requested topology.",
