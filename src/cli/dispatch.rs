@@ -225,6 +225,7 @@ fn dispatch_job(command: &JobCommand, runtime: CommandRuntime<'_>) -> Result<Exi
     let context = runtime.context;
     match command {
         JobCommand::Validate(arguments) => job::validate::validate_jobs(context, arguments),
+        JobCommand::Lint(arguments) => runtime.client(job::lint::check_jobs(context, arguments)),
         JobCommand::Run(arguments) => runtime.client(job::run::run_job_file(context, arguments)),
         JobCommand::Plan(arguments) => runtime.client(job::plan::plan_job_file(context, arguments)),
         JobCommand::Stop(arguments) => {

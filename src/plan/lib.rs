@@ -24,9 +24,11 @@ mod hidden_values;
 mod impact;
 mod import;
 mod inputs;
+mod job_lint;
 mod ledger;
 mod lost_access;
 mod merge;
+mod offline_expansions;
 mod outdated_snapshots;
 mod owned_data;
 mod owned_data_messages;
@@ -77,6 +79,7 @@ pub use inputs::{
     ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
     SkippedVolume,
 };
+pub use job_lint::{LintVolume, LintVolumes, LintedJob, lint_jobs, used_volumes};
 pub use ledger::{
     Actor, AppliedValues, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified,
     LedgerKey, LedgerProblem, LedgerSet, Ownership, RecordedData, SetLayout, SetName,

@@ -93,6 +93,7 @@ transcripts! {
     volumes_are_printed_as_they_are_evaluated = "language/render.md";
     all_problems_are_reported_in_one_run = "validate/everything-at-once.md";
     job_files_without_errors_are_valid = "job/valid.md";
+    jobs_are_checked_against_their_volumes = "job/lint.md";
     a_job_is_run_and_followed = "job/run.md";
     the_changes_of_a_job_are_planned = "job/plan.md";
     jobs_are_dispatched_and_launched = "job/launching.md";
@@ -179,6 +180,11 @@ fn every_transcript_is_listed() {
 
 /// Codes that appear in no transcript, with the file and the name of a test that covers them.
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
+    (
+        Code::PlanOfflineExpansion,
+        "src/plan/offline_expansions.rs",
+        "an_offline_expansion_of_a_volume_in_use_is_blocked",
+    ),
     (
         Code::PlanDataNotListed,
         "src/plan/provided_data/tests.rs",

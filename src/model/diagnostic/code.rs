@@ -65,6 +65,8 @@ codes! {
         "Run `nomad-csi forget ID --set SET` with the set that owns it, and apply again: the data stays, and the other set owns the volume.";
     PlanSourceTooLarge = "plan/source-too-large": "The snapshot or the volume that a new volume is filled from is larger than the new volume may be. The plugin refuses the request.",
         "Raise or remove `capacity_max`.";
+    PlanOfflineExpansion = "plan/offline-expansion": "The plugin expands a volume only while nothing uses it, and allocations use the volume. The plugin refuses the request.",
+        "Stop the jobs that use the volume (`volume claims` lists them), apply, and run them again.";
     PlanProviderUnread = "plan/provider-unread": "The list of a provider could not be read, so it is unknown whether it still has the data of the volumes.",
         "Resolve the failure, or use `--no-provider` to leave the provider out.";
     PlanStillWanted = "plan/still-wanted": "The command would remove a volume that a specification file still declares.",
@@ -312,6 +314,20 @@ codes! {
         "Remove `per_alloc`, or the canaries or `sticky`.";
     JobTooManyUsers = "job/too-many-users": "More allocations of the group would use the volume than its access mode allows, so some of them could never start.",
         "Set `count = 1`, use `per_alloc` with one volume per allocation, or choose another access mode.";
+    JobVolumeMissing = "job/volume-missing": "A job uses a volume that does not exist in its namespace, so its allocations would never be placed.",
+        "Declare the volume, or correct `source` or the namespace of the job.";
+    JobVolumeIndex = "job/volume-index": "`per_alloc` gives each allocation the volume with its index, and not all of these volumes exist.",
+        "Declare one volume for each allocation, such as with `count` in the block of the volume.";
+    JobVolumeSuffix = "job/volume-suffix": "The job uses a volume with an index, and only one without an index exists, or the other way round.",
+        "Set or remove `per_alloc`, or declare the volumes with or without `count`.";
+    JobVolumeCapability = "job/volume-capability": "The volume does not have the access mode and attachment mode that the job asks for.",
+        "Use modes that the volume has, or add a `capability` to the volume.";
+    JobVolumeReadOnly = "job/volume-read-only": "The job writes to a volume that can only be read.",
+        "Set `read_only = true` in the job, or give the volume an access mode that writes.";
+    JobVolumeTopology = "job/volume-topology": "No node of the plugin has a topology from which the volume is accessible, so no node can run the job.",
+        "Run the plugin on a node with a topology of the volume, or create the volume where nodes are.";
+    JobVolumeLimit = "job/volume-limit": "The jobs use more volumes of a plugin than all of its nodes together can have.",
+        "Run the plugin on more nodes, or use fewer volumes.";
     JobVolumeMount = "job/volume-mount": "A `volume_mount` names no volume of its group, has no destination, or shares its destination with another.",
         "Declare the volume in the group, and give each mount its own destination.";
     JobHidden = "job/hidden": "The job was read from an agent, which shows `[REDACTED]` instead of environments, `meta`, driver configurations and mount flags. It would run without them.",

@@ -92,6 +92,7 @@ fn of_server(file: &str, document: SnapshotDocument) -> PluginSnapshot {
         plugin: known.plugin(),
         nodes: Some(nodes),
         max_volumes: document.max_volumes,
+        expands_offline_only: false,
         refused_modes: BTreeMap::new(),
     }
 }
@@ -104,6 +105,8 @@ struct ProbeResult {
     services: Value,
     controller_capabilities: Option<Value>,
     node_capabilities: Option<Value>,
+    #[serde(default)]
+    volume_expansion: Vec<String>,
     #[serde(default)]
     volume_modes: Vec<VolumeMode>,
 }
@@ -137,6 +140,7 @@ impl VolumeMode {
 fn of_plugin(file: &str, id: &str, probe: ProbeResult) -> PluginSnapshot {
     let services = names(&probe.services);
     let has = |name: &str| services.iter().flatten().any(|service| service == name);
+    let expands = |kind: &str| probe.volume_expansion.iter().any(|one| one == kind);
     let refused = probe.volume_modes.into_iter().filter(|mode| !mode.is_confirmed);
     let refused =
         refused.filter_map(|mode| Some((mode.capability()?, mode.reason.unwrap_or_default())));
@@ -157,6 +161,7 @@ fn of_plugin(file: &str, id: &str, probe: ProbeResult) -> PluginSnapshot {
         plugin: known.plugin(),
         nodes: None,
         max_volumes: None,
+        expands_offline_only: expands("OFFLINE") && !expands("ONLINE"),
         refused_modes: refused.collect(),
     }
 }

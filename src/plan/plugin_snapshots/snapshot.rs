@@ -18,6 +18,8 @@ pub struct PluginSnapshot {
     pub nodes: Option<Vec<(Topology, u64)>>,
     /// The least number of volumes that a node can have; `None` without a limit.
     pub max_volumes: Option<u64>,
+    /// True if the plugin expands volumes only while they are not in use.
+    pub expands_offline_only: bool,
     /// The modes that the plugin refused for a volume, with its reason.
     pub refused_modes: BTreeMap<Capability, String>,
 }
