@@ -109,7 +109,7 @@ fn a_mode_that_the_plugin_refused_is_a_warning_also_beside_a_server() {
         );
     }
     let other = |request: &mut UnresolvedRequest| {
-        request.capabilities.retain(|one| one.access_mode.as_str() != "single-node-writer")
+        request.capabilities.retain(|one| one.access_mode.as_str() != "single-node-writer");
     };
     assert_eq!(problems(other, &probe()), []);
 }
