@@ -11,7 +11,7 @@ use super::error::CliError;
 use nomad_csi_client::reconcile::workflow::ChangeOptions;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{HiddenField, Namespace, NamespacedId, VolumeId};
-use nomad_csi_plan::{Approvals, CUTS_OFF, PlanOptions, Risk};
+use nomad_csi_plan::{Approvals, CUTS_OFF, PlanOptions, PluginSnapshots, Risk};
 use nomad_csi_spec::VolumeSpec;
 
 /// Parses the options. `desired` are the volumes that the files declare.
@@ -48,6 +48,7 @@ pub(super) fn change_options(
             accept_loss: accept_loss.map(hidden_field).collect::<Result<_, _>>()?,
             deny: arguments.deny.iter().copied().collect(),
             policies: context.policies()?.clone(),
+            plugin_snapshots: PluginSnapshots::default(),
             no_provider: arguments.no_provider,
             share: names.resolve_all(&arguments.share)?,
             declared_elsewhere: arguments.declared_in_runs.clone().unwrap_or_default(),

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
-use super::args::GlobalArgs;
+use super::args::{GlobalArgs, PluginFilesArgs};
 use super::cluster_contexts::{SelectedCluster, select_cluster};
 use super::env::Environment;
 use super::error::CliError;
@@ -19,11 +19,12 @@ use super::run_reports::RunReports;
 use super::servers::Servers;
 use super::settings::{namespace, server_target};
 use super::ui::{Printer, RunReport, TimeReference, problems_text, render};
+use nomad_csi_client::files;
 use nomad_csi_client::ports::{ClusterApi, ProcessTable, SecretSource};
 use nomad_csi_client::secrets::LocalSecrets;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
 use nomad_csi_model::{Namespace, shell_quoted};
-use nomad_csi_plan::{DenyRule, Policies, Risk};
+use nomad_csi_plan::{DenyRule, PluginSnapshots, Policies, Risk};
 use nomad_csi_ports::Clock;
 
 /// The context of a command.
@@ -186,6 +187,23 @@ impl CommandContext {
     /// Fails if one cannot be read or is invalid.
     pub(super) fn named_policies(&self) -> Result<Policies, CliError> {
         read_policies(&self.global, &self.environment, &self.directory, None)
+    }
+
+    /// Returns what the files of `--plugins` say; `None` without the option.
+    ///
+    /// # Errors
+    /// Fails if one cannot be read or is invalid.
+    pub(super) fn plugin_snapshots(
+        &self,
+        arguments: &PluginFilesArgs,
+    ) -> Result<Option<PluginSnapshots>, CliError> {
+        let Some(given) = &arguments.plugins else {
+            return Ok(None);
+        };
+        let (directory, name) = (self.directory.join(given), given.display().to_string());
+        let mut sources = SourceMap::default();
+        let read = files::read_plugin_snapshots(&directory, &name, &mut sources);
+        read.map(Some).map_err(|problems| CliError::from(problems).with_sources(sources))
     }
 
     /// Refuses changes without a plan that a policy forbids. Each action completes "cannot": ``delete volume `db` ``.

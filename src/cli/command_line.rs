@@ -239,6 +239,9 @@ impl Command {
             Self::Plan(arguments) => RunReports::of("plan", &arguments.reports, now),
             Self::Apply(arguments) => RunReports::of("apply", &arguments.reports, now),
             Self::Drift(arguments) => RunReports::of("drift", &arguments.reports, now),
+            Self::Job(JobCommand::Lint(arguments)) => {
+                RunReports::of("job lint", &arguments.reports, now)
+            }
             Self::Render(_)
             | Self::Fmt(_)
             | Self::Schema(_)

@@ -176,6 +176,9 @@ fn dispatch_plugin(command: &PluginCommand, runtime: CommandRuntime<'_>) -> Resu
         PluginCommand::Impact(arguments) => {
             runtime.client(plugin::impact::show_impact(context, arguments))
         }
+        PluginCommand::Snapshot(arguments) => {
+            runtime.client(plugin::snapshot::write_snapshot(context, arguments))
+        }
         PluginCommand::Wait(arguments) => {
             runtime.client(plugin::wait::wait_until_healthy(context, arguments))
         }
@@ -228,6 +231,7 @@ fn dispatch_job(command: &JobCommand, runtime: CommandRuntime<'_>) -> Result<Exi
     let context = runtime.context;
     match command {
         JobCommand::Validate(arguments) => job::validate::validate_jobs(context, arguments),
+        JobCommand::Lint(arguments) => runtime.client(job::lint::check_jobs(context, arguments)),
         JobCommand::Run(arguments) => runtime.client(job::run::run_job_file(context, arguments)),
         JobCommand::Plan(arguments) => runtime.client(job::plan::plan_job_file(context, arguments)),
         JobCommand::Stop(arguments) => {

@@ -7,7 +7,8 @@ use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
 };
 use nomad_csi_model::{Job, Namespace};
-use nomad_csi_spec::job::{JobFile, check, parse_job, validate};
+use nomad_csi_plan::LintedJob;
+use nomad_csi_spec::job::{JobFile, JobPlaces, check, parse_job, validate};
 use nomad_csi_spec::{Defaults, Syntax};
 use nomad_csi_wire::{JobDocument, JobRequestDocument, decode, ignored_parts, job_from_wire};
 
@@ -15,6 +16,8 @@ use nomad_csi_wire::{JobDocument, JobRequestDocument, decode, ignored_parts, job
 pub(super) struct ReadJobs {
     /// The jobs. With an error, some are missing or incomplete.
     pub jobs: Vec<Job>,
+    /// Where the parts of each job are in its file.
+    pub places: Vec<JobPlaces>,
     pub file_count: usize,
     /// True if a job comes from JSON of Nomad's API, whose other parts are not noticed.
     pub has_api_documents: bool,
@@ -22,14 +25,22 @@ pub(super) struct ReadJobs {
     pub diagnostics: Diagnostics,
 }
 
-/// Reads and checks job files. `namespace` is the one of jobs that name none.
+impl ReadJobs {
+    /// Returns the jobs with their places.
+    pub(super) fn linted(&self) -> Vec<LintedJob<'_>> {
+        let jobs = self.jobs.iter().zip(&self.places);
+        jobs.map(|(job, places)| LintedJob { job, places }).collect()
+    }
+}
+
+/// Reads and checks job files, whose texts are added to `sources`. `namespace` is the one of jobs that name none.
 pub(super) fn read_jobs(
     context: &CommandContext,
     files: &[String],
     syntax: Option<SpecSyntax>,
     namespace: Option<Namespace>,
+    mut sources: SourceMap,
 ) -> ReadJobs {
-    let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     let defaults = Defaults { namespace: namespace.unwrap_or_default() };
     let texts = context.stdin.with_reader(|stdin| {
@@ -44,7 +55,7 @@ pub(super) fn read_jobs(
         };
         files::read_job_files(&mut request, &mut sources, &mut diagnostics)
     });
-    let mut jobs = vec![];
+    let (mut jobs, mut all_places) = (vec![], vec![]);
     let mut has_api_documents = false;
     for (source, syntax) in &texts {
         let parsed = parse_job(&mut sources, *source, *syntax, &defaults, &mut diagnostics);
@@ -52,17 +63,28 @@ pub(super) fn read_jobs(
             Some(JobFile::Specification(parsed)) => {
                 check(&parsed, &mut diagnostics);
                 jobs.push(parsed.job);
+                all_places.push(parsed.places);
             }
             Some(JobFile::Api(place)) => {
                 has_api_documents = true;
                 let api = ApiJob { sources: &sources, source: *source, place };
-                jobs.extend(api.read(&defaults.namespace, &mut diagnostics));
+                if let Some(job) = api.read(&defaults.namespace, &mut diagnostics) {
+                    jobs.push(job);
+                    all_places.push(JobPlaces::new(place));
+                }
             }
             None => {}
         }
     }
     diagnostics.sort();
-    ReadJobs { jobs, file_count: texts.len(), has_api_documents, sources, diagnostics }
+    ReadJobs {
+        jobs,
+        places: all_places,
+        file_count: texts.len(),
+        has_api_documents,
+        sources,
+        diagnostics,
+    }
 }
 
 /// A job in the words of Nomad's API.

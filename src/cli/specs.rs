@@ -16,7 +16,7 @@ use nomad_csi_model::diagnostic::{
     Code, Diagnostic, Diagnostics, Severity, SourceId, SourceMap, Span,
 };
 use nomad_csi_model::{Namespace, SetName};
-use nomad_csi_plan::{DenyRule, Policies};
+use nomad_csi_plan::{DenyRule, PluginSnapshots, Policies, SnapshotUse, snapshot_problems};
 use nomad_csi_spec::{
     Defaults, EmptyBlock, GivenVariables, Parsed, Purpose, Syntax, VolumeSpec,
     declares_host_volumes, read, second_registrations, single_set, validate,
@@ -49,6 +49,8 @@ pub(super) struct LoadOptions<'a> {
     /// True if the files are refused for literal secrets. Commands with a plan refuse the change instead, which names the
     /// volume.
     pub refuses_files: bool,
+    /// What files say of plugins, and whether a server is asked as well; `None` without `--plugins`.
+    pub plugins: Option<(&'a PluginSnapshots, SnapshotUse)>,
 }
 
 impl LoadOptions<'_> {
@@ -260,6 +262,11 @@ pub(super) fn evaluate_texts(
     }
     if let Some(share) = options.share {
         second_registrations(&volumes, share, &mut diagnostics);
+    }
+    if let Some((snapshots, use_)) = options.plugins {
+        snapshot_problems(&volumes, options.purpose, snapshots, use_, &mut diagnostics);
+        let unknown = options.forbidding(DenyRule::UnknownPlugins, "plugins that no file is of");
+        diagnostics = diagnostics.map(|problem| denied(problem, Code::PluginNoSnapshot, &unknown));
     }
     if all_namespaces {
         check_declared_namespaces(&volumes, &mut diagnostics);

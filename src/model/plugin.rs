@@ -69,6 +69,46 @@ pub struct ControllerCapabilities {
     pub modify_volume: bool,
 }
 
+impl ControllerCapabilities {
+    /// Returns the capabilities with these names of CSI; other names are left out.
+    pub fn of_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut capabilities = Self::default();
+        for name in names {
+            let flags = capabilities.flags();
+            if let Some((_, flag)) = flags.into_iter().find(|(known, _)| *known == name) {
+                *flag = true;
+            }
+        }
+        capabilities
+    }
+
+    /// Returns the names of the capabilities in CSI.
+    pub fn names(mut self) -> Vec<&'static str> {
+        let flags = self.flags();
+        flags.into_iter().filter(|(_, flag)| **flag).map(|(name, _)| name).collect()
+    }
+
+    fn flags(&mut self) -> [(&'static str, &mut bool); 15] {
+        [
+            ("CREATE_DELETE_VOLUME", &mut self.create_delete_volume),
+            ("PUBLISH_UNPUBLISH_VOLUME", &mut self.publish_unpublish_volume),
+            ("LIST_VOLUMES", &mut self.list_volumes),
+            ("GET_CAPACITY", &mut self.get_capacity),
+            ("CREATE_DELETE_SNAPSHOT", &mut self.create_delete_snapshot),
+            ("LIST_SNAPSHOTS", &mut self.list_snapshots),
+            ("CLONE_VOLUME", &mut self.clone_volume),
+            ("PUBLISH_READONLY", &mut self.publish_readonly),
+            ("EXPAND_VOLUME", &mut self.expand_volume),
+            ("LIST_VOLUMES_PUBLISHED_NODES", &mut self.list_volumes_published_nodes),
+            ("VOLUME_CONDITION", &mut self.volume_condition),
+            ("GET_VOLUME", &mut self.get_volume),
+            ("GET_VOLUME_HEALTH", &mut self.get_volume_health),
+            ("LIST_VOLUME_HEALTH", &mut self.list_volume_health),
+            ("MODIFY_VOLUME", &mut self.modify_volume),
+        ]
+    }
+}
+
 /// The capabilities of a node plugin: CSI's `NodeServiceCapability.RPC.Type`, one flag each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one flag per CSI capability")]
@@ -90,6 +130,35 @@ pub struct NodeCapabilities {
 }
 
 impl NodeCapabilities {
+    /// Returns the capabilities with these names of CSI; other names are left out.
+    pub fn of_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut capabilities = Self::default();
+        for name in names {
+            let flags = capabilities.flags();
+            if let Some((_, flag)) = flags.into_iter().find(|(known, _)| *known == name) {
+                *flag = true;
+            }
+        }
+        capabilities
+    }
+
+    /// Returns the names of the capabilities in CSI.
+    pub fn names(mut self) -> Vec<&'static str> {
+        let flags = self.flags();
+        flags.into_iter().filter(|(_, flag)| **flag).map(|(name, _)| name).collect()
+    }
+
+    fn flags(&mut self) -> [(&'static str, &mut bool); 6] {
+        [
+            ("STAGE_UNSTAGE_VOLUME", &mut self.stage_unstage_volume),
+            ("GET_VOLUME_STATS", &mut self.get_volume_stats),
+            ("EXPAND_VOLUME", &mut self.expand_volume),
+            ("VOLUME_CONDITION", &mut self.volume_condition),
+            ("GET_VOLUME_HEALTH", &mut self.get_volume_health),
+            ("GET_STORAGE_HEALTH", &mut self.get_storage_health),
+        ]
+    }
+
     /// Returns whether the node reports statistics of published volumes: VOLUME_CONDITION made that mandatory until CSI 1.12.
     pub const fn reports_stats(&self) -> bool {
         self.get_volume_stats || self.volume_condition

@@ -16,6 +16,7 @@ use super::depend::set_dependencies;
 use super::impact::impact_of;
 use super::inputs::PlanInputs;
 use super::ledger::RecordedData;
+use super::offline_expansions::block_offline_expansions;
 use super::owned_data::{changed_volume, lost_volume, missing_volume, replaced_data};
 use super::preconditions::{PluginOperation, missing_maximum, plugin_problem, unknown_namespace};
 use super::provided_data::compare_with_providers;
@@ -44,6 +45,7 @@ pub fn build_plan(mut inputs: PlanInputs<'_>) -> Plan {
         .collect();
     volumes.extend(planned_removals(&named, &inputs));
     compare_with_providers(&mut volumes, inputs.observed);
+    block_offline_expansions(&mut volumes, inputs.observed);
     block_second_registrations(&mut volumes, &inputs);
     warn_of_renamed_volumes(&mut volumes, inputs.owned);
     for planned in &mut volumes {

@@ -21,11 +21,13 @@ pub enum DenyRule {
     LiteralSecrets,
     /// Forbids values for variables that no file declares. The files are refused, not a change.
     UndeclaredVariables,
+    /// Forbids plugins that no file of `--plugins` is of. The files are refused, not a change.
+    UnknownPlugins,
 }
 
 impl DenyRule {
     /// All rules.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::DeleteData,
         Self::Deregister,
         Self::Replace,
@@ -33,6 +35,7 @@ impl DenyRule {
         Self::LostValues,
         Self::LiteralSecrets,
         Self::UndeclaredVariables,
+        Self::UnknownPlugins,
     ];
 
     /// Its name on the command line: `delete-data`.
@@ -45,6 +48,7 @@ impl DenyRule {
             Self::LostValues => "lost-values",
             Self::LiteralSecrets => "literal-secrets",
             Self::UndeclaredVariables => "undeclared-variables",
+            Self::UnknownPlugins => "unknown-plugins",
         }
     }
 
@@ -58,6 +62,7 @@ impl DenyRule {
             Self::LostValues => "the update may clear values that the server hides",
             Self::LiteralSecrets => "the file contains a literal secret",
             Self::UndeclaredVariables => "no file declares a variable that has a value",
+            Self::UnknownPlugins => "no file of `--plugins` is of the plugin",
         }
     }
 
@@ -91,7 +96,7 @@ impl DenyRule {
             Self::LostValues => clears_values(planned),
             Self::LiteralSecrets => has_literal_secrets(planned),
             // Without its files, there is no plan.
-            Self::UndeclaredVariables => false,
+            Self::UndeclaredVariables | Self::UnknownPlugins => false,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::deny::DenyRule;
 use super::ledger::{
     DataIdentity, IntentStep, LedgerSet, Ownership, RecordedData, StoredValue, changed_data,
 };
+use super::plugin_snapshots::PluginSnapshots;
 use super::policy::Policies;
 use super::provider_list::ProviderList;
 use super::risk::LastSnapshot;
@@ -44,6 +45,8 @@ pub struct ObservedState {
     pub unread: BTreeMap<NamespacedId, SkippedVolume>,
     /// The plugins of those volumes.
     pub plugins: BTreeMap<PluginId, PluginState>,
+    /// What files say of plugins. It counts for those that the token cannot read.
+    pub plugin_snapshots: PluginSnapshots,
     /// IDs of all plugins, for suggestions; empty if the token cannot list them.
     pub plugin_ids: Vec<PluginId>,
     /// Names of all namespaces; `None` if the token cannot list them or no list was requested.
@@ -252,6 +255,8 @@ pub struct PlanOptions {
     pub deny: BTreeSet<DenyRule>,
     /// Policies, which forbid more. A saved plan does not hold them: those of the command that applies it count.
     pub policies: Policies,
+    /// Files with what is known of plugins. A saved plan does not hold them either.
+    pub plugin_snapshots: PluginSnapshots,
     /// Do not ask providers which volumes they have.
     pub no_provider: bool,
     /// Volumes that may register data that another volume has.

@@ -24,13 +24,17 @@ mod hidden_values;
 mod impact;
 mod import;
 mod inputs;
+mod job_lint;
 mod ledger;
 mod lost_access;
 mod merge;
+mod offline_expansions;
+mod outdated_snapshots;
 mod owned_data;
 mod owned_data_messages;
 mod ownership_changes;
 mod permissions;
+mod plugin_snapshots;
 mod policy;
 mod preconditions;
 mod provided_data;
@@ -47,6 +51,7 @@ mod samples;
 mod saved_plan;
 mod selector;
 mod shared_data;
+mod snapshot_rules;
 mod unread;
 mod update;
 mod update_answers;
@@ -74,6 +79,7 @@ pub use inputs::{
     ObservedState, OwnedSet, OwnedVolume, PlanInputs, PlanOptions, PluginState, RecordedValue,
     SkippedVolume,
 };
+pub use job_lint::{LintVolume, LintVolumes, LintedJob, lint_jobs, used_volumes};
 pub use ledger::{
     Actor, AppliedValues, DataIdentity, FieldHash, FieldHashes, Intent, IntentStep, LastVerified,
     LedgerKey, LedgerProblem, LedgerSet, Ownership, RecordedData, SetLayout, SetName,
@@ -81,6 +87,7 @@ pub use ledger::{
 };
 pub use merge::{Expansion, Merged, Refusal, SecretsChange, merge};
 pub use nomad_csi_model::HiddenField;
+pub use outdated_snapshots::outdated_snapshots;
 pub use ownership_changes::{
     OwnershipChange, has_unrecorded_data, interrupted_step_warnings, ownership_changes,
     record_observations, takes_secrets,
@@ -88,6 +95,10 @@ pub use ownership_changes::{
 pub use permissions::{
     AclOperation, AclVolumeCapability, Grants, LedgerLocation, Permission, RequiredPermissions,
     missing_permissions,
+};
+pub use plugin_snapshots::{
+    PluginSnapshot, PluginSnapshots, SnapshotDocument, SnapshotOrigin, SnapshotProblem,
+    SnapshotTopology, read_snapshot,
 };
 pub use policy::{POLICY_KEYS, Policies, Policy};
 pub use provider_list::{ProviderList, UnlistedReason};
@@ -102,6 +113,7 @@ pub use rules::{
 };
 pub use saved_plan::{PlanOrigin, SavedPlan, SavedPlanProblem, SavedVariable};
 pub use shared_data::{created_with_existing_data, created_with_known_data};
+pub use snapshot_rules::{SnapshotUse, snapshot_problems};
 pub use unread::{
     CachedMergeRules, CachedVolumes, cached_volumes, inputs_of_unchanged, unread_volumes,
 };

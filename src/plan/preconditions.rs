@@ -4,6 +4,7 @@
 
 use super::creation_limits::creation_limit;
 use super::inputs::{ObservedState, PluginState};
+use super::plugin_snapshots::PluginSnapshot;
 use super::rules::{CreateRule, MergeRules};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, closest_match};
 use nomad_csi_model::{
@@ -110,6 +111,21 @@ pub(super) fn plugin_problem(
     check.problem(observed)
 }
 
+/// Returns why the plugin of a specification cannot perform an operation, as a file says.
+pub(super) fn snapshot_problem(
+    spec: &VolumeSpec,
+    snapshot: &PluginSnapshot,
+    operation: PluginOperation,
+) -> Option<Diagnostic> {
+    let check = PluginCheck {
+        volume: &spec.key(),
+        plugin: &spec.request.plugin_id,
+        spec: Some(spec),
+        operation,
+    };
+    check.problem_of_snapshot(snapshot)
+}
+
 /// Returns why the plugin of an existing volume cannot perform an operation. `spec` is the volume's
 /// specification, if a file names it; it may name another plugin.
 pub(super) fn present_plugin_problem(
@@ -126,12 +142,23 @@ pub(super) fn present_plugin_problem(
 impl PluginCheck<'_> {
     fn problem(self, observed: &ObservedState) -> Option<Diagnostic> {
         match observed.plugins.get(self.plugin) {
-            None | Some(PluginState::Unknown) => None,
+            None => None,
+            Some(PluginState::Unknown) => {
+                self.problem_of_snapshot(observed.plugin_snapshots.get(self.plugin)?)
+            }
             Some(PluginState::Missing) => Some(missing_plugin(self, observed)),
             Some(PluginState::Known(plugin)) => {
-                unable_plugin(self, plugin).or_else(|| self.refused_creation(plugin))
+                unable_plugin(self, plugin, None).or_else(|| self.refused_creation(plugin))
             }
         }
+    }
+
+    fn problem_of_snapshot(self, snapshot: &PluginSnapshot) -> Option<Diagnostic> {
+        let plugin = &snapshot.plugin;
+        unable_plugin(self, plugin, Some(snapshot)).or_else(|| {
+            let refused = self.refused_creation(plugin);
+            refused.map(|problem| problem.note(snapshot.said()))
+        })
     }
 
     /// Returns what the plugin refuses of the volume that it would create.
@@ -182,7 +209,12 @@ fn missing_plugin(check: PluginCheck<'_>, observed: &ObservedState) -> Diagnosti
     }
 }
 
-fn unable_plugin(check: PluginCheck<'_>, plugin: &Plugin) -> Option<Diagnostic> {
+/// `snapshot` is the file that says so; `None` if the server does.
+fn unable_plugin(
+    check: PluginCheck<'_>,
+    plugin: &Plugin,
+    snapshot: Option<&PluginSnapshot>,
+) -> Option<Diagnostic> {
     let missing = missing_ability(check, plugin)?;
     let message = format!(
         "cannot {} volume {}: plugin `{}` {}",
@@ -192,7 +224,8 @@ fn unable_plugin(check: PluginCheck<'_>, plugin: &Plugin) -> Option<Diagnostic> 
         missing.reason
     );
     let problem = check.error(missing.code, message);
-    Some(problem.note(missing.note).help(missing.help))
+    let note = snapshot.map_or(missing.note, PluginSnapshot::said);
+    Some(problem.note(note).help(missing.help))
 }
 
 /// Returns what the plugin lacks for the operation; `None` if nothing is known to be missing.

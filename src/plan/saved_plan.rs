@@ -21,6 +21,7 @@ use super::cut_offs::CutOffs;
 use super::deny::DenyRule;
 use super::inputs::{ObservedState, PlanOptions, PluginState};
 use super::ledger::{CanonicalValue, DataIdentity};
+use super::plugin_snapshots::PluginSnapshots;
 use super::policy::Policies;
 use super::risk::Risk;
 use super::volume_version::VolumeVersion;
@@ -343,6 +344,7 @@ impl SavedPlan {
             accept_loss: saved.accept_loss.iter().map(loss).collect::<Result<_, _>>()?,
             deny: saved.deny.iter().map(rule).collect::<Result<_, _>>()?,
             policies: Policies::default(),
+            plugin_snapshots: PluginSnapshots::default(),
             no_provider: saved.no_provider,
             share: keys(&saved.share),
             // A saved plan is of one run.

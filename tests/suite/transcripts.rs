@@ -55,6 +55,9 @@ transcripts! {
     data_of_another_volume_is_not_registered_again = "plan/shared.md";
     plan_saves_a_plan = "plan/saved.md";
     plan_accounts_for_the_server_version = "plan/versions.md";
+    plan_compares_files_of_plugins_with_the_server = "plan/plugins.md";
+    what_a_server_knows_of_a_plugin_is_written_to_a_file = "plugin/snapshot.md";
+    volumes_are_checked_against_files_of_plugins = "validate/plugins.md";
     plugin_status_shows_plugins = "plugin/status.md";
     the_capacity_of_a_provider_is_shown = "plugin/capacity.md";
     plugin_impact_shows_what_would_be_lost = "plugin/impact.md";
@@ -90,6 +93,7 @@ transcripts! {
     volumes_are_printed_as_they_are_evaluated = "language/render.md";
     all_problems_are_reported_in_one_run = "validate/everything-at-once.md";
     job_files_without_errors_are_valid = "job/valid.md";
+    jobs_are_checked_against_their_volumes = "job/lint.md";
     a_job_is_run_and_followed = "job/run.md";
     the_changes_of_a_job_are_planned = "job/plan.md";
     jobs_are_dispatched_and_launched = "job/launching.md";
@@ -176,6 +180,11 @@ fn every_transcript_is_listed() {
 
 /// Codes that appear in no transcript, with the file and the name of a test that covers them.
 const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
+    (
+        Code::PlanOfflineExpansion,
+        "src/plan/offline_expansions.rs",
+        "an_offline_expansion_of_a_volume_in_use_is_blocked",
+    ),
     (
         Code::PlanDataNotListed,
         "src/plan/provided_data/tests.rs",

@@ -11,6 +11,7 @@ mod output;
 mod parallelism;
 #[cfg(feature = "agent")]
 mod plugin_profile;
+mod plugins;
 mod redacted;
 mod reports;
 mod secrets;
@@ -29,6 +30,7 @@ pub(crate) use output::{OutputArgs, REPORT_FORMAT_HELP, ReportFormat};
 pub(crate) use parallelism::ParallelismArgs;
 #[cfg(feature = "agent")]
 pub(crate) use plugin_profile::{AgentProfileArgs, PluginProfileArgs};
+pub(crate) use plugins::PluginFilesArgs;
 pub(crate) use redacted::RedactedText;
 pub(crate) use reports::ReportArgs;
 pub(crate) use secrets::SecretArgs;

@@ -5,7 +5,7 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::cli::args::{
     ChangeArgs, FileArgs, GivenVariable, LedgerArgs, LedgerChoice, OutputArgs, ParallelismArgs,
-    ReportArgs, ServerWaitArgs, SetArgs, required_paths,
+    PluginFilesArgs, ReportArgs, ServerWaitArgs, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
@@ -23,7 +23,7 @@ use nomad_csi_client::reconcile::workflow::{
 };
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, shell_quoted};
-use nomad_csi_plan::{SavedPlan, SavedVariable};
+use nomad_csi_plan::{SavedPlan, SavedVariable, SnapshotUse};
 
 /// The IDs of the options that the command line names. It takes no values, so it must be the first
 /// field of its command: later fields take theirs out of the matches.
@@ -92,6 +92,9 @@ pub(crate) struct ApplyArgs {
     /// The reports.
     #[command(flatten)]
     pub reports: ReportArgs,
+    /// The plugins.
+    #[command(flatten)]
+    pub plugins: PluginFilesArgs,
     /// The additional changes.
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -156,6 +159,7 @@ pub(crate) async fn apply_specifications(
     let share = requested.share.iter().map(NamespacedId::option);
     let share: Vec<_> = arguments.changes.share.iter().cloned().chain(share).collect();
     let deny: Vec<_> = arguments.changes.deny.iter().chain(&requested.deny).copied().collect();
+    let plugins = context.plugin_snapshots(&arguments.plugins)?;
     let load_options = LoadOptions {
         purpose: mode.purpose(),
         empty_files: EmptyFiles::with_prune(arguments.changes.prune || requested.prune),
@@ -163,6 +167,7 @@ pub(crate) async fn apply_specifications(
         deny: &deny,
         policies: Some(context.policies()?),
         refuses_files: false,
+        plugins: plugins.as_ref().map(|plugins| (plugins, SnapshotUse::BesideServer)),
     };
     let (files, set, namespace) = match saved {
         Some(saved) => (&saved.files, &saved.set, saved.namespace.clone()),
@@ -181,7 +186,8 @@ pub(crate) async fn apply_specifications(
     }
     let mut changes = vec![];
     for (run, arguments) in runs.iter().zip(changes_of_runs(&arguments.changes, &runs)?) {
-        let options = change_options(context, &arguments, &run.specifications.volumes)?;
+        let mut options = change_options(context, &arguments, &run.specifications.volumes)?;
+        options.plan.plugin_snapshots = plugins.clone().unwrap_or_default();
         changes.push(match plan {
             Some(plan) => options.for_saved_plan(plan)?,
             None => options,

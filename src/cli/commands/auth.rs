@@ -71,6 +71,7 @@ pub(crate) async fn check(
                 deny: &[],
                 policies: None,
                 refuses_files: false,
+                plugins: None,
             },
             &arguments.set,
         )?)

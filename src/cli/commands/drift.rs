@@ -69,6 +69,7 @@ pub(crate) async fn show_drift(
         deny: &[],
         policies: None,
         refuses_files: false,
+        plugins: None,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let specifications = load_specifications(context, files, load_options, set)?;

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum as _, ValueHint};
 use serde_json::{Value, json};
 
 use crate::cli::args::{
-    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportArgs,
-    ReportFormat, SetArgs, required_paths,
+    ChangeArgs, FileArgs, LedgerArgs, ParallelismArgs, PluginFilesArgs, REPORT_FORMAT_HELP,
+    ReportArgs, ReportFormat, SetArgs, required_paths,
 };
 use crate::cli::change_options::change_options;
 use crate::cli::command_context::CommandContext;
@@ -27,7 +27,7 @@ use nomad_csi_client::reconcile::workflow::{
 };
 use nomad_csi_model::SetName;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
-use nomad_csi_plan::{PlanOrigin, SavedPlan, SavedVariable};
+use nomad_csi_plan::{PlanOrigin, PluginSnapshots, SavedPlan, SavedVariable, SnapshotUse};
 use nomad_csi_ports::{IdSource as _, RandomIds};
 use nomad_csi_spec::{Purpose, VariableValue};
 
@@ -69,6 +69,9 @@ pub(crate) struct PlanArgs {
     /// Which volumes are read.
     #[command(flatten)]
     pub refresh: RefreshArgs,
+    /// The plugins.
+    #[command(flatten)]
+    pub plugins: PluginFilesArgs,
     /// The additional changes.
     #[command(flatten)]
     pub changes: ChangeArgs,
@@ -97,6 +100,7 @@ pub(crate) async fn show_plan(
             .help("write them to a file and name the file")
             .into());
     }
+    let plugins = context.plugin_snapshots(&arguments.plugins)?;
     let load_options = LoadOptions {
         purpose: Purpose::ByExternalId,
         empty_files: EmptyFiles::with_prune(arguments.changes.prune),
@@ -104,6 +108,7 @@ pub(crate) async fn show_plan(
         deny: &arguments.changes.deny,
         policies: Some(context.policies()?),
         refuses_files: false,
+        plugins: plugins.as_ref().map(|plugins| (plugins, SnapshotUse::BesideServer)),
     };
     let (files, set, namespace) = (&arguments.files, &arguments.set, context.namespace()?);
     let runs = load_runs(context, files, load_options, set, namespace.as_ref())?;
@@ -124,7 +129,7 @@ pub(crate) async fn show_plan(
                 let specifications = &run.specifications;
                 let location = ledger_location(&arguments.ledger, specifications.set.as_ref());
                 let needs = specifications.permissions_to_plan(location.as_ref());
-                let request = RunToPlan { run, changes, arguments };
+                let request = RunToPlan { run, changes, plugins: plugins.as_ref(), arguments };
                 let mut document = None;
                 let printed = print_plan(context, cluster, request, &mut document).await;
                 let planned = explain_denied(cluster, printed, &needs).await;
@@ -156,6 +161,8 @@ struct RunToPlan<'a> {
     run: &'a SpecRun,
     /// The changes of the command line that are for this run.
     changes: &'a ChangeArgs,
+    /// What files say of plugins.
+    plugins: Option<&'a PluginSnapshots>,
     arguments: &'a PlanArgs,
 }
 
@@ -171,7 +178,7 @@ fn document_of_run(mut document: Value, run: &SpecRun, exit: Exit) -> Value {
 async fn print_plan(
     context: &CommandContext,
     cluster: &dyn ClusterApi,
-    RunToPlan { run, changes, arguments }: RunToPlan<'_>,
+    RunToPlan { run, changes, plugins, arguments }: RunToPlan<'_>,
     document: &mut Option<Value>,
 ) -> Result<Exit, CliError> {
     let specifications = &run.specifications;
@@ -190,10 +197,12 @@ async fn print_plan(
         }
         None => (None, Reading::Everything),
     };
+    let mut options = change_options(context, changes, &specifications.volumes)?;
+    options.plan.plugin_snapshots = plugins.cloned().unwrap_or_default();
     let request = PlanRequest {
         specifications,
         purpose: Purpose::ByExternalId,
-        options: change_options(context, changes, &specifications.volumes)?,
+        options,
         keeps_documents: false,
         reads_whole_set: false,
         provider_check: ProviderCheck::Always,

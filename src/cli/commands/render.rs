@@ -63,6 +63,7 @@ pub(crate) fn render_files(
             deny: &[],
             policies: None,
             refuses_files: false,
+            plugins: None,
         },
         &SetArgs::default(),
         asked.as_ref(),

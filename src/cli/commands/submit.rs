@@ -32,6 +32,7 @@ pub(crate) async fn submit_volumes(
         deny: &[],
         policies: Some(context.policies()?),
         refuses_files: false,
+        plugins: None,
     };
     let specifications =
         load_specifications(context, &arguments.files, load_options, &SetArgs::default())?;

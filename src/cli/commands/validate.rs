@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::args::{
-    FileArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SHARE_HELP, SetArgs, one_of,
-    required_paths,
+    FileArgs, PluginFilesArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat, SHARE_HELP, SetArgs,
+    one_of, required_paths,
 };
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
@@ -16,8 +16,8 @@ use crate::cli::specs::{EmptyFiles, LoadOptions};
 use crate::cli::ui::{diagnostic_json, json_text, report_files};
 use nomad_csi_client::reconcile::workflow::Specifications;
 use nomad_csi_model::SetName;
-use nomad_csi_model::diagnostic::{Diagnostics, Severity};
-use nomad_csi_plan::DenyRule;
+use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Severity};
+use nomad_csi_plan::{DenyRule, SnapshotUse};
 use nomad_csi_spec::Purpose;
 
 /// Help of `--deny`.
@@ -32,10 +32,13 @@ pub(crate) struct ValidateArgs {
     pub files: FileArgs,
     #[arg(long, value_name = "[NAMESPACE/]ID", help = SHARE_HELP)]
     pub share: Vec<String>,
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = one_of([DenyRule::LiteralSecrets, DenyRule::UndeclaredVariables], DenyRule::as_str), help = DENY_HELP)]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = one_of([DenyRule::LiteralSecrets, DenyRule::UndeclaredVariables, DenyRule::UnknownPlugins], DenyRule::as_str), help = DENY_HELP)]
     pub deny: Vec<DenyRule>,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+    /// The plugins.
+    #[command(flatten)]
+    pub plugins: PluginFilesArgs,
     /// The reports.
     #[command(flatten)]
     pub reports: ReportArgs,
@@ -52,6 +55,14 @@ pub(crate) fn validate_files(
     // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
     let policies = context.named_policies()?;
+    let plugins = context.plugin_snapshots(&arguments.plugins)?;
+    if arguments.deny.contains(&DenyRule::UnknownPlugins) && plugins.is_none() {
+        let message = "`--deny unknown-plugins` requires `--plugins`";
+        return Err(Diagnostic::error(Code::CliInvalidValue, message)
+            .note("without files of plugins and without a server, no plugin is known")
+            .help("add `--plugins DIR`; `nomad-csi plugin snapshot ID --out FILE` writes a file")
+            .into());
+    }
     let runs = read_runs(
         context,
         &arguments.files,
@@ -62,6 +73,7 @@ pub(crate) fn validate_files(
             deny: &arguments.deny,
             policies: Some(&policies),
             refuses_files: true,
+            plugins: plugins.as_ref().map(|plugins| (plugins, SnapshotUse::Alone)),
         },
         &SetArgs::default(),
         asked.as_ref(),

@@ -7,6 +7,7 @@ mod ledger;
 mod named;
 mod output_place;
 mod pairs;
+mod plugin_snapshots;
 mod policy;
 mod set_runs;
 mod specs;
@@ -23,6 +24,7 @@ pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, re
 pub use ledger::FileLedger;
 pub use named::NamedFiles;
 pub use pairs::{read_pairs, read_secret_refs};
+pub use plugin_snapshots::read_plugin_snapshots;
 pub use policy::read_policy;
 pub use set_runs::{FileOfCommand, SetRun, are_in_one_place, divide_into_runs};
 pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};

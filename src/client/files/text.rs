@@ -74,6 +74,14 @@ pub fn read_variable_file(base_directory: &Path, file: &Path) -> Result<String, 
     })
 }
 
+/// Reads the text of a file within a limit of bytes. `name` is shown in messages.
+///
+/// # Errors
+/// See [`read_text`].
+pub(super) fn read_within(path: &Path, name: &str, limit: u64) -> Result<String, Diagnostics> {
+    read_named(name, GivenFile::open(path, PIPE_LIMIT), limit)
+}
+
 fn read_opened(
     file: &Path,
     opened: io::Result<GivenFile>,

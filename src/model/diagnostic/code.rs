@@ -65,6 +65,8 @@ codes! {
         "Run `nomad-csi forget ID --set SET` with the set that owns it, and apply again: the data stays, and the other set owns the volume.";
     PlanSourceTooLarge = "plan/source-too-large": "The snapshot or the volume that a new volume is filled from is larger than the new volume may be. The plugin refuses the request.",
         "Raise or remove `capacity_max`.";
+    PlanOfflineExpansion = "plan/offline-expansion": "The plugin expands a volume only while nothing uses it, and allocations use the volume. The plugin refuses the request.",
+        "Stop the jobs that use the volume (`volume claims` lists them), apply, and run them again.";
     PlanProviderUnread = "plan/provider-unread": "The list of a provider could not be read, so it is unknown whether it still has the data of the volumes.",
         "Resolve the failure, or use `--no-provider` to leave the provider out.";
     PlanStillWanted = "plan/still-wanted": "The command would remove a volume that a specification file still declares.",
@@ -312,6 +314,20 @@ codes! {
         "Remove `per_alloc`, or the canaries or `sticky`.";
     JobTooManyUsers = "job/too-many-users": "More allocations of the group would use the volume than its access mode allows, so some of them could never start.",
         "Set `count = 1`, use `per_alloc` with one volume per allocation, or choose another access mode.";
+    JobVolumeMissing = "job/volume-missing": "A job uses a volume that does not exist in its namespace, so its allocations would never be placed.",
+        "Declare the volume, or correct `source` or the namespace of the job.";
+    JobVolumeIndex = "job/volume-index": "`per_alloc` gives each allocation the volume with its index, and not all of these volumes exist.",
+        "Declare one volume for each allocation, such as with `count` in the block of the volume.";
+    JobVolumeSuffix = "job/volume-suffix": "The job uses a volume with an index, and only one without an index exists, or the other way round.",
+        "Set or remove `per_alloc`, or declare the volumes with or without `count`.";
+    JobVolumeCapability = "job/volume-capability": "The volume does not have the access mode and attachment mode that the job asks for.",
+        "Use modes that the volume has, or add a `capability` to the volume.";
+    JobVolumeReadOnly = "job/volume-read-only": "The job writes to a volume that can only be read.",
+        "Set `read_only = true` in the job, or give the volume an access mode that writes.";
+    JobVolumeTopology = "job/volume-topology": "No node of the plugin has a topology from which the volume is accessible, so no node can run the job.",
+        "Run the plugin on a node with a topology of the volume, or create the volume where nodes are.";
+    JobVolumeLimit = "job/volume-limit": "The jobs use more volumes of a plugin than all of its nodes together can have.",
+        "Run the plugin on more nodes, or use fewer volumes.";
     JobVolumeMount = "job/volume-mount": "A `volume_mount` names no volume of its group, has no destination, or shares its destination with another.",
         "Declare the volume in the group, and give each mount its own destination.";
     JobHidden = "job/hidden": "The job was read from an agent, which shows `[REDACTED]` instead of environments, `meta`, driver configurations and mount flags. It would run without them.",
@@ -539,6 +555,14 @@ codes! {
         "Use the provider's own tools, or a plugin that supports the operation.";
     PluginTopology = "plugin/topology": "The volume requires a topology that no healthy node of the plugin has, so no task could use it.",
         "Compare `topology_request` with `plugin status -o wide`, and start the plugin on a node of the topology.";
+    PluginSnapshot = "plugin/snapshot": "A file with what is known of a plugin cannot be used: it is no `*.plugin.json` of `plugin snapshot` or `plugin probe`, or two files are of one plugin.",
+        "Write the file again with `nomad-csi plugin snapshot ID --out FILE`, or with `nomad-csi plugin probe --endpoint URL -o json`.";
+    PluginNoSnapshot = "plugin/no-snapshot": "The directory of `--plugins` has no file of the plugin that a volume names. The name may have a typing error.",
+        "Correct `plugin_id`, or add the plugin's file: `nomad-csi plugin snapshot ID --out FILE` writes it.";
+    PluginSnapshotOutdated = "plugin/snapshot-outdated": "The file of a plugin says something else than the server. The command uses what the server says.",
+        "Write the file again with `nomad-csi plugin snapshot ID --out FILE`, so that `validate` uses what is true now.";
+    PluginModeRefused = "plugin/mode-refused": "The plugin refused this access mode for the volume that `plugin probe --volume` asked about.",
+        "Use a mode that the plugin confirmed; `volume_modes` in its file lists them.";
     PluginUnreachable = "plugin/unreachable": "The server could not reach the node of the plugin's controller.",
         "Check that the node is up and its agent is connected, then run the command again.";
     PluginExhausted = "plugin/exhausted": "The provider has no space left in the requested topology.",

@@ -412,3 +412,20 @@ fn a_field_of_another_index_has_the_help_of_stable_keys() {
     assert_eq!(reasons("for_each = [\"a\"]\n name = \"other\"", "db-a"), other);
     assert_eq!(reasons("name = \"other\"", "db"), other);
 }
+
+/// A token that may not read plugins sees what a file says.
+#[test]
+fn a_plugin_that_the_token_cannot_read_is_as_its_file_says() {
+    let text = r#"{"version":1,"kind":"plugin-snapshot","id":"hostpath","provider":"csi.example",
+        "controller_required":true,"controller_capabilities":[],"node_capabilities":[],"topologies":[]}"#;
+    let file = crate::plugin_snapshots::read_snapshot("h.plugin.json", "", text).unwrap();
+    for (state, blocked) in [(PluginState::Unknown, true), (plugin(|_| ()), false)] {
+        let mut observed = observed(None, state);
+        observed.plugin_snapshots = [file.clone()].into_iter().collect();
+        let planned = one(desired(), &observed, MergeRules::NOMAD, Purpose::ByExternalId);
+        match blocked {
+            true => assert_eq!(codes(&planned), [Code::PluginUnsupported.as_str()]),
+            false => assert!(planned.action.creates(), "{planned:?}"),
+        }
+    }
+}

@@ -137,6 +137,7 @@ fn a_saved_plan_is_read_back() {
         share: [key.clone()].into(),
         deny: [DenyRule::Expand].into(),
         policies: Policies::default(),
+        plugin_snapshots: crate::plugin_snapshots::PluginSnapshots::default(),
         no_provider: true,
         declared_elsewhere: Arc::default(),
     };

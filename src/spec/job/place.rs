@@ -15,7 +15,7 @@ pub struct JobPlace {
 
 impl JobPlace {
     /// Returns the place of a group, by its position.
-    pub(super) fn group(group: usize) -> Self {
+    pub fn group(group: usize) -> Self {
         Self { group: Some(group), ..Self::default() }
     }
 
@@ -25,12 +25,14 @@ impl JobPlace {
     }
 
     /// Returns the place of a block in this job, group or task, by its name or position.
-    pub(super) fn block(&self, kind: &'static str, name: &str) -> Self {
+    #[must_use]
+    pub fn block(&self, kind: &'static str, name: &str) -> Self {
         Self { block: Some((kind, name.to_owned())), ..self.clone() }
     }
 
     /// Returns the place of a field.
-    pub(super) fn field(&self, field: &'static str) -> Self {
+    #[must_use]
+    pub fn field(&self, field: &'static str) -> Self {
         Self { field: Some(field), ..self.clone() }
     }
 
@@ -54,8 +56,14 @@ pub struct JobPlaces {
 }
 
 impl JobPlaces {
-    pub(super) fn new(job: Span) -> Self {
+    /// Returns the places of a job whose parts have no positions of their own.
+    pub fn new(job: Span) -> Self {
         Self { job, spans: BTreeMap::new(), unreadable: BTreeSet::new() }
+    }
+
+    /// Returns the position of the job.
+    pub fn job(&self) -> Span {
+        self.job
     }
 
     pub(super) fn insert(&mut self, place: JobPlace, span: Span) {

@@ -4,7 +4,8 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::refused_variables::RefusedVariables;
 use crate::cli::args::{
-    OutputArgs, REPORT_FORMAT_HELP, ReportFormat, SYNTAX_HELP, SpecSyntax, not_empty,
+    GivenVariable, OutputArgs, PluginFilesArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat,
+    SYNTAX_HELP, SpecSyntax, not_empty,
 };
 use crate::cli::durations::TimeSpan;
 use nomad_csi_client::reconcile::workflow::JobWait;
@@ -22,6 +23,18 @@ pub(crate) enum JobCommand {
         after_long_help = "Examples:\n  nomad-csi job validate db.nomad.hcl\n  nomad-csi job validate jobs/*.nomad.hcl -o json"
     )]
     Validate(JobValidateArgs),
+    /// Check job files against the volumes that they use
+    ///
+    /// Checks the files as `job validate` does, and then whether each volume exists in the namespace of the job, with the
+    /// indexes that `per_alloc` needs and the modes that the job asks for, and whether several groups write to a
+    /// volume with one writer. The volumes are those that the files of `--file` declare, without a server, or those of
+    /// the server. With `--plugins`, topologies and the limit of volumes of a node are checked too.
+    ///
+    /// Exits with 0 without errors, and with 1 otherwise.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi job lint db.nomad.hcl\n  nomad-csi job lint jobs/*.nomad.hcl -f volumes/ --plugins plugins/"
+    )]
+    Lint(JobLintArgs),
     /// Run a job, and wait until its allocations run
     ///
     /// Checks the file first, as `job validate` does. Then the command registers the job and reports
@@ -81,6 +94,33 @@ pub(crate) struct JobValidateArgs {
     pub output: ReportFormat,
     #[command(flatten)]
     pub variables: RefusedVariables,
+}
+
+/// Arguments of `job lint`.
+#[derive(Args, Debug)]
+pub(crate) struct JobLintArgs {
+    /// Job file, glob or `-` for standard input; repeatable
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub files: Vec<String>,
+    /// Specification of volumes: file, glob or directory; repeatable [default: the volumes of the server]
+    #[arg(short = 'f', long = "file", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub volumes: Vec<String>,
+    #[arg(long, value_name = "SYNTAX", help = SYNTAX_HELP)]
+    pub syntax: Option<SpecSyntax>,
+    /// Value of a variable of the specifications; repeatable, the last one of a name applies
+    #[arg(long = "var", value_name = "NAME=VALUE", requires = "volumes")]
+    pub variables: Vec<GivenVariable>,
+    /// File with values of variables of the specifications; repeatable, later files win
+    #[arg(long = "var-file", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "volumes")]
+    pub variable_files: Vec<String>,
+    /// The plugins.
+    #[command(flatten)]
+    pub plugins: PluginFilesArgs,
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
+    pub output: ReportFormat,
+    /// The reports.
+    #[command(flatten)]
+    pub reports: ReportArgs,
 }
 
 /// The file of one job.

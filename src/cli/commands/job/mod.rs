@@ -3,6 +3,7 @@
 mod args;
 pub(crate) mod dispatch;
 pub(crate) mod force;
+pub(crate) mod lint;
 pub(crate) mod placement;
 pub(crate) mod plan;
 mod refused_variables;

@@ -8,7 +8,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::jobs::{ReadJobs, read_jobs};
 use nomad_csi_client::ports::{ClusterApi, ServerKind};
-use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
 use nomad_csi_model::shell_quoted;
 use nomad_csi_wire::{JobDocument, job_to_wire};
 
@@ -32,7 +32,7 @@ pub(super) fn read_submitted(
     arguments.variables.require_none()?;
     let files = [arguments.file.clone()];
     let namespace = context.namespace()?;
-    let read = read_jobs(context, &files, arguments.syntax, namespace);
+    let read = read_jobs(context, &files, arguments.syntax, namespace, SourceMap::default());
     let ReadJobs { mut jobs, sources, diagnostics, .. } = read;
     if diagnostics.has_errors() {
         return Err(CliError::from(diagnostics).with_sources(sources));

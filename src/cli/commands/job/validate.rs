@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::jobs::{ReadJobs, read_jobs};
 use crate::cli::settings::namespace;
 use crate::cli::ui::{diagnostic_json, json_text};
-use nomad_csi_model::diagnostic::Severity;
+use nomad_csi_model::diagnostic::{Severity, SourceMap};
 
 /// Validates job files and prints their problems.
 ///
@@ -23,7 +23,7 @@ pub(crate) fn validate_jobs(
     arguments.variables.require_none()?;
     // The config file is not read: it concerns servers.
     let asked = namespace(&context.global, &context.environment, None)?;
-    let read = read_jobs(context, &arguments.files, arguments.syntax, asked);
+    let read = read_jobs(context, &arguments.files, arguments.syntax, asked, SourceMap::default());
     match arguments.output {
         ReportFormat::Json => context.printer.print_result(&json_text(&report(&read))),
         ReportFormat::Text => {

@@ -1,6 +1,8 @@
 //! Arguments of `plugin`.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
 
 #[cfg(feature = "agent")]
 use super::direct::DirectCommand;
@@ -37,6 +39,15 @@ pub(crate) enum PluginCommand {
     /// changes. Exits with 3 on timeout.
     #[command(after_long_help = "Example:\n  nomad-csi plugin wait ebs --timeout 10m")]
     Wait(PluginWaitArgs),
+    /// Write what the server knows of a plugin to a file
+    ///
+    /// `validate`, `plan` and `apply` check volumes against such files with `--plugins DIR`, where each is named `*.plugin.json`.
+    /// The file has the provider, its version, the capabilities that all instances have, the topologies of the nodes
+    /// and the least limit of volumes, without the name of any node.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi plugin snapshot ebs\n  nomad-csi plugin snapshot ebs --out plugins/ebs.plugin.json"
+    )]
+    Snapshot(PluginSnapshotArgs),
     /// The commands on a plugin itself.
     #[cfg(feature = "agent")]
     #[command(flatten)]
@@ -73,6 +84,17 @@ pub(crate) struct PluginImpactArgs {
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
+}
+
+/// Arguments of `plugin snapshot`.
+#[derive(Args, Debug)]
+pub(crate) struct PluginSnapshotArgs {
+    /// ID of a plugin, or the start of one
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// File to write instead of standard output; an earlier file is replaced
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
 }
 
 /// Arguments of `plugin wait`.

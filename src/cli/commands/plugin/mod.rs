@@ -5,6 +5,7 @@ mod args;
 pub(crate) mod direct;
 pub(crate) mod find;
 pub(crate) mod impact;
+pub(crate) mod snapshot;
 pub(crate) mod status;
 pub(crate) mod wait;
 

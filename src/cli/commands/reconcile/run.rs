@@ -126,6 +126,7 @@ fn read_files(
         deny: &arguments.changes.deny,
         policies: Some(context.policies().map_err(without_sources)?),
         refuses_files: false,
+        plugins: None,
     };
     let (files, set) = (&arguments.files, &arguments.set);
     let read = read_specifications(context, files, load_options, set, namespace.as_ref());

@@ -79,6 +79,7 @@ fn load_files(
         deny: &[],
         policies: Some(context.policies()?),
         refuses_files: false,
+        plugins: None,
     };
     load_specifications(context, &files, load_options, &set).map(Some)
 }

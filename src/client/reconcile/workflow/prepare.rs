@@ -14,8 +14,8 @@ use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{NamespacedId, ServerVersion, SetName};
 use nomad_csi_plan::{
     CachedVolumes, LedgerSet, MergeRules, NameRule, ObservedState, OwnedSet, PlanInputs,
-    build_plan, cached_volumes, comparable_lists, interrupted_step_warnings, required_lists,
-    server_version_warning, snapshot_lists,
+    build_plan, cached_volumes, comparable_lists, interrupted_step_warnings, outdated_snapshots,
+    required_lists, server_version_warning, snapshot_lists,
 };
 use nomad_csi_spec::{Purpose, VolumeSpec};
 
@@ -55,6 +55,7 @@ pub async fn prepare_plan(
     let listing = last_snapshots(context.api, &observation.observed, at_risk);
     let snapshots = context.unless_interrupted(listing).await?;
     observation.observed.snapshots = snapshots;
+    observation.observed.plugin_snapshots = requests.plugin_snapshots.clone();
     let observed = &mut observation.observed;
     let asking = ask_providers(context, request, observed, owned.as_ref());
     let unread = context.unless_interrupted(asking).await?;
@@ -68,6 +69,8 @@ pub async fn prepare_plan(
     });
     let changes_nothing = plan.counts().changes() + plan.counts().blocked_or_waiting() == 0;
     plan.remarks.extend(unread);
+    let known = &observation.observed.plugins;
+    plan.remarks.extend(outdated_snapshots(&requests.plugin_snapshots, known));
     let is_idle = changes_nothing && server == ServerKind::NomadUnknownVersion;
     plan.remarks.extend(rules_warning.filter(|_| !is_idle));
     if let Some(set) = request.set {

@@ -50,6 +50,7 @@ impl ChangeOptions {
         let mut requests = saved.options().map_err(unusable)?;
         requests.deny.extend(self.plan.deny);
         requests.policies = self.plan.policies;
+        requests.plugin_snapshots = self.plan.plugin_snapshots;
         requests.no_provider |= self.plan.no_provider;
         requests.share.extend(self.plan.share);
         let mut approvals = saved.approvals().map_err(unusable)?;
