@@ -233,6 +233,12 @@ fn dispatch_job(command: &JobCommand, runtime: CommandRuntime<'_>) -> Result<Exi
         JobCommand::Periodic(JobPeriodicCommand::Force(arguments)) => {
             runtime.client(job::force::force_named_job(context, arguments))
         }
+        JobCommand::History(arguments) => {
+            runtime.client(job::history::list_versions(context, arguments))
+        }
+        JobCommand::Revert(arguments) => {
+            runtime.client(job::revert::revert_named_job(context, arguments))
+        }
         JobCommand::Status(arguments) => runtime.client(job::status::show_jobs(context, arguments)),
     }
 }

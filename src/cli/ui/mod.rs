@@ -54,7 +54,7 @@ pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use field::field_explanation;
 pub(super) use formats::{Finding, Place, ReportFile, RunReport, RunTime};
 pub(super) use import::{import_summary, volume_count};
-pub(super) use job::{JobOverview, job_detail, job_list};
+pub(super) use job::{JobOverview, job_detail, job_list, job_versions};
 pub(super) use job_plan::job_plan_text;
 pub(super) use namespace::namespace_list;
 pub(super) use node::{NodeOverview, node_detail, node_list};

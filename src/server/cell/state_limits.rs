@@ -246,8 +246,12 @@ impl StateSizes {
             return Ok(());
         };
         let before = self.objects.get(&subject).copied();
+        let kept = match event.kind.keeps_earlier() {
+            true => before.unwrap_or(0),
+            false => 0,
+        };
         let size = match limits.bytes {
-            Some(_) => byte_count(&event.kind),
+            Some(_) => byte_count(&event.kind) + kept,
             None => 0,
         };
         let of_table = self.tables.get(&table).copied().unwrap_or_default();

@@ -108,6 +108,7 @@ endpoints! { request:
     DispatchJob(id: String) = "DispatchJob", Operator, jobs::dispatch(request, id).await;
     ForcePeriodicJob(id: String) = "ForcePeriodicJob", Operator, jobs::force_periodic(request, id).await;
     ReadJobVersions(id: String) = "ReadJobVersions", Anyone, job_scale::read_versions(request, id).await;
+    RevertJob(id: String) = "RevertJob", Operator, job_scale::revert(request, id).await;
     ReadJobScale(id: String) = "ReadJobScale", Anyone, job_scale::read_scale(request, id).await;
     ScaleJob(id: String) = "ScaleJob", Operator, job_scale::scale(request, id).await;
     ReadJobSummary(id: String) = "ReadJobSummary", Anyone, jobs::read_summary(request, id);

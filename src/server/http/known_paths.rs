@@ -32,8 +32,8 @@ const NO_FILES: &str = "this agent does not show the files of allocations: they 
 const NO_USAGE: &str = "this agent does not measure what tasks and machines use";
 const NO_DEPLOYMENTS: &str =
     "this agent has no deployments: it replaces the allocations of a changed job at once";
-const NO_VERSIONS: &str =
-    "this agent keeps the newest version of a job only: register the earlier job again";
+const NO_MARKED_VERSIONS: &str =
+    "this agent does not mark versions of a job: `POST /v1/job/ID/revert` names one by its number";
 const NO_SUBMISSION: &str =
     "this agent does not keep the text of a job file: `GET /v1/job/ID` returns the job";
 const NO_SERVICES: &str = "this agent registers no services: use a Nomad cluster or Consul";
@@ -83,11 +83,10 @@ const KNOWN: &[KnownPath] = &[
     ),
     row("v1/job/**/actions", LATER, NO_TASK_ACCESS),
     row("v1/job/**/action", LATER, NO_TASK_ACCESS),
-    row("v1/job/**/revert", LATER, NO_VERSIONS),
     row("v1/job/**/services", NONE, NO_SERVICES),
-    row("v1/job/**/stable", LATER, NO_VERSIONS),
+    row("v1/job/**/stable", LATER, NO_MARKED_VERSIONS),
     row("v1/job/**/submission", NONE, NO_SUBMISSION),
-    row("v1/job/**/tag", LATER, NO_VERSIONS),
+    row("v1/job/**/tag", LATER, NO_MARKED_VERSIONS),
     row(
         "v1/jobs/statuses",
         LATER,

@@ -154,6 +154,7 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         "evaluate" => put(Route::EvaluateJob(named())),
         "dispatch" => put(Route::DispatchJob(named())),
         "versions" => get(Route::ReadJobVersions(named())),
+        "revert" => put(Route::RevertJob(named())),
         "scale" if is_put => Ok(Route::ScaleJob(named())),
         "scale" => get(Route::ReadJobScale(named())),
         "summary" => get(Route::ReadJobSummary(named())),

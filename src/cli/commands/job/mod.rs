@@ -3,9 +3,11 @@
 mod args;
 pub(crate) mod dispatch;
 pub(crate) mod force;
+pub(crate) mod history;
 pub(crate) mod placement;
 pub(crate) mod plan;
 mod refused_variables;
+pub(crate) mod revert;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -1,4 +1,4 @@
-//! `job run`, `job dispatch`, `job periodic force`, `job stop`, `alloc stop`: changes something, then follows what the
+//! `job run`, `job dispatch`, `job periodic force`, `job revert`, `job stop`, `alloc stop`: changes something, then follows what the
 //! server makes of it.
 //!
 //! A request is sent once. After it, the command only reads, so an interrupt leaves the job as it is.
@@ -121,6 +121,26 @@ pub async fn launch_job(
     };
     let key = JobKey::new(job.namespace.clone(), JobId::new(id));
     follow_new_job(context, &key, &launched.eval_id, wait).await
+}
+
+/// Registers an earlier version of a job again, and waits until its allocations run.
+///
+/// # Errors
+/// If the server refuses, an allocation fails, the time is over, or the user interrupts.
+pub async fn revert_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+    version: u64,
+    wait: &JobWait,
+) -> Result<JobOutcome, WorkflowError> {
+    if context.is_interrupted() {
+        return Err(WorkflowError::interrupted());
+    }
+    let reverted = context.api.revert_job(job, version).await?;
+    report_warnings(context, job.id.as_str(), &reverted.warnings);
+    let done = format!("job {}: version {version} registered again", job.id);
+    report_evaluation(context, &done, &reverted.eval_id);
+    follow_new_job(context, job, &reverted.eval_id, wait).await
 }
 
 /// Follows a job that the server has just registered, unless it runs nothing itself.
