@@ -44,7 +44,7 @@ pub(super) use agent::{
     CheckProgress, CheckReportFile, case_list, event_list, probe_json, probe_text,
     profile_diff_json, profile_diff_text, report_json, report_text,
 };
-pub(super) use allocation::{allocation_detail, allocation_list, group_of};
+pub(super) use allocation::{allocation_detail, allocation_list, file_list, group_of};
 pub(super) use allocs::TimeReference;
 pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use claim::{claim_list, volume_overview};

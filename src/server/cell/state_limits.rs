@@ -33,7 +33,7 @@ pub struct StateLimits {
     pub namespace_bytes: usize,
     /// Jobs, also purged ones whose allocations are left.
     pub jobs: usize,
-    /// Bytes of all jobs with their evaluations.
+    /// Bytes of all jobs with their evaluations and earlier versions.
     pub job_bytes: usize,
     /// Allocations, also ended ones that are not forgotten.
     pub allocations: usize,
@@ -88,7 +88,7 @@ pub const STATE_LIMITS: &[StateLimitField] = &[
     ),
     StateLimitField::size(
         "job-bytes",
-        "all jobs with their evaluations",
+        "all jobs with their evaluations and earlier versions",
         (1 << 10, 1 << 36),
         |limits| &mut limits.job_bytes,
     ),

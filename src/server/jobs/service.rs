@@ -208,17 +208,17 @@ impl JobService {
         let current = record.current.version;
         if let Some(enforced) = enforced.filter(|enforced| *enforced != current) {
             let text = format!("its newest version is {current}, and {enforced} was expected");
-            return Err(JobError::refused(key, text).into());
+            return Err(JobError::NoVersion { job: key.clone(), text }.into());
         }
         if version == current && !record.is_stopped {
             let text = format!("version {version} is the newest one");
-            return Err(JobError::refused(key, text).into());
+            return Err(JobError::NoVersion { job: key.clone(), text }.into());
         }
         let Some(found) = record.versions().find(|one| one.version.version == version) else {
             let known: Vec<_> =
                 record.versions().map(|one| one.version.version.to_string()).collect();
             let text = format!("version {version} is not on record, only {}", known.join(", "));
-            return Err(JobError::refused(key, text).into());
+            return Err(JobError::NoVersion { job: key.clone(), text }.into());
         };
         let job = self.sealer.open(&found.version)?;
         self.register(job, Some(record.job_modify_index)).await

@@ -77,6 +77,12 @@ pub(crate) enum JobCommand {
     /// Exits with 0 when the job runs, 2 when an allocation has no place, and 1 on an error.
     #[command(after_long_help = "Example:\n  nomad-csi job revert db 3")]
     Revert(JobRevertArgs),
+    /// Restart the tasks of a job
+    ///
+    /// Restarts the tasks of each allocation that runs, on its node: volumes stay claimed and mounted. The job does not
+    /// change.
+    #[command(after_long_help = "Example:\n  nomad-csi job restart db")]
+    Restart(JobRestartArgs),
     /// List jobs, or show one with its volumes and allocations
     #[command(
         after_long_help = "Examples:\n  nomad-csi job status\n  nomad-csi job status db -o json"
@@ -225,6 +231,14 @@ pub(crate) struct JobRevertArgs {
     pub version: u64,
     #[command(flatten)]
     pub waiting: WaitingArgs,
+}
+
+/// Arguments of `job restart`.
+#[derive(Args, Debug)]
+pub(crate) struct JobRestartArgs {
+    /// ID of the job; on a terminal, also the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
 }
 
 /// Arguments of `job plan`.

@@ -7,6 +7,7 @@ pub(crate) mod history;
 pub(crate) mod placement;
 pub(crate) mod plan;
 mod refused_variables;
+pub(crate) mod restart;
 pub(crate) mod revert;
 pub(crate) mod run;
 pub(crate) mod status;

@@ -267,6 +267,37 @@ pub async fn stop_allocation(
     await_evaluation(context, &namespace, &stopped.eval_id, wait).await
 }
 
+/// Restarts the tasks of all allocations of a job that run, one allocation after the other. Returns how many.
+///
+/// # Errors
+/// If nothing of the job runs, the server refuses, or the user interrupts. Earlier allocations stay restarted.
+pub async fn restart_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+) -> Result<usize, WorkflowError> {
+    let listing = context.api.list_job_allocations(job);
+    let allocations = context.unless_interrupted(listing).await??;
+    let running = allocations
+        .into_iter()
+        .filter(|alloc| alloc.client_status == "running" && alloc.desired_status == "run");
+    let mut restarted = 0;
+    for alloc in running {
+        if context.is_interrupted() {
+            return Err(WorkflowError::interrupted());
+        }
+        context.api.restart_allocation(&AllocId::new(&alloc.id), "").await?;
+        context.reporter.status(&format!("{}: restarting", named(&alloc)));
+        restarted += 1;
+    }
+    if restarted == 0 {
+        let message = format!("cannot restart job {}: none of its allocations runs", job.quoted());
+        return Err(Diagnostic::error(Code::JobNotRunning, message)
+            .help(Code::JobNotRunning.advice())
+            .into());
+    }
+    Ok(restarted)
+}
+
 async fn await_evaluation(
     context: &WorkflowContext<'_>,
     namespace: &Namespace,
