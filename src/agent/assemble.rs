@@ -117,7 +117,9 @@ async fn wire(
     };
     let supervisors = supervisors(config, embedded, (dirs, cell, &node.id), deps).await?;
     let serving = serve_metrics_at(config.metrics, metrics.clone()).await?;
-    let directory = parts.hosts.directory(node.id.clone(), Some(parts.logs.clone()));
+    let directory = parts
+        .hosts
+        .directory(node.id.clone(), (Some(parts.logs.clone()), Some(parts.allocs.clone())));
     let calls = PluginCallQueues::new(
         config.calls,
         VolumeLimits::MAX_WAITING,

@@ -16,11 +16,12 @@ use nomad_csi_model::diagnostic::Diagnostics;
 use nomad_csi_model::{HostSession, Node};
 use nomad_csi_node::mounts::LinuxMounter;
 use nomad_csi_node::{
-    AllocRunnerDeps, AllocRunners, NodeTaskLogs, PluginHost, PluginHostDeps, Registry,
-    SupervisorDeps, TaskDriver, VolumeCallLocks,
+    AllocRunnerDeps, AllocRunners, NodeAllocAccess, NodeTaskLogs, PluginHost, PluginHostDeps,
+    Registry, SupervisorDeps, TaskDriver, TaskRestarts, VolumeCallLocks,
 };
 use nomad_csi_ports::{
-    Clock, ControlPlane, IdSource, MountObserver, PluginObserver, SentSecretsReader, TaskLogs,
+    AllocAccess, Clock, ControlPlane, IdSource, MountObserver, PluginObserver, SentSecretsReader,
+    TaskLogs,
 };
 
 /// What the node's half needs of the server's.
@@ -47,6 +48,9 @@ pub(super) struct NodeParts {
     pub(super) plugins: Arc<PluginHost>,
     /// Reads the output of tasks.
     pub(super) logs: Arc<dyn TaskLogs>,
+    /// The tasks and the files of allocations.
+    pub(super) allocs: Arc<dyn AllocAccess>,
+    restarts: TaskRestarts,
     registry: Arc<Registry>,
     node: Arc<Node>,
     drivers: TaskDrivers,
@@ -78,7 +82,10 @@ impl NodeParts {
             volumes: dirs.mounts(),
         }));
         let logs = Arc::new(NodeTaskLogs::new(dirs.data().to_owned(), drivers.clone()));
-        Self { hosts, plugins, logs, registry, node, drivers, server, tools }
+        let restarts = TaskRestarts::default();
+        let data = dirs.data().to_owned();
+        let allocs = Arc::new(NodeAllocAccess::new(data, drivers.clone(), restarts.clone()));
+        Self { hosts, plugins, logs, allocs, restarts, registry, node, drivers, server, tools }
     }
 
     /// Returns the call locks of the node.
@@ -126,6 +133,7 @@ impl NodeParts {
             ids: self.tools.ids.clone(),
             node: self.node.clone(),
             mounter: Arc::new(LinuxMounter),
+            restarts: self.restarts.clone(),
             plugins: self.plugins.clone(),
             data_directory: dirs.data().to_owned(),
             hidden_directories,

@@ -148,6 +148,7 @@ impl RunningNode {
             controllers: parts.hosts.controllers.clone(),
             plugins: parts.registry().clone(),
             logs: Some(parts.logs.clone()),
+            allocs: Some(parts.allocs.clone()),
         };
         let terms = Arc::new(parts.call_locks().clone());
         let service = NodeHostService::new(connected, terms, HostDescription { session, boot_id });

@@ -12,8 +12,8 @@ use nomad_csi_node::{
     LocalControllerHost, MountDirectories, Registry, VolumeCallLocks, VolumeManager,
 };
 use nomad_csi_ports::{
-    ConnectedNode, ControllerHost, HostDirectory, MountAction, MountEvent, MountObserver, NodeHost,
-    TaskLogs,
+    AllocAccess, ConnectedNode, ControllerHost, HostDirectory, MountAction, MountEvent,
+    MountObserver, NodeHost, TaskLogs,
 };
 
 /// The hosts that carry out the steps of the server.
@@ -49,13 +49,14 @@ impl StepHosts {
     pub(super) fn directory(
         &self,
         node: NodeId,
-        logs: Option<Arc<dyn TaskLogs>>,
+        (logs, allocs): (Option<Arc<dyn TaskLogs>>, Option<Arc<dyn AllocAccess>>),
     ) -> Arc<dyn HostDirectory> {
         let connected = ConnectedNode {
             host: self.node.clone(),
             controllers: self.controllers.clone(),
             plugins: self.registry.clone(),
             logs,
+            allocs,
         };
         Arc::new(OneNode { node, connected })
     }

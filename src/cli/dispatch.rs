@@ -221,6 +221,13 @@ fn dispatch_alloc(command: &AllocCommand, runtime: CommandRuntime<'_>) -> Result
         AllocCommand::Logs(arguments) => {
             runtime.client(alloc::logs::print_logs(context, arguments))
         }
+        AllocCommand::Fs(arguments) => runtime.client(alloc::files::show_files(context, arguments)),
+        AllocCommand::Restart(arguments) => {
+            runtime.client(alloc::signal::restart_named_allocation(context, arguments))
+        }
+        AllocCommand::Signal(arguments) => {
+            runtime.client(alloc::signal::signal_named_allocation(context, arguments))
+        }
         AllocCommand::Stop(arguments) => {
             runtime.client(alloc::stop::stop_named_allocation(context, arguments))
         }
@@ -242,6 +249,15 @@ fn dispatch_job(command: &JobCommand, runtime: CommandRuntime<'_>) -> Result<Exi
         }
         JobCommand::Periodic(JobPeriodicCommand::Force(arguments)) => {
             runtime.client(job::force::force_named_job(context, arguments))
+        }
+        JobCommand::History(arguments) => {
+            runtime.client(job::history::list_versions(context, arguments))
+        }
+        JobCommand::Restart(arguments) => {
+            runtime.client(job::restart::restart_named_job(context, arguments))
+        }
+        JobCommand::Revert(arguments) => {
+            runtime.client(job::revert::revert_named_job(context, arguments))
         }
         JobCommand::Status(arguments) => runtime.client(job::status::show_jobs(context, arguments)),
     }

@@ -122,6 +122,11 @@ impl TaskDirectory {
         &self.path
     }
 
+    /// Returns the name of the directory, which is that of the task if it is one of a path.
+    pub(super) fn name(&self) -> Option<String> {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned())
+    }
+
     /// Returns the directory that the tasks of the allocation share.
     pub(super) fn shared(&self) -> PathBuf {
         self.alloc.shared()

@@ -7,6 +7,7 @@
 //! claims that the server decides, one at a time for a volume ([`VolumeCallLocks`]). Processes, sockets, mounts
 //! and gRPC are behind ports.
 
+mod alloc_access;
 mod alloc_directory;
 mod alloc_runner;
 mod controller_host;
@@ -33,6 +34,7 @@ mod task_logs;
 mod task_mounts;
 mod task_program;
 mod task_record;
+mod task_restarts;
 mod task_run;
 mod volume_call_lock;
 mod volume_call_locks;
@@ -40,6 +42,7 @@ mod volume_files;
 mod volume_manager;
 mod volume_steps;
 
+pub use alloc_access::NodeAllocAccess;
 pub use alloc_runner::{AllocRunnerDeps, AllocRunners, interrupt_alloc};
 pub use controller_host::LocalControllerHost;
 pub use plugin_tasks::{PluginHost, PluginHostDeps};
@@ -48,6 +51,7 @@ pub use registry::{Registry, RunningInstance};
 pub use supervisor::{PluginTask, Supervisor, SupervisorDeps, TaskStatus, wait_until_healthy};
 pub use task_driver::{DriverError, StoppedProcess, Task, TaskCommand, TaskDriver};
 pub use task_logs::NodeTaskLogs;
+pub use task_restarts::TaskRestarts;
 pub use task_run::{
     DriverConfig, LimitReached, LimitsReached, LogFile, LogLimits, LogSlice, MockScript, RunDriver,
     RunEnd, RunError, RunRequest, RunStart, RunStatus, TaskMount, TaskProgram, TaskUser,

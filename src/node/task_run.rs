@@ -325,6 +325,8 @@ pub trait RunDriver: Send + Sync {
     /// Requests the end of the task, and returns at once. The task gets its kill signal, and SIGKILL after its
     /// kill timeout. A run that is not started yet will not start. Has no effect on a run that has ended.
     async fn stop(&self, run: &Path) -> Result<(), RunError>;
+    /// Sends a signal to the process of the task. Returns false if it does not run.
+    async fn signal(&self, run: &Path, signal: i32) -> Result<bool, RunError>;
     /// Ends the task at once, with SIGKILL and without its kill timeout, and returns before it has ended. A run that is not
     /// started yet will not start. Has no effect on a run that has ended.
     async fn kill(&self, run: &Path) -> Result<(), RunError>;

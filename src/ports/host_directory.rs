@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::alloc_access::AllocAccess;
 use super::controller_host::ControllerHost;
 use super::node_host::NodeHost;
 use super::plugins::PluginDirectory;
@@ -22,6 +23,8 @@ pub struct ConnectedNode {
     pub plugins: Arc<dyn PluginDirectory>,
     /// The output of the tasks that run there; `None` if none can run.
     pub logs: Option<Arc<dyn TaskLogs>>,
+    /// The tasks and the files of the allocations that run there; `None` if none can run.
+    pub allocs: Option<Arc<dyn AllocAccess>>,
 }
 
 /// The nodes that can be reached now.

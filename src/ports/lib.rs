@@ -5,6 +5,7 @@
 //! external crate, a fake in memory. The doc comment of a port is its contract. A fake is as strict
 //! as the adapter, so a test finds the errors that production would.
 
+mod alloc_access;
 mod attachment;
 mod block_storage;
 mod blocking;
@@ -35,6 +36,7 @@ mod task_logs;
 mod term_guard;
 mod verdict;
 
+pub use alloc_access::{AllocAccess, AllocAccessError, AllocFile};
 pub use attachment::{ControllerPublishVolume, ControllerUnpublishVolume, NodeExpandVolume};
 pub use block_storage::{
     AttachOptions, AttachedDevice, BlockStorage, BlockStorageFeatures, CopyMethod, DeviceTuning,

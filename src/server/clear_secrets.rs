@@ -76,6 +76,9 @@ impl Objects {
             StoredRecord::Job(record) => {
                 let record = Arc::make_mut(record);
                 record.current = self.version(&record.current);
+                for earlier in &mut record.earlier {
+                    earlier.version = self.version(&earlier.version);
+                }
             }
             StoredRecord::Volume(record) => self.volume(Arc::make_mut(record)),
             StoredRecord::Namespace(_)

@@ -17,7 +17,7 @@ use super::variables::VariableService;
 use super::volumes::{CreationDriver, VolumeLimits, VolumeService};
 use nomad_csi_model::NodeId;
 use nomad_csi_ports::{
-    Measurements, MetricsSource, NoMeasurements, NodePlane, NodePresence, TaskLogs,
+    AllocAccess, Measurements, MetricsSource, NoMeasurements, NodePlane, NodePresence, TaskLogs,
     VolumeStatsSample,
 };
 
@@ -239,6 +239,11 @@ impl Services {
     /// Returns what reads the output of the tasks of a node; `None` if it cannot be reached or has no tasks.
     pub(super) fn task_logs(&self, node: &NodeId) -> Option<std::sync::Arc<dyn TaskLogs>> {
         self.ports.hosts.node(node)?.logs
+    }
+
+    /// Returns the tasks and files of the allocations of a node; `None` if it cannot be reached or has no tasks.
+    pub(super) fn alloc_access(&self, node: &NodeId) -> Option<std::sync::Arc<dyn AllocAccess>> {
+        self.ports.hosts.node(node)?.allocs
     }
 
     /// Returns what a node in this process needs of the server.

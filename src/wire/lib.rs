@@ -6,6 +6,7 @@
 
 mod acl;
 mod agent_self;
+mod alloc_file;
 mod allocation;
 mod allocation_document;
 mod boolean;
@@ -45,6 +46,7 @@ mod volume_stub;
 
 pub use acl::{PolicyDocument, TokenDocument};
 pub use agent_self::AgentSelf;
+pub use alloc_file::AllocFileDocument;
 pub use allocation::{AllocationStub, DesiredTransitionDocument};
 pub use allocation_document::{AllocationDocument, AllocationStopResponse};
 pub use boolean::parse_boolean;

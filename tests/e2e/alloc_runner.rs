@@ -62,6 +62,7 @@ impl Node {
             ids: Arc::new(RandomIds),
             node: Arc::new(nomad_csi_model::Node::new("node-1".into(), "laptop", "dc1")),
             mounter: Arc::new(LinuxMounter),
+            restarts: Default::default(),
             plugins: Arc::new(PluginHost::new(PluginHostDeps {
                 connector: Arc::new(GrpcConnector::new()),
                 sent: Arc::new(NothingSent),

@@ -275,6 +275,48 @@ fn a_job_waits_for_its_volume_and_says_so() {
     });
 }
 
+/// The mounts stay, the claims stay, and the files of the allocation are there to read.
+#[test]
+fn a_restarted_task_keeps_its_volume_and_gets_signals() {
+    let test = "jobs::a_restarted_task_keeps_its_volume_and_gets_signals";
+    run_in_namespace(test, async {
+        let machine = Machine::new();
+        machine.create_volume("data", WRITER, "file-system");
+        let script = "echo run >> /data/runs; cp /data/runs $NOMAD_ALLOC_DIR/data/copy; \
+                      trap 'echo hup' HUP; echo ready; while :; do sleep 0.1; done";
+        machine.run(&machine.job("writer", "service", &volume("data", WRITER), script));
+        let alloc = machine.wait_for("writer", "running", 1).remove(0);
+        until_true("the first run", || machine.output(&alloc) == "ready\n");
+        let (mounted, claims) = (mounts(), machine.claims());
+        let id = alloc["ID"].as_str().unwrap();
+        let task = format!("/v1/client/allocation/{id}");
+        machine.put(&format!("{task}/signal"), &json!({"Task": "t", "Signal": "SIGHUP"}));
+        until_true("the signal", || machine.output(&alloc) == "ready\nhup\n");
+        machine.put(&format!("{task}/restart"), &json!({"TaskName": "t"}));
+        until_true("the second run", || machine.output(&alloc) == "ready\nhup\nready\n");
+        assert_eq!(mounts(), mounted);
+        assert_eq!(machine.claims(), claims);
+        let again = machine.wait_for("writer", "running", 1).remove(0);
+        assert_eq!(again["ID"], alloc["ID"]);
+        assert_eq!(again["TaskStates"]["t"]["Restarts"], 1);
+        let file = |path: &str| {
+            let path = format!("/v1/client/fs/cat/{id}?path={path}");
+            machine.address().ask("GET", &path, None).unwrap()
+        };
+        assert_eq!(file("alloc/data/copy").text(), "run\nrun\n");
+        assert_eq!(file("t/secrets/x").status, 400);
+        let listed = machine.get(&format!("/v1/client/fs/ls/{id}?path=/"));
+        let names: Vec<_> = listed.as_array().unwrap().iter().map(|file| &file["Name"]).collect();
+        assert_eq!(names, ["alloc", "t"]);
+        machine.stop("writer");
+        machine.wait_for("writer", "complete", 1);
+        let refused = machine.address().ask("PUT", &format!("{task}/restart"), Some(&json!({})));
+        assert_eq!(refused.unwrap().status, 500);
+        machine.assert_clean();
+        machine.end();
+    });
+}
+
 /// A job runs as the user of the agent, so only its operator may submit one.
 #[test]
 fn another_user_of_the_machine_runs_no_job() {

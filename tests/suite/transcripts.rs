@@ -99,6 +99,7 @@ transcripts! {
     jobs_are_dispatched_and_launched = "job/launching.md";
     jobs_are_shown_and_stopped = "job/status.md";
     allocations_are_shown_logged_and_stopped = "alloc/alloc.md";
+    tasks_are_restarted_and_their_files_shown = "alloc/tasks.md";
     nodes_are_shown_and_drained = "node/node.md";
     names_and_numbers_of_job_files_are_checked = "job/names.md";
     problems_of_job_files_are_reported_at_their_places = "job/invalid.md";

@@ -37,7 +37,7 @@ fn clear_events(sealer: &KeySealer) -> Vec<Event> {
     let web = job_key("web");
     let mut job = job_registered(&web);
     if let EventKind::Job { event, .. } = &mut job
-        && let JobEvent::Registered { job, settings } = &mut **event
+        && let JobEvent::Registered { job, settings, .. } = &mut **event
     {
         let taken = Secrets::from_iter([(
             "0/0",

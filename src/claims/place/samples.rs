@@ -74,6 +74,7 @@ impl World {
             event: Box::new(JobEvent::Registered {
                 job: Box::new(job),
                 settings: SealedSecrets::default(),
+                earlier: 0,
             }),
         });
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::claims_record::AllocRecord;
 use super::job_record::{
-    AllocEvent, Evaluation, EvaluationRecord, JobEvent, JobRecord, JobVersion, Placement,
+    AllocEvent, EarlierVersion, Evaluation, EvaluationRecord, JobEvent, JobRecord, JobVersion,
+    Placement,
 };
 use super::shared::Shared;
 use super::tables::State;
@@ -60,7 +61,10 @@ pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: E
     };
     let served = serves(state);
     match event {
-        JobEvent::Registered { job, settings } => registered(state, key, job, settings, at),
+        JobEvent::Registered { job, settings, earlier } => {
+            let current = (&**job, settings);
+            registered(state, key, current, *earlier, at);
+        }
         JobEvent::Stopped { purges } => change(state, key, at, |record| {
             record.is_stopped = true;
             record.is_purged |= *purges;
@@ -86,8 +90,8 @@ pub(super) fn apply_job(state: &mut State, key: &JobKey, event: &JobEvent, at: E
 fn registered(
     state: &mut State,
     key: &JobKey,
-    job: &Job,
-    settings: &SealedSecrets,
+    (job, settings): (&Job, &SealedSecrets),
+    earlier: usize,
     at: EventPlace,
 ) {
     let before = state.jobs.get(key);
@@ -98,6 +102,7 @@ fn registered(
     };
     let record = JobRecord {
         current: Shared::from(current),
+        earlier: before.map_or_else(Vec::new, |record| kept_versions(record, earlier)),
         is_stopped: false,
         is_purged: false,
         evaluations: before.map_or_else(Vec::new, |record| record.evaluations.clone()),
@@ -108,6 +113,17 @@ fn registered(
         launched_until: job.periodic.is_some().then_some(at.time),
     };
     state.put_job(Arc::new(record));
+}
+
+/// The newest versions of a job that is replaced. Readers do not see those of a purged one.
+fn kept_versions(before: &JobRecord, count: usize) -> Vec<EarlierVersion> {
+    if before.is_purged {
+        return vec![];
+    }
+    let versions = before.versions().take(count.min(JobRecord::MAX_EARLIER));
+    let mut kept: Vec<_> = versions.collect();
+    kept.reverse();
+    kept
 }
 
 fn evaluated(record: &mut JobRecord, evaluation: &Evaluation, at: EventPlace) {

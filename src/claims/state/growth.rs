@@ -85,6 +85,12 @@ impl EventKind {
         }
     }
 
+    /// Returns whether what the state has of the object stays beside what the event adds.
+    pub fn keeps_earlier(&self) -> bool {
+        matches!(self, Self::Job { event, .. }
+            if matches!(**event, JobEvent::Registered { earlier: 1.., .. }))
+    }
+
     /// Returns the object that the event removes, if limits count its table.
     pub fn removal(&self) -> Option<Subject> {
         match self {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::job_record::JobRecord;
 use super::namespaces::namespace_problems;
 use super::plugin_record::PluginAlloc;
 use super::record::{Phase, VolumeRecord};
@@ -156,6 +157,11 @@ fn job_problems(state: &State) -> Vec<String> {
         }
         let order =
             [record.create_index, record.job_modify_index, record.modify_index, state.jobs_index];
+        let versions = record.earlier.iter().map(|earlier| earlier.version.version);
+        let versions = versions.chain([record.current.version]);
+        if !versions.is_sorted_by(|a, b| a < b) || record.earlier.len() > JobRecord::MAX_EARLIER {
+            found.push(format!("job {} has its versions out of order, or too many", key.quoted()));
+        }
         if !order.is_sorted() {
             found.push(format!("job {} has indexes out of order", key.quoted()));
         }

@@ -32,12 +32,27 @@ impl JobVersion {
     }
 }
 
+/// A version of a job before the newest one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EarlierVersion {
+    /// The job as it was submitted.
+    pub version: Shared<JobVersion>,
+    /// The time of its registration, in nanoseconds since the epoch.
+    pub submit_time: i64,
+    /// The index of the last change of the job itself, while this version was the newest.
+    pub job_modify_index: u64,
+}
+
 /// A stored job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobRecord {
     /// The newest version.
     pub current: Shared<JobVersion>,
+    /// The versions before it, oldest first, as its registration kept them. Since version 12.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierVersion>,
     /// True if it was stopped.
     pub is_stopped: bool,
     /// True if it was purged: readers do not see it any more.
@@ -61,6 +76,8 @@ pub struct JobRecord {
 impl JobRecord {
     /// How many evaluations are kept.
     pub const MAX_EVALUATIONS: usize = 10;
+    /// How many versions before the newest one are kept at most, as in Nomad.
+    pub const MAX_EARLIER: usize = 6;
 
     /// Returns the key.
     pub fn key(&self) -> JobKey {
@@ -70,6 +87,20 @@ impl JobRecord {
     /// Returns the namespace.
     pub fn namespace(&self) -> &Namespace {
         &self.current.job.namespace
+    }
+
+    /// Returns the newest version as one that another follows.
+    pub fn as_earlier(&self) -> EarlierVersion {
+        EarlierVersion {
+            version: self.current.clone(),
+            submit_time: self.submit_time,
+            job_modify_index: self.job_modify_index,
+        }
+    }
+
+    /// Returns the newest version and those before it, newest first.
+    pub fn versions(&self) -> impl Iterator<Item = EarlierVersion> {
+        [self.as_earlier()].into_iter().chain(self.earlier.iter().rev().cloned())
     }
 
     /// Returns an evaluation.
@@ -227,6 +258,10 @@ pub enum JobEvent {
         job: Box<Job>,
         /// The possible secrets, sealed.
         settings: SealedSecrets,
+        /// How many versions before this one are kept, the newest ones; at most [`JobRecord::MAX_EARLIER`]. Since
+        /// version 11.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        earlier: usize,
     },
     /// It was stopped, or purged after it was stopped.
     Stopped {
@@ -307,6 +342,11 @@ impl AllocEvent {
             Self::Reported { .. } => "allocation reported",
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The allocations of a job, for indexes.

@@ -56,8 +56,8 @@ pub use event_text::event_text;
 pub use growth::is_growth;
 pub use invariant::{SharedVolume, shared_volumes, violations};
 pub use job_record::{
-    AllocEvent, Evaluation, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure,
-    JobEvent, JobRecord, JobVersion, Placement,
+    AllocEvent, EarlierVersion, Evaluation, EvaluationRecord, EvaluationStatus, EvaluationTrigger,
+    GroupFailure, JobEvent, JobRecord, JobVersion, Placement,
 };
 pub use leader_starts::LeaderStarts;
 pub use list::{InvalidToken, VolumeFilter, VolumePage, VolumeToken, volumes};

@@ -118,7 +118,8 @@ impl<R: Reseal> Objects<'_, R> {
     }
 
     fn job(&mut self, record: &mut JobRecord) -> Result<(), R::Error> {
-        self.job_version(&mut record.current)
+        self.job_version(&mut record.current)?;
+        record.earlier.iter_mut().try_for_each(|earlier| self.job_version(&mut earlier.version))
     }
 
     fn variable(&mut self, record: &mut VariableRecord) -> Result<(), R::Error> {

@@ -4,8 +4,24 @@ use super::allocs::{TimeReference, short_id};
 use super::table::{heading, key_values, table};
 use super::time::{ago, local_time};
 use nomad_csi_wire::{
-    AllocationDocument, AllocationStub, TaskGroupDocument, TaskStateDocument, nanoseconds_from_wire,
+    AllocFileDocument, AllocationDocument, AllocationStub, TaskGroupDocument, TaskStateDocument,
+    nanoseconds_from_wire,
 };
+
+/// Returns a table of the files of an allocation.
+pub(crate) fn file_list(files: &[AllocFileDocument], now: &TimeReference) -> String {
+    let rows = files.iter().map(|file| {
+        let modified = nanoseconds_from_wire(file.mod_time.as_deref());
+        let slash = if file.is_dir { "/" } else { "" };
+        [
+            file.file_mode.clone(),
+            file.size.to_string(),
+            local_time(modified, &now.zone),
+            format!("{}{slash}", file.name),
+        ]
+    });
+    table(["Mode", "Size", "Modified", "Name"], rows)
+}
 
 /// Returns a table of allocations.
 pub(crate) fn allocation_list(stubs: &[AllocationStub], now: &TimeReference, wide: bool) -> String {

@@ -48,6 +48,24 @@ pub(crate) fn job_list(jobs: &[JobStub], now: &TimeReference, wide: bool) -> Str
     table(headings, rows)
 }
 
+/// Returns a table of the versions of a job.
+pub(crate) fn job_versions(versions: &[JobDocument], now: &TimeReference) -> String {
+    let rows = versions.iter().map(|version| {
+        let groups = version.task_groups.iter();
+        let groups = groups.map(|group| {
+            let count = group.count.unwrap_or(1);
+            format!("{} ({count})", group.name)
+        });
+        [
+            version.version.to_string(),
+            local_time(version.submit_time, &now.zone),
+            version.priority.unwrap_or_default().to_string(),
+            groups.collect::<Vec<_>>().join(", "),
+        ]
+    });
+    table(["Version", "Submit Date", "Priority", "Task Groups"], rows)
+}
+
 /// Returns the details of one job.
 pub(crate) fn job_detail(overview: &JobOverview, now: &TimeReference, wide: bool) -> String {
     let job = &overview.job;

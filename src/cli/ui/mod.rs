@@ -44,7 +44,7 @@ pub(super) use agent::{
     CheckProgress, CheckReportFile, case_list, event_list, probe_json, probe_text,
     profile_diff_json, profile_diff_text, report_json, report_text,
 };
-pub(super) use allocation::{allocation_detail, allocation_list, group_of};
+pub(super) use allocation::{allocation_detail, allocation_list, file_list, group_of};
 pub(super) use allocs::TimeReference;
 pub(super) use auth::{AuthReport, auth_json, auth_text};
 pub(super) use claim::{claim_list, volume_overview};
@@ -54,7 +54,7 @@ pub(super) use drift::{DriftShown, drift_json, drift_text};
 pub(super) use field::field_explanation;
 pub(super) use formats::{Finding, Place, ReportFile, RunReport, RunTime};
 pub(super) use import::{import_summary, volume_count};
-pub(super) use job::{JobOverview, job_detail, job_list};
+pub(super) use job::{JobOverview, job_detail, job_list, job_versions};
 pub(super) use job_plan::job_plan_text;
 pub(super) use namespace::namespace_list;
 pub(super) use node::{NodeOverview, node_detail, node_list};

@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use http::Method;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::client::NomadClient;
 use super::request::{ApiRequest, check_addressable, check_addressable_job, unsendable_request};
@@ -21,6 +22,22 @@ use nomad_csi_wire::{
 
 /// Jobs per page.
 const PER_PAGE: &str = "1000";
+
+/// The versions of a job.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct JobVersions {
+    versions: Vec<serde_json::Value>,
+}
+
+/// A request to register an earlier version again.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct JobRevertRequest<'a> {
+    #[serde(rename = "JobID")]
+    job_id: &'a str,
+    job_version: u64,
+}
 
 fn text_of(truth: bool) -> &'static str {
     if truth { "true" } else { "false" }
@@ -197,6 +214,45 @@ impl JobApi for NomadClient {
         let get = in_namespace(&path, &job.namespace);
         let found = self.session.find::<JobDocument>(&get, &action, Code::JobNotFound).await?;
         Ok(found.map(|(value, document)| WithDocument { value, document }))
+    }
+
+    async fn read_job_versions(
+        &self,
+        job: &JobKey,
+    ) -> Result<Option<Vec<WithDocument<JobDocument>>>, ApiError> {
+        let action = format!("read the versions of job `{}`", job.id);
+        check_addressable_job(&job.id, &action)?;
+        let path = ["job", job.id.as_str(), "versions"];
+        let get = in_namespace(&path, &job.namespace);
+        let found = self.session.find::<JobVersions>(&get, &action, Code::JobNotFound).await?;
+        let Some((found, _)) = found else {
+            return Ok(None);
+        };
+        let versions = found.versions.into_iter().map(|version| {
+            let value = self.session.part(&version, &action)?;
+            Ok(WithDocument { value, document: Document::new(version.to_string()) })
+        });
+        versions.collect::<Result<Vec<_>, _>>().map(Some)
+    }
+
+    async fn revert_job(
+        &self,
+        job: &JobKey,
+        version: u64,
+    ) -> Result<JobRegisterResponse, ApiError> {
+        let action = format!("revert job `{}`", job.id);
+        check_addressable_job(&job.id, &action)?;
+        let request = JobRevertRequest { job_id: job.id.as_str(), job_version: version };
+        let body = serde_json::to_vec(&request)
+            .map_err(|error| unsendable_request(&action, &error.to_string()))?;
+        let path = ["job", job.id.as_str(), "revert"];
+        let put = ApiRequest {
+            query: vec![("namespace", job.namespace.as_str())],
+            body: Some(&body),
+            ..ApiRequest::new(Method::PUT, &path)
+        };
+        let response = self.session.call(&put, &action, Access::Write).await?;
+        self.session.document(&response, &action)
     }
 
     async fn read_job_summary(&self, job: &JobKey) -> Result<Option<JobSummaryDocument>, ApiError> {

@@ -201,6 +201,16 @@ impl Session {
         wire::decode_value(&json).map_err(|error| response::unexpected_document(&error, context))
     }
 
+    /// Decodes a part of a document that was read.
+    pub(super) fn part<T: DeserializeOwned>(
+        &self,
+        json: &serde_json::Value,
+        action: &str,
+    ) -> Result<T, ApiError> {
+        let context = self.context(action, Access::Read);
+        wire::decode_value(json).map_err(|error| response::unexpected_document(&error, context))
+    }
+
     /// Reads a document and its JSON.
     pub(super) async fn read<T: DeserializeOwned>(
         &self,

@@ -71,6 +71,14 @@ pub trait JobApi: Send + Sync {
     ) -> Result<Vec<WithDocument<JobStub>>, ApiError>;
     /// Returns a job; `None` if it does not exist.
     async fn read_job(&self, job: &JobKey) -> Result<Option<WithDocument<JobDocument>>, ApiError>;
+    /// Returns the versions of a job that the server keeps, newest first; `None` if the job does not exist.
+    async fn read_job_versions(
+        &self,
+        job: &JobKey,
+    ) -> Result<Option<Vec<WithDocument<JobDocument>>>, ApiError>;
+    /// Registers an earlier version of a job again.
+    async fn revert_job(&self, job: &JobKey, version: u64)
+    -> Result<JobRegisterResponse, ApiError>;
     /// Returns how many allocations of a job are in which state; `None` if the job does not exist.
     async fn read_job_summary(&self, job: &JobKey) -> Result<Option<JobSummaryDocument>, ApiError>;
     /// Returns the allocations of a job, the oldest first.

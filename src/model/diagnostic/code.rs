@@ -499,7 +499,7 @@ codes! {
         "Resolve a reason that the message names, or stop the job.";
     JobNotRunning = "job/not-running": "The job is registered, and some of its allocations failed or did not start in time.",
         "Run `alloc status` and `alloc logs` to see why.";
-    AllocTask = "alloc/task": "The allocation has no such task, or it has several and the command needs the name of one.",
+    AllocTask = "alloc/task": "The allocation has no such task, the task does not run, or there are several and the command needs the name of one.",
         "Name one of the tasks that the message lists.";
     // --- claim: answers about claims of a volume, and node: about nodes
     ClaimDenied = "claim/denied": "The volume cannot be claimed now.",

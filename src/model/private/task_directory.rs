@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::directory::own_user;
@@ -151,19 +151,54 @@ impl TaskWritableDirectory {
         Ok(names)
     }
 
+    /// Returns the facts about the directory itself.
+    ///
+    /// # Errors
+    /// If it cannot be examined.
+    pub fn facts(&self) -> io::Result<Stat> {
+        rustix::fs::fstat(&self.directory).map_err(|error| named(&self.path, error))
+    }
+
+    /// Returns the facts about an entry; those of a link are about the link. `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be examined.
+    pub fn entry(&self, name: &OsStr) -> io::Result<Option<Stat>> {
+        match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(named(&self.path.join(name), error)),
+        }
+    }
+
+    /// Opens a regular file of this directory to read it. Waits for no writer of a pipe, and follows no link.
+    ///
+    /// # Errors
+    /// If it does not exist or is something else.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let not_regular = || io::Error::other("it is not a regular file");
+        let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::LOOP | Errno::NXIO) => return Err(not_regular()),
+            Err(error) => return Err(named(&path, error)),
+        };
+        let found = rustix::fs::fstat(&file).map_err(|error| named(&path, error))?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => Ok(File::from(file)),
+            _ => Err(not_regular()),
+        }
+    }
+
     /// Returns whether an entry is a directory; `None` if it does not exist.
     ///
     /// # Errors
     /// If it cannot be examined.
     pub fn is_directory(&self, name: &OsStr) -> io::Result<Option<bool>> {
-        match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => {
-                let kind = FileType::from_raw_mode(found.st_mode);
-                Ok(Some(kind == FileType::Directory))
-            }
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(named(&self.path.join(name), error)),
-        }
+        let found = self.entry(name)?;
+        let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
+        Ok(kind.map(|kind| kind == FileType::Directory))
     }
 }
 

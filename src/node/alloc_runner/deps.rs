@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::plugin_tasks::PluginHost;
+use super::super::task_restarts::TaskRestarts;
 use crate::task_run::RunDriver;
 use nomad_csi_model::{HostVolume, Node};
 use nomad_csi_ports::{Clock, ControlPlane, IdSource, Mounter};
@@ -27,6 +28,8 @@ pub struct AllocRunnerDeps {
     pub node: Arc<Node>,
     /// Knows what is mounted below the directory of an allocation, which must not be removed then.
     pub mounter: Arc<dyn Mounter>,
+    /// The requests to restart tasks.
+    pub restarts: TaskRestarts,
     /// Supervises the plugins that tasks run.
     pub plugins: Arc<PluginHost>,
     /// The absolute path of the agent's data directory, which must be private.

@@ -25,6 +25,20 @@ const RETRY: RetryPolicy =
 /// How often a start is tried before it counts as a failed run.
 const START_ATTEMPTS: u32 = 3;
 
+/// Why an operator's request ends a run, in the events of the task.
+const RESTART_REQUESTED: &str = "an operator requested a restart";
+
+/// Why a run is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopCause {
+    /// The task stops for good.
+    Stopped,
+    /// Its plugin has failed, or a volume is lost.
+    GivenUp,
+    /// An operator restarts the task.
+    Restarted,
+}
+
 impl TaskRunner {
     /// Starts a run if it has a request, and waits for its end. A stop is passed on to it. A plugin that does not become
     /// healthy is stopped, and so is a run that has lost a volume.
@@ -47,28 +61,36 @@ impl TaskRunner {
         plugin: &mut Option<PluginSupervision>,
     ) -> RunOutcome {
         let run = self.directory.run(number);
+        // A request for an earlier run.
+        self.restart.forget_request();
         let process = match plugin {
             Some(plugin) => plugin.begin_run(&self.directory, number).await,
             None => ProcessRun::default(),
         };
         let started = CancellationToken::new();
         let mut running = std::pin::pin!(self.start_and_wait_or_kill(&run, request, &started));
-        let has_failed = tokio::select! {
+        let cause = tokio::select! {
             biased;
-            () = self.stop.cancelled() => false,
-            () = self.watch_plugin(plugin.as_mut(), &process, &started) => true,
-            () = self.volume_lost() => true,
+            () = self.stop.cancelled() => StopCause::Stopped,
+            () = self.watch_plugin(plugin.as_mut(), &process, &started) => StopCause::GivenUp,
+            () = self.volume_lost() => StopCause::GivenUp,
+            () = self.restart.requested() => {
+                self.update(|task, now| {
+                    task.push(&Occurrence::RestartSignaled(RESTART_REQUESTED), now);
+                });
+                StopCause::Restarted
+            }
             outcome = &mut running => {
                 process.end().await;
                 return outcome;
             }
         };
-        if let Some(plugin) = plugin.as_ref().filter(|_| !has_failed) {
+        if let Some(plugin) = plugin.as_ref().filter(|_| cause == StopCause::Stopped) {
             tokio::select! {
                 () = plugin.wait_for_successor() => {}
                 outcome = &mut running => {
                     process.end().await;
-                    return as_stopped(outcome, has_failed);
+                    return as_stopped(outcome, cause);
                 }
             }
         }
@@ -78,14 +100,14 @@ impl TaskRunner {
                 () = plugin.finish_calls(&process, timeout) => {}
                 outcome = &mut running => {
                     process.end().await;
-                    return as_stopped(outcome, has_failed);
+                    return as_stopped(outcome, cause);
                 }
             }
         }
         self.update(|task, now| task.push(&Occurrence::Killing { timeout }, now));
         let outcome = self.stop_run(&run, running).await;
         process.end().await;
-        as_stopped(outcome, has_failed)
+        as_stopped(outcome, cause)
     }
 
     /// Stops a run, and returns how it ends.
@@ -210,12 +232,16 @@ impl TaskRunner {
     }
 }
 
-/// Returns the outcome of a run that was stopped, or given up because its plugin has failed or a volume is lost.
-fn as_stopped(outcome: RunOutcome, has_failed: bool) -> RunOutcome {
+/// Returns the outcome of a run that was stopped for this cause.
+fn as_stopped(outcome: RunOutcome, cause: StopCause) -> RunOutcome {
     match outcome {
-        RunOutcome::Ended(end) if has_failed => RunOutcome::GivenUp(end),
-        RunOutcome::Ended(end) => RunOutcome::Stopped(end),
+        RunOutcome::Ended(end) => match cause {
+            StopCause::Stopped => RunOutcome::Stopped(end),
+            StopCause::GivenUp => RunOutcome::GivenUp(end),
+            StopCause::Restarted => RunOutcome::Restarted(end),
+        },
         RunOutcome::GivenUp(_)
+        | RunOutcome::Restarted(_)
         | RunOutcome::Stopped(_)
         | RunOutcome::NeverStarted
         | RunOutcome::Refused(_) => outcome,

@@ -10,6 +10,8 @@ pub(super) enum RunOutcome {
     GivenUp(RunEnd),
     /// It ended after it was stopped.
     Stopped(RunEnd),
+    /// It was stopped because an operator restarts the task.
+    Restarted(RunEnd),
     /// It was stopped before it started.
     NeverStarted,
     /// The driver can never run it.

@@ -398,6 +398,7 @@ impl AllocRunner {
                 PluginSupervision::begin(plugins, &self.alloc.id, config, has_own_root(task))
             }),
             progress: self.progress.clone(),
+            restart: self.deps.restarts.register(&self.alloc.id, &task.name),
             stop: stop.clone(),
             clock: self.deps.clock.clone(),
             ids: self.deps.ids.clone(),

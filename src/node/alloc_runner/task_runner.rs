@@ -21,6 +21,7 @@ use super::super::plugin_tasks::PluginSupervision;
 use super::super::published_source::check_source;
 use super::super::task_mounts::{MountSources, MountTargets, MountedVolumes};
 use super::super::task_record::TaskRecord;
+use super::super::task_restarts::RestartableTask;
 use super::progress::{AllocProgress, Setup, TaskProgress};
 use super::restart::{EndFacts, NextRun, next_run};
 use super::run_outcome::RunOutcome;
@@ -59,6 +60,8 @@ pub(super) struct TaskRunner {
     pub(super) plugin: Option<PluginSupervision>,
     /// Where its progress is shown.
     pub(super) progress: Arc<watch::Sender<AllocProgress>>,
+    /// The requests to restart it.
+    pub(super) restart: RestartableTask,
     /// Cancelled when it must stop.
     pub(super) stop: CancellationToken,
     /// The time of events.
@@ -160,6 +163,12 @@ impl TaskRunner {
                 return self.decide_next(&end, self.ends_by_itself, state).await;
             }
             RunOutcome::GivenUp(end) => return self.decide_next(&end, false, state).await,
+            // It is no failure, so it does not count as one.
+            RunOutcome::Restarted(end) => {
+                let reason = "Restart requested";
+                self.note_restart(&end, (reason, Duration::ZERO), state).await;
+                return Some(Duration::ZERO);
+            }
             RunOutcome::Stopped(end) => {
                 self.update(|task, now| {
                     task.push(&Occurrence::Ended(&end), now);
@@ -203,6 +212,17 @@ impl TaskRunner {
             NextRun::Restart { delay, reason, window } => (delay, reason, window),
         };
         state.record.window = window;
+        self.note_restart(end, (reason, delay), state).await;
+        Some(delay)
+    }
+
+    /// Records that the task runs again after this pause.
+    async fn note_restart(
+        &self,
+        end: &RunEnd,
+        (reason, delay): (&str, Duration),
+        state: &mut RunnerState,
+    ) {
         state.record.restarts = state.record.restarts.saturating_add(1);
         self.write(&state.record).await;
         if let Some(plugin) = &mut state.plugin {
@@ -216,7 +236,6 @@ impl TaskRunner {
             task.state.restarts = restarts;
             task.state.last_restart = Some(now);
         });
-        Some(delay)
     }
 
     async fn fail(&self, end: &RunEnd, reason: &str, state: &mut RunnerState) {

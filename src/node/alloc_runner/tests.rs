@@ -7,6 +7,7 @@ mod histories;
 mod lost_volumes;
 mod missing_files;
 mod plugins;
+mod restarts;
 
 use std::time::Duration;
 

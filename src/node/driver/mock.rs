@@ -146,6 +146,10 @@ impl RunDriver for MockDriver {
         Ok(())
     }
 
+    async fn signal(&self, run: &Path, _: i32) -> Result<bool, RunError> {
+        Ok(self.find(run).is_some_and(|mock| mock.end.borrow().is_none()))
+    }
+
     async fn kill(&self, run: &Path) -> Result<(), RunError> {
         let (mock, _) = self.find_or_insert(run, MockRun::ended(CANCELLED));
         mock.end(KILLED);

@@ -18,8 +18,8 @@ use nomad_csi_model::{
     VolumeStats, VolumeStatus,
 };
 use nomad_csi_ports::{
-    CreatedVolume, ExpandedVolume, ListedHealth, LogChunk, LogPosition, NodeDescription, Page,
-    PluginCapabilities, PluginInfo, SweepOutcome, TaskLogError,
+    AllocAccessError, AllocFile, CreatedVolume, ExpandedVolume, ListedHealth, LogChunk,
+    LogPosition, NodeDescription, Page, PluginCapabilities, PluginInfo, SweepOutcome, TaskLogError,
 };
 
 /// An answer of a node.
@@ -81,6 +81,10 @@ answers! {
     LogPosition: LogPosition, Transfer::write, Transfer::read;
     LogChunk: LogChunk, Transfer::write, Transfer::read;
     TaskLogError: TaskLogFailure, Transfer::write, Transfer::read;
+    AllocAccessError: AllocFailureJson, |error| json(&error), |text: Vec<u8>| from_json(&text, "alloc_failure_json");
+    AllocFile: FileJson, |file| json(&file), |text: Vec<u8>| from_json(&text, "file_json");
+    Vec<AllocFile>: FilesJson, |files| json(&files), |text: Vec<u8>| from_json(&text, "files_json");
+    Vec<u8>: Content, |content| content, Ok;
 }
 
 /// The end of a call of a plugin is an answer already.

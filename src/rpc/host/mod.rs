@@ -3,6 +3,7 @@
 //! Both sides are the ports of `nomad_csi_ports`, so a caller cannot see whether a node is remote, except for two failures: the
 //! node was not reached, or it did not answer. A failure of a port is data, and comes back equal.
 
+mod alloc_call;
 mod answer;
 mod deadline;
 mod description;
@@ -14,6 +15,7 @@ mod log_call;
 mod messages;
 mod plugin_call;
 mod plugin_dispatch;
+mod remote_allocs;
 mod remote_logs;
 mod remote_node;
 mod remote_plugin;

@@ -53,7 +53,8 @@ impl RemoteNode {
             host: node.clone(),
             controllers: node.clone(),
             plugins: node.clone(),
-            logs: Some(node),
+            logs: Some(node.clone()),
+            allocs: Some(node),
         }
     }
 

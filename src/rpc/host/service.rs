@@ -14,6 +14,7 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
+use super::alloc_call::AllocCall;
 use super::answer::Answer;
 use super::description::HostDescription;
 use super::field::{Malformed, Transfer, required};
@@ -26,9 +27,10 @@ use super::plugin_dispatch::{ControllerChange, PluginRead};
 use super::status;
 use nomad_csi_model::{AllocId, PluginId, RemoteVolume, Term};
 use nomad_csi_ports::{
-    CallOrder, ConnectedNode, ControllerPublishRequest, ControllerUnpublishRequest, HostError,
-    LogChunk, NodeExpandRequest, PluginConnection, PublishRequest, StageRequest, StatsRequest,
-    TaskLogError, TaskOutput, TermGuard, UnpublishRequest, UnstageRequest,
+    AllocAccessError, AllocFile, CallOrder, ConnectedNode, ControllerPublishRequest,
+    ControllerUnpublishRequest, HostError, LogChunk, NodeExpandRequest, PluginConnection,
+    PublishRequest, StageRequest, StatsRequest, TaskLogError, TaskOutput, TermGuard,
+    UnpublishRequest, UnstageRequest,
 };
 
 /// The number of calls that change something and run at once. A call of a plugin that never answers keeps its place.
@@ -104,6 +106,13 @@ fn end<A: Answer>(result: Result<A, HostError>) -> End {
 }
 
 fn log_end<A: Answer>(result: Result<A, TaskLogError>) -> End {
+    match result {
+        Ok(answer) => answer.end(),
+        Err(error) => error.end(),
+    }
+}
+
+fn alloc_end<A: Answer>(result: Result<A, AllocAccessError>) -> End {
     match result {
         Ok(answer) => answer.end(),
         Err(error) => error.end(),
@@ -261,6 +270,26 @@ impl NodeHost for NodeHostService {
                 log_end::<LogChunk>(chunk)
             }
             LogCall::WaitForMore(position) => log_end(logs.wait_for_more(&output, position).await),
+        };
+        Ok(reply(end))
+    }
+    async fn alloc_access(&self, request: Request<messages::AllocAccessRequest>) -> Answered {
+        let (alloc, call): (AllocId, AllocCall) = read(request)?;
+        let Some(allocs) = &self.node.allocs else {
+            let reason = "the node runs no tasks".to_owned();
+            return Ok(reply(AllocAccessError::Failed(reason).end()));
+        };
+        let end = match call {
+            AllocCall::Restart { task } => alloc_end(allocs.restart(&alloc, task.as_deref()).await),
+            AllocCall::Signal { task, signal } => {
+                alloc_end(allocs.signal(&alloc, task.as_deref(), &signal).await)
+            }
+            AllocCall::Stat { path } => alloc_end::<AllocFile>(allocs.stat(&alloc, &path).await),
+            AllocCall::List { path } => alloc_end(allocs.list(&alloc, &path).await),
+            AllocCall::Read { path, offset, limit } => {
+                let content = allocs.read(&alloc, &path, offset, limit.min(CHUNK_BYTES)).await;
+                alloc_end(content)
+            }
         };
         Ok(reply(end))
     }

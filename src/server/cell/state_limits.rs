@@ -33,7 +33,7 @@ pub struct StateLimits {
     pub namespace_bytes: usize,
     /// Jobs, also purged ones whose allocations are left.
     pub jobs: usize,
-    /// Bytes of all jobs with their evaluations.
+    /// Bytes of all jobs with their evaluations and earlier versions.
     pub job_bytes: usize,
     /// Allocations, also ended ones that are not forgotten.
     pub allocations: usize,
@@ -88,7 +88,7 @@ pub const STATE_LIMITS: &[StateLimitField] = &[
     ),
     StateLimitField::size(
         "job-bytes",
-        "all jobs with their evaluations",
+        "all jobs with their evaluations and earlier versions",
         (1 << 10, 1 << 36),
         |limits| &mut limits.job_bytes,
     ),
@@ -246,8 +246,12 @@ impl StateSizes {
             return Ok(());
         };
         let before = self.objects.get(&subject).copied();
+        let kept = match event.kind.keeps_earlier() {
+            true => before.unwrap_or(0),
+            false => 0,
+        };
         let size = match limits.bytes {
-            Some(_) => byte_count(&event.kind),
+            Some(_) => byte_count(&event.kind) + kept,
             None => 0,
         };
         let of_table = self.tables.get(&table).copied().unwrap_or_default();

@@ -22,6 +22,13 @@ pub enum JobError {
         /// Why.
         text: String,
     },
+    /// The job does not return to a version.
+    NoVersion {
+        /// The job.
+        job: JobKey,
+        /// Why.
+        text: String,
+    },
     /// A job that starts by itself, or only on request, cannot become another kind, or another kind one; Nomad's text.
     OtherKind {
         /// The job.
@@ -57,6 +64,10 @@ pub enum JobError {
     UnknownAlloc(String),
     /// The allocation has ended, and its node has no files of it.
     NoOutput(String),
+    /// What an operator wants of tasks needs one that runs.
+    NotRunning(String),
+    /// The allocation has no such file.
+    NoFile(String),
     /// The node of the allocation cannot be reached.
     NodeUnreachable {
         /// The allocation.
@@ -88,13 +99,15 @@ impl JobError {
         const OTHER: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
         match self {
             Self::Invalid { .. } | Self::OtherKind { .. } => (Code::JobInvalid, OTHER),
-            Self::Refused { .. } => (Code::JobRefused, OTHER),
+            Self::Refused { .. } | Self::NoVersion { .. } => (Code::JobRefused, OTHER),
             Self::Missing | Self::OtherName { .. } | Self::BadRequest(_) => {
                 (Code::ApiBadRequest, StatusCode::BAD_REQUEST)
             }
             Self::NotFound(_) => (Code::JobNotFound, StatusCode::NOT_FOUND),
             Self::Changed { .. } => (Code::JobConflict, OTHER),
-            Self::NoEvaluation(_)
+            Self::NotRunning(_) => (Code::AllocTask, OTHER),
+            Self::NoFile(_)
+            | Self::NoEvaluation(_)
             | Self::NoAlloc(_)
             | Self::UnknownAlloc(_)
             | Self::NoOutput(_) => (Code::AllocNotFound, StatusCode::NOT_FOUND),
@@ -107,7 +120,9 @@ impl JobError {
     /// Returns Nomad's exact text.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Invalid { text, .. } | Self::Refused { text, .. } => text.clone(),
+            Self::Invalid { text, .. }
+            | Self::Refused { text, .. }
+            | Self::NoVersion { text, .. } => text.clone(),
             Self::OtherKind { text, .. } => (*text).to_owned(),
             Self::Missing => "Job must be specified".to_owned(),
             Self::OtherName { .. } => "Job ID does not match name".to_owned(),
@@ -131,12 +146,19 @@ impl JobError {
             }
             Self::NoNode(_) => "node not found".to_owned(),
             Self::NoNodePool(_) => "node pool not found".to_owned(),
-            Self::BadRequest(text) => text.clone(),
+            Self::BadRequest(text) | Self::NotRunning(text) | Self::NoFile(text) => text.clone(),
         }
     }
 
     /// Returns what to do, if the code does not say it.
     pub(super) fn help(&self) -> Option<String> {
+        if let Self::NoVersion { job, .. } = self {
+            return Some(format!(
+                "run `nomad-csi job history {} --namespace {}` to list the versions",
+                shell_quoted(&job.id),
+                shell_quoted(&job.namespace)
+            ));
+        }
         let Self::OtherKind { job, .. } = self else {
             return None;
         };
@@ -152,6 +174,9 @@ impl JobError {
         match self {
             Self::Refused { job, text } => {
                 format!("job {} does not allow the request: {text}", job.quoted())
+            }
+            Self::NoVersion { job, text } => {
+                format!("cannot revert job {}: {text}", job.quoted())
             }
             Self::Invalid { job, text } => format!("job {} is not valid: {text}", job.quoted()),
             Self::OtherKind { job, text } => format!("job {}: {text}", job.quoted()),
@@ -186,7 +211,7 @@ impl JobError {
             Self::NoNodePool(name) => {
                 format!("node pool `{name}` does not exist: this agent has `all` and `default`")
             }
-            Self::BadRequest(text) => text.clone(),
+            Self::BadRequest(text) | Self::NotRunning(text) | Self::NoFile(text) => text.clone(),
         }
     }
 }

@@ -9,8 +9,8 @@ use http::Method;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use super::{
-    allocs, claims, cluster, creations, events, job_scale, jobs, logs, namespaces, node_pools,
-    nodes, parse_job, plugins, provider, variables, volumes,
+    alloc_access, allocs, claims, cluster, creations, events, job_scale, jobs, logs, namespaces,
+    node_pools, nodes, parse_job, plugins, provider, variables, volumes,
 };
 use crate::error::ServerError;
 
@@ -108,6 +108,7 @@ endpoints! { request:
     DispatchJob(id: String) = "DispatchJob", Operator, jobs::dispatch(request, id).await;
     ForcePeriodicJob(id: String) = "ForcePeriodicJob", Operator, jobs::force_periodic(request, id).await;
     ReadJobVersions(id: String) = "ReadJobVersions", Anyone, job_scale::read_versions(request, id).await;
+    RevertJob(id: String) = "RevertJob", Operator, job_scale::revert(request, id).await;
     ReadJobScale(id: String) = "ReadJobScale", Anyone, job_scale::read_scale(request, id).await;
     ScaleJob(id: String) = "ScaleJob", Operator, job_scale::scale(request, id).await;
     ReadJobSummary(id: String) = "ReadJobSummary", Anyone, jobs::read_summary(request, id);
@@ -126,6 +127,12 @@ endpoints! { request:
     ListAllocs = "ListAllocs", Anyone, allocs::list(request).await;
     ReadAlloc(id: String) = "ReadAlloc", Anyone, allocs::read(request, id).await;
     StopAlloc(id: String) = "StopAlloc", Operator, allocs::stop(request, id).await;
+    RestartAlloc(id: String) = "RestartAlloc", Operator, alloc_access::restart(request, id).await;
+    SignalAlloc(id: String) = "SignalAlloc", Operator, alloc_access::signal(request, id).await;
+    ListFiles(id: String) = "ListFiles", Operator, alloc_access::list_files(request, id).await;
+    StatFile(id: String) = "StatFile", Operator, alloc_access::stat_file(request, id).await;
+    CatFile(id: String) = "CatFile", Operator, alloc_access::cat_file(request, id).await;
+    ReadFileAt(id: String) = "ReadFileAt", Operator, alloc_access::read_file_at(request, id).await;
     ReadLogs(id: String) = "ReadLogs", Operator, logs::read(request, id).await;
     // Has the method of a write and changes nothing. It finds variables for the operator only.
     Search = "Search", Anyone, cluster::search(request);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::jobs::JobPlan;
 use nomad_csi_claims::state::{
-    AllocRecord, EvaluationRecord, EvaluationStatus, EvaluationTrigger, GroupFailure, JobRecord,
-    JobVersion, Placement, State, client_status,
+    AllocRecord, EarlierVersion, EvaluationRecord, EvaluationStatus, EvaluationTrigger,
+    GroupFailure, JobRecord, JobVersion, Placement, State, client_status,
 };
 use nomad_csi_model::{
     AllocId, ClientStatus, DesiredStatus, EvaluationId, Job, JobKey, JobType, Node, NodeId, Task,
@@ -179,6 +179,22 @@ pub(super) fn job_document(state: &State, record: &JobRecord) -> JobDocument {
         submit_time: record.submit_time,
         ..version_document(&record.current)
     }
+}
+
+/// The versions of a job that are on record, newest first.
+pub(super) fn version_documents(state: &State, record: &JobRecord) -> Vec<JobDocument> {
+    let newest = job_document(state, record);
+    let of_version = |one: EarlierVersion| JobDocument {
+        create_index: newest.create_index,
+        job_modify_index: one.job_modify_index,
+        modify_index: one.job_modify_index,
+        status: newest.status.clone(),
+        stop: newest.stop,
+        submit_time: one.submit_time,
+        ..version_document(&one.version)
+    };
+    let earlier: Vec<_> = record.versions().skip(1).map(of_version).collect();
+    [newest].into_iter().chain(earlier).collect()
 }
 
 pub(super) fn job_stub(state: &State, record: &JobRecord) -> JobStub {

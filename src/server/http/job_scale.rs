@@ -1,20 +1,23 @@
 //! The versions of a job, and the counts of its groups.
 //!
-//! A new count is a registration of the recorded job with the same checks, and only if the job has not changed since.
+//! A new count and a return to an earlier version are registrations of a recorded job with the same checks, and only if the
+//! job has not changed since.
 
 use std::collections::BTreeMap;
 
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking::wait_for_index;
-use super::job_documents::{allocs_of, job_document};
+use super::job_documents::{allocs_of, version_documents};
 use super::jobs::{key, registered};
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
 use nomad_csi_claims::state::{JobRecord, State, Table, Topic};
 use nomad_csi_model::{ClientStatus, JobType};
+use nomad_csi_wire::parse_boolean;
 
 /// The body of a request that sets the count of a group. `Message` and `Meta` are for a history, which the agent has not.
 #[derive(Debug, Default, Deserialize)]
@@ -24,29 +27,62 @@ struct ScaleRequest {
     target: BTreeMap<String, String>,
 }
 
-/// Returns the versions of a job: the newest one, which is the only one on record.
+/// The body of a request to return to an earlier version. Tokens for Consul and Vault have no meaning here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct RevertRequest {
+    #[serde(rename = "JobID")]
+    job_id: String,
+    job_version: Option<u64>,
+    enforce_prior_version: Option<u64>,
+}
+
+/// Returns the versions of a job that are on record, newest first.
 pub(super) async fn read_versions(
     request: &IncomingRequest,
     id: &str,
 ) -> Result<Reply, ServerError> {
+    if request.parameters.text("diffs").and_then(parse_boolean).unwrap_or(false) {
+        return Err(ServerError::NotOffered {
+            status: StatusCode::NOT_IMPLEMENTED,
+            sentence: "this agent does not compare the versions of a job: ask without `diffs` (`nomad job history` without `-p`)",
+        });
+    }
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Jobs)];
     wait_for_index(request, wait, topics, State::jobs_index).await?;
     let job = request.services.jobs.job(&key(request, id))?;
-    let (document, index) =
-        request.services.cell.read(|state| (job_document(state, &job), state.jobs_index()));
-    let mut document = json!(document);
-    // Nomad's command line reads it without a check.
-    document["Stable"] = json!(false);
+    let (documents, index) =
+        request.services.cell.read(|state| (version_documents(state, &job), state.jobs_index()));
+    let versions = documents.into_iter().map(|document| {
+        let mut document = json!(document);
+        // Nomad's command line reads it without a check.
+        document["Stable"] = json!(false);
+        document
+    });
+    let versions: Vec<_> = versions.collect();
     let document = json!({
         "Diffs": null,
         "Index": index,
         "KnownLeader": true,
         "LastContact": 0,
         "NextToken": "",
-        "Versions": [document],
+        "Versions": versions,
     });
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
+}
+
+/// Submits an earlier version of a job again.
+pub(super) async fn revert(request: &IncomingRequest, id: &str) -> Result<Reply, ServerError> {
+    let body: RevertRequest = request.document()?;
+    let bad = |text: &str| ServerError::from(JobError::BadRequest(text.to_owned()));
+    if !body.job_id.is_empty() && body.job_id != id {
+        return Err(bad("Job ID does not match"));
+    }
+    let version = body.job_version.ok_or_else(|| bad("`JobVersion` is missing"))?;
+    let jobs = &request.services.jobs;
+    let written = jobs.revert(&key(request, id), version, body.enforce_prior_version).await?;
+    registered(request, &written)
 }
 
 /// Returns the counts of the groups of a job.

@@ -25,15 +25,15 @@ const fn row(pattern: &'static str, status: StatusCode, sentence: &'static str) 
 
 const NO_ACL: &str = "this agent has no ACL tokens or policies: only its operator changes something, with the token in \
                       `operator.token` of its data directory";
-const NO_TASK_ACCESS: &str =
-    "this agent has no access to a running task: use a command on the machine, or a Nomad cluster";
-const NO_FILES: &str = "this agent does not show the files of allocations: they are in `allocs/` of its data directory; \
-                        `nomad-csi alloc logs` shows the output of tasks";
+const NO_TASK_ACCESS: &str = "this agent runs no other command in a task and does not pause one: use a command on the machine; \
+                              `nomad-csi alloc restart` and `alloc signal` are there";
+const NO_FILE_STREAM: &str = "this agent does not follow the files of allocations: `GET /v1/client/fs/cat/ID` sends one, and \
+                              `nomad-csi alloc logs --follow` follows the output of a task";
 const NO_USAGE: &str = "this agent does not measure what tasks and machines use";
 const NO_DEPLOYMENTS: &str =
     "this agent has no deployments: it replaces the allocations of a changed job at once";
-const NO_VERSIONS: &str =
-    "this agent keeps the newest version of a job only: register the earlier job again";
+const NO_MARKED_VERSIONS: &str =
+    "this agent does not mark versions of a job: `POST /v1/job/ID/revert` names one by its number";
 const NO_SUBMISSION: &str =
     "this agent does not keep the text of a job file: `GET /v1/job/ID` returns the job";
 const NO_SERVICES: &str = "this agent registers no services: use a Nomad cluster or Consul";
@@ -71,7 +71,7 @@ const KNOWN: &[KnownPath] = &[
     row("v1/client/allocation/*/checks", NONE, NO_SERVICES),
     row("v1/client/allocation/*/stats", NONE, NO_USAGE),
     row("v1/client/allocation/**", LATER, NO_TASK_ACCESS),
-    row("v1/client/fs/**", LATER, NO_FILES),
+    row("v1/client/fs/**", LATER, NO_FILE_STREAM),
     row("v1/client/gc", LATER, "this agent removes the directories of ended allocations by itself"),
     row("v1/client/metadata", LATER, "the nodes of this agent have no `meta`"),
     row("v1/client/stats", LATER, NO_USAGE),
@@ -83,11 +83,10 @@ const KNOWN: &[KnownPath] = &[
     ),
     row("v1/job/**/actions", LATER, NO_TASK_ACCESS),
     row("v1/job/**/action", LATER, NO_TASK_ACCESS),
-    row("v1/job/**/revert", LATER, NO_VERSIONS),
     row("v1/job/**/services", NONE, NO_SERVICES),
-    row("v1/job/**/stable", LATER, NO_VERSIONS),
+    row("v1/job/**/stable", LATER, NO_MARKED_VERSIONS),
     row("v1/job/**/submission", NONE, NO_SUBMISSION),
-    row("v1/job/**/tag", LATER, NO_VERSIONS),
+    row("v1/job/**/tag", LATER, NO_MARKED_VERSIONS),
     row(
         "v1/jobs/statuses",
         LATER,

@@ -8,6 +8,7 @@
 //! `limits` bounds what a client can use.
 
 mod accepted_encoding;
+mod alloc_access;
 mod allocs;
 mod blocking;
 mod body;

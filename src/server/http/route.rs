@@ -41,8 +41,11 @@ impl Route {
         if let Some(rest) = path.strip_prefix("/v1/allocation/") {
             return alloc(method, rest);
         }
-        if let Some(id) = path.strip_prefix("/v1/client/fs/logs/") {
-            return only(method, &Method::GET, Self::ReadLogs(id.to_owned()));
+        if let Some(rest) = path.strip_prefix("/v1/client/fs/") {
+            return file(method, rest);
+        }
+        if let Some(rest) = path.strip_prefix("/v1/client/allocation/") {
+            return task(method, rest);
         }
         if let Some(rest) = path.strip_prefix("/v1/plugin/csi/") {
             return plugin(method, rest);
@@ -154,6 +157,7 @@ fn job(method: &Method, rest: &str) -> Result<Route, ServerError> {
         "evaluate" => put(Route::EvaluateJob(named())),
         "dispatch" => put(Route::DispatchJob(named())),
         "versions" => get(Route::ReadJobVersions(named())),
+        "revert" => put(Route::RevertJob(named())),
         "scale" if is_put => Ok(Route::ScaleJob(named())),
         "scale" => get(Route::ReadJobScale(named())),
         "summary" => get(Route::ReadJobSummary(named())),
@@ -192,6 +196,30 @@ fn alloc(method: &Method, rest: &str) -> Result<Route, ServerError> {
         [id] => only(method, &Method::GET, Route::ReadAlloc(id.to_owned())),
         [id, "stop"] if is_put => Ok(Route::StopAlloc(id.to_owned())),
         [_, "stop"] => Err(ServerError::InvalidMethod),
+        _ => Err(ServerError::UnknownPath),
+    }
+}
+
+/// Parses paths below `/v1/client/fs/`.
+fn file(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let route = match rest.split('/').collect::<Vec<_>>()[..] {
+        ["logs", id] => Route::ReadLogs(id.to_owned()),
+        ["ls", id] => Route::ListFiles(id.to_owned()),
+        ["stat", id] => Route::StatFile(id.to_owned()),
+        ["cat", id] => Route::CatFile(id.to_owned()),
+        ["readat", id] => Route::ReadFileAt(id.to_owned()),
+        _ => return Err(ServerError::UnknownPath),
+    };
+    only(method, &Method::GET, route)
+}
+
+/// Parses paths below `/v1/client/allocation/`.
+fn task(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let is_put = method == Method::PUT || method == Method::POST;
+    match rest.split('/').collect::<Vec<_>>()[..] {
+        [id, "restart"] if is_put => Ok(Route::RestartAlloc(id.to_owned())),
+        [id, "signal"] if is_put => Ok(Route::SignalAlloc(id.to_owned())),
+        [_, "restart" | "signal"] => Err(ServerError::InvalidMethod),
         _ => Err(ServerError::UnknownPath),
     }
 }

@@ -1,5 +1,6 @@
 //! The API in process: paths, headers, texts and documents.
 
+mod alloc_access;
 mod blocking;
 mod clients;
 mod conditions;
@@ -139,7 +140,7 @@ async fn every_path_responds_like_nomad() {
         (
             "GET /v1/job/web/action",
             501,
-            "this agent has no access to a running task: use a command on the machine, or a Nomad cluster",
+            "this agent runs no other command in a task and does not pause one: use a command on the machine; `nomad-csi alloc restart` and `alloc signal` are there",
         ),
         ("GET /v1/node/pool/nope", 404, "node pool not found"),
         ("GET /v1/volumes", 200, "[]"),

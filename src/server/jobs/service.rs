@@ -5,8 +5,8 @@ use crate::error::{JobError, NamespaceUser, ServerError};
 use crate::keyed_locks::KeyedLocks;
 use nomad_csi_claims::place::{Decision, evaluate};
 use nomad_csi_claims::state::{
-    AllocEvent, AllocRecord, Evaluation, EvaluationTrigger, Event, EventKind, JobEvent, JobRecord,
-    JobVersion, Shared, State, Table, Topic,
+    AllocEvent, AllocRecord, EarlierVersion, Evaluation, EvaluationTrigger, Event, EventKind,
+    JobEvent, JobRecord, JobVersion, Shared, State, Table, Topic,
 };
 use nomad_csi_model::diagnostic::Severity;
 use nomad_csi_model::{AllocId, EvaluationId, Job, JobKey, JobType, Node, NodeId};
@@ -23,6 +23,8 @@ pub(super) type Result<T> = std::result::Result<T, ServerError>;
 const MAX_ALLOCS: i64 = 1_000;
 /// The most bytes of a job, once for each of its allocations, which keep it.
 const MAX_BYTES: usize = 64 << 20;
+/// The most bytes of the earlier versions of a job that are kept.
+const MAX_EARLIER_BYTES: usize = 1 << 20;
 /// How often a write is decided again after another one.
 pub(super) const CONFLICT_RETRIES: usize = 16;
 
@@ -81,6 +83,8 @@ pub struct JobService {
 struct Compared {
     version: JobVersion,
     is_changed: bool,
+    /// How many versions before it are kept.
+    earlier: usize,
     /// The index of the last change of the record; `None` if there is none.
     modify_index: Option<u64>,
     /// The index of the last change of the job itself; `None` if readers see no job.
@@ -134,9 +138,11 @@ impl JobService {
     /// If the job is not valid, or not the one that the client read. Nothing is recorded then.
     pub async fn register(&self, job: Job, enforced: Option<u64>) -> Result<JobWritten> {
         let key = job.key();
-        let warnings = self.checked(&key, &job)?;
+        let mut warnings = self.checked(&key, &job)?;
+        let mut keeps_earlier = true;
         for _ in 0..CONFLICT_RETRIES {
             let compared = self.compare(&key, &job)?;
+            let earlier = if keeps_earlier { compared.earlier } else { 0 };
             check_enforced(&key, enforced, compared.job_modify_index)?;
             let now = self.ports.clock.now();
             let evaluation = (!job.is_template()).then(|| EvaluationId::new(self.ports.ids.uuid()));
@@ -145,6 +151,7 @@ impl JobService {
                 events.push(JobEvent::Registered {
                     job: Box::new(compared.version.job.clone()),
                     settings: compared.version.settings.clone(),
+                    earlier,
                 });
             }
             events.extend(evaluation.as_ref().map(|id| JobEvent::Evaluated {
@@ -164,7 +171,6 @@ impl JobService {
             }
             match self.commit(&key, compared.modify_index, events, now).await {
                 Ok(index) => {
-                    let mut warnings = warnings;
                     warnings.extend(self.placement_warnings(&key, now));
                     // The evaluation is the last event of the write.
                     let registered = index - u64::from(evaluation.is_some());
@@ -176,10 +182,46 @@ impl JobService {
                     });
                 }
                 Err(CommitError::JobConflict { .. }) => {}
+                // A job can still be changed where nothing more can be kept.
+                Err(CommitError::LimitReached(reached)) if earlier > 0 => {
+                    keeps_earlier = false;
+                    warnings
+                        .push(format!("the earlier versions of the job are forgotten: {reached}"));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(busy(&key))
+    }
+
+    /// Submits an earlier version of a job again. With `enforced`, only if the newest version is that.
+    ///
+    /// # Errors
+    /// If the version is not on record or is the newest one, or the job would be refused as a submission.
+    pub async fn revert(
+        &self,
+        key: &JobKey,
+        version: u64,
+        enforced: Option<u64>,
+    ) -> Result<JobWritten> {
+        let record = self.job(key)?;
+        let current = record.current.version;
+        if let Some(enforced) = enforced.filter(|enforced| *enforced != current) {
+            let text = format!("its newest version is {current}, and {enforced} was expected");
+            return Err(JobError::NoVersion { job: key.clone(), text }.into());
+        }
+        if version == current && !record.is_stopped {
+            let text = format!("version {version} is the newest one");
+            return Err(JobError::NoVersion { job: key.clone(), text }.into());
+        }
+        let Some(found) = record.versions().find(|one| one.version.version == version) else {
+            let known: Vec<_> =
+                record.versions().map(|one| one.version.version.to_string()).collect();
+            let text = format!("version {version} is not on record, only {}", known.join(", "));
+            return Err(JobError::NoVersion { job: key.clone(), text }.into());
+        };
+        let job = self.sealer.open(&found.version)?;
+        self.register(job, Some(record.job_modify_index)).await
     }
 
     /// Stops a job, and with `purges` forgets it once its allocations are gone. Returns at once.
@@ -352,6 +394,7 @@ impl JobService {
         let now = self.ports.clock.now();
         let record = JobRecord {
             current: Shared::from(compared.version),
+            earlier: vec![],
             is_stopped: false,
             is_purged: false,
             evaluations: vec![],
@@ -478,6 +521,7 @@ impl JobService {
             is_changed,
             modify_index: known.as_ref().map(|known| known.modify_index),
             job_modify_index: visible.map(|known| known.job_modify_index),
+            earlier: visible.map_or(0, |known| kept_versions(known)),
             version: JobVersion { job: definition, settings: sealed, version },
         })
     }
@@ -490,6 +534,18 @@ impl JobService {
         });
         decision.as_ref().map(warnings_of).unwrap_or_default()
     }
+}
+
+/// How many of the versions of a job are kept when it changes.
+fn kept_versions(record: &JobRecord) -> usize {
+    let mut room = MAX_EARLIER_BYTES;
+    let fits = |one: &EarlierVersion| {
+        let bytes = serde_json::to_vec(one).map_or(usize::MAX, |text| text.len());
+        let left = room.checked_sub(bytes);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    record.versions().take(JobRecord::MAX_EARLIER).take_while(fits).count()
 }
 
 pub(super) fn namespace_of(key: &JobKey) -> Expected {

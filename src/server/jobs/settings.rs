@@ -34,6 +34,7 @@ impl JobSealer {
         let registered = JobEvent::Registered {
             settings: self.seal(&key, &settings),
             job: Box::new(definition),
+            earlier: 0,
         };
         let evaluated = evaluation.map(|id| JobEvent::Evaluated {
             evaluation: Box::new(Evaluation::pending(id, trigger)),

@@ -808,6 +808,76 @@ async fn a_full_state_is_the_reason_that_a_job_waits() {
     assigned_of(&agent, "api").await;
 }
 
+/// Clients do not see the settings of a version, so only the agent can submit it again.
+#[tokio::test(start_paused = true)]
+async fn a_job_returns_to_an_earlier_version_with_its_settings() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    jobs.register(web(), None).await.unwrap();
+    let first = assigned_of(&agent, "web").await.id;
+    let mut other = web();
+    other.groups[0].tasks[0].environment = TaskEnvironment::from_iter([("PASSWORD", "swordfish")]);
+    jobs.register(other, None).await.unwrap();
+    until_stopping(&agent, &first).await;
+    report(&agent, &first, ClientStatus::Complete).await;
+    let second = assigned_of(&agent, "web").await.id;
+    let agent = {
+        let limits = agent.limits();
+        agent.restart(limits).await.unwrap()
+    };
+    let jobs = &agent.services.jobs;
+    jobs.revert(&job_key("web"), 0, Some(1)).await.unwrap();
+    until_stopping(&agent, &second).await;
+    report(&agent, &second, ClientStatus::Complete).await;
+    let assigned = assigned_of(&agent, "web").await;
+    let task = &assigned.task_group().unwrap().tasks[0];
+    assert_eq!(task.environment.get("PASSWORD"), Some("hunter2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_comes_back_that_a_submission_would_not_bring() {
+    let agent = agent().await;
+    let jobs = &agent.services.jobs;
+    let mut as_root = web();
+    let task = &mut as_root.groups[0].tasks[0];
+    (task.driver, task.user) = ("exec".to_owned(), "root".to_owned());
+    jobs.clone().with_root_tasks(true).register(as_root, None).await.unwrap();
+    jobs.register(web(), None).await.unwrap();
+    let refused = jobs.revert(&job_key("web"), 0, None).await.unwrap_err();
+    assert_eq!(refused.code_and_status().0, Code::JobInvalid, "{refused:?}");
+    assert_eq!(jobs.job(&job_key("web")).unwrap().current.version, 1);
+}
+
+/// The earlier versions give way: a job can be changed as long as its newest version has room.
+#[tokio::test(start_paused = true)]
+async fn earlier_versions_take_no_room_that_a_job_needs() {
+    let agent = agent().await;
+    let padded = |fill: char| {
+        let mut job = web();
+        let fill = fill.to_string().repeat(400 << 10);
+        job.groups[0].tasks[0].environment = TaskEnvironment::from_iter([("FILL", fill)]);
+        job
+    };
+    for fill in ['a', 'b', 'c'] {
+        agent.services.jobs.register(padded(fill), None).await.unwrap();
+    }
+    let versions = |agent: &FakeAgent| {
+        let record = agent.services.jobs.job(&job_key("web")).unwrap();
+        record.versions().map(|one| one.version.version).collect::<Vec<_>>()
+    };
+    assert_eq!(versions(&agent), [2, 1], "two of them have more than a megabyte");
+    let limits = StateLimits { job_bytes: 2 << 20, ..StateLimits::default() };
+    let agent = agent.restart_within(limits).await.unwrap();
+    let written = agent.services.jobs.register(padded('d'), None).await.unwrap();
+    assert_eq!(versions(&agent), [3]);
+    assert_eq!(
+        written.warnings.first().map(String::as_str),
+        Some(
+            "the earlier versions of the job are forgotten: the limit `job-bytes` of 2097152 is reached"
+        )
+    );
+}
+
 /// A decision survives the agent: nothing is placed twice.
 #[tokio::test(start_paused = true)]
 async fn a_restarted_agent_keeps_its_allocations() {

@@ -646,6 +646,14 @@ pub mod task_logs_request {
         WaitForMore(super::LogPosition),
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct AllocAccessRequest {
+    #[prost(string, tag = "1")]
+    pub alloc: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub call_json: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
 pub struct Nothing {}
@@ -655,7 +663,7 @@ pub struct Nothing {}
 pub struct Reply {
     #[prost(
         oneof = "reply::End",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31"
     )]
     pub end: ::core::option::Option<reply::End>,
 }
@@ -718,6 +726,14 @@ pub mod reply {
         LogPosition(super::LogPosition),
         #[prost(message, tag = "27")]
         LogChunk(super::LogChunk),
+        #[prost(bytes, tag = "28")]
+        AllocFailureJson(::prost::alloc::vec::Vec<u8>),
+        #[prost(bytes, tag = "29")]
+        FileJson(::prost::alloc::vec::Vec<u8>),
+        #[prost(bytes, tag = "30")]
+        FilesJson(::prost::alloc::vec::Vec<u8>),
+        #[prost(bytes, tag = "31")]
+        Content(::prost::alloc::vec::Vec<u8>),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1766,6 +1782,28 @@ pub mod node_host_client {
                 .insert(GrpcMethod::new("nomadcsi.host.v1.NodeHost", "TaskLogs"));
             self.inner.unary(req, path, codec).await
         }
+        /// A restart, a signal, or a file of an allocation.
+        pub async fn alloc_access(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AllocAccessRequest>,
+        ) -> std::result::Result<tonic::Response<super::Reply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/nomadcsi.host.v1.NodeHost/AllocAccess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("nomadcsi.host.v1.NodeHost", "AllocAccess"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1847,6 +1885,11 @@ pub mod node_host_server {
         async fn task_logs(
             &self,
             request: tonic::Request<super::TaskLogsRequest>,
+        ) -> std::result::Result<tonic::Response<super::Reply>, tonic::Status>;
+        /// A restart, a signal, or a file of an allocation.
+        async fn alloc_access(
+            &self,
+            request: tonic::Request<super::AllocAccessRequest>,
         ) -> std::result::Result<tonic::Response<super::Reply>, tonic::Status>;
     }
     #[derive(Debug)]
@@ -2569,6 +2612,51 @@ pub mod node_host_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TaskLogsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/nomadcsi.host.v1.NodeHost/AllocAccess" => {
+                    #[allow(non_camel_case_types)]
+                    struct AllocAccessSvc<T: NodeHost>(pub Arc<T>);
+                    impl<
+                        T: NodeHost,
+                    > tonic::server::UnaryService<super::AllocAccessRequest>
+                    for AllocAccessSvc<T> {
+                        type Response = super::Reply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AllocAccessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeHost>::alloc_access(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AllocAccessSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

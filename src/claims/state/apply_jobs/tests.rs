@@ -111,3 +111,46 @@ fn the_oldest_evaluations_are_forgotten() {
     let found = |id: &str| state.evaluation(&EvaluationId::new(id)).is_some();
     assert!(!found("e1") && found("e2") && found("e11"));
 }
+
+#[test]
+fn a_registration_keeps_as_many_earlier_versions_as_it_says() {
+    let key = job_key("web");
+    let registered = |earlier: usize| {
+        let EventKind::Job { event, .. } = job_registered(&key) else {
+            panic!("it is the event of a job");
+        };
+        let JobEvent::Registered { job, settings, .. } = *event else {
+            panic!("it is a registration");
+        };
+        of_job(&key, JobEvent::Registered { job, settings, earlier })
+    };
+    let kept = |state: &State| {
+        let record = state.job(&key).unwrap();
+        let versions = record.versions();
+        versions.map(|one| (one.version.version, one.job_modify_index)).collect::<Vec<_>>()
+    };
+    let purged = of_job(&key, JobEvent::Stopped { purges: true });
+    for (more, expected) in [
+        (vec![registered(6)], vec![1, 0]),
+        (vec![registered(6), registered(0)], vec![2]),
+        (vec![registered(6), registered(2), registered(2)], vec![3, 2, 1]),
+        (vec![registered(9); 9], (3..=9).rev().collect()),
+        (vec![registered(6), purged, registered(6)], vec![2]),
+    ] {
+        let versions = kept(&with_alloc(more));
+        assert_eq!(versions.iter().map(|(version, _)| *version).collect::<Vec<_>>(), expected);
+        assert!(versions.is_sorted_by(|(_, newer), (_, older)| newer > older), "{versions:?}");
+    }
+}
+
+/// A journal of an earlier version has no count.
+#[test]
+fn a_registration_without_a_count_keeps_nothing() {
+    let EventKind::Job { event, .. } = job_registered(&job_key("web")) else {
+        panic!("it is the event of a job");
+    };
+    let mut stored = serde_json::to_value(&event).unwrap();
+    stored["registered"].as_object_mut().unwrap().remove("earlier").unwrap();
+    let read: JobEvent = serde_json::from_value(stored).unwrap();
+    assert!(matches!(read, JobEvent::Registered { earlier: 0, .. }));
+}

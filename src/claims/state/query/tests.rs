@@ -177,7 +177,8 @@ fn plugin_job(
         groups: groups.collect(),
         ..Job::new(key.namespace.clone(), key.id.clone())
     };
-    let event = JobEvent::Registered { job: Box::new(job), settings: Default::default() };
+    let event =
+        JobEvent::Registered { job: Box::new(job), settings: Default::default(), earlier: 0 };
     let event = EventKind::Job { job: key.clone(), event: Box::new(event) };
     (key, event)
 }

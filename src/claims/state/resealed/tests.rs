@@ -96,7 +96,14 @@ fn sealed_everywhere() -> State {
     let JobEvent::Registered { job: given, .. } = *event else {
         panic!("it is a registration");
     };
-    let registration = JobEvent::Registered { job: given, settings: old("settings") };
+    let registration = |settings: &str| EventKind::Job {
+        job: job.clone(),
+        event: Box::new(JobEvent::Registered {
+            job: given.clone(),
+            settings: old(settings),
+            earlier: 1,
+        }),
+    };
     let mut volume = registered(&db, "vol-1");
     if let EventKind::VolumeRegistered { definition, secrets, .. } = &mut volume {
         *secrets = old("secrets");
@@ -106,7 +113,8 @@ fn sealed_everywhere() -> State {
     let mut state = state_of([
         volume,
         EventKind::Variable { key: variable, event: written },
-        EventKind::Job { job: job.clone(), event: Box::new(registration) },
+        registration("settings of the earlier version"),
+        registration("settings"),
         node_registered(0),
         alloc_placed(&job, "a1", "node-0"),
     ]);
@@ -146,12 +154,12 @@ fn count(text: &str, sealed: &[u8]) -> usize {
 fn nothing_stays_sealed_with_the_old_key() {
     let state = sealed_everywhere();
     let before = text(&SnapshotChanges::complete(&state).records);
-    // Secrets, flags, items, settings of the job and of its allocation, claim, staging, attachment, tombstone.
-    assert_eq!((count(&before, OLD), count(&before, NEW)), (9, 0));
+    // Secrets, flags, items, settings of two versions of the job and of its allocation, claim, staging, attachment, tombstone.
+    assert_eq!((count(&before, OLD), count(&before, NEW)), (10, 0));
     let Ok(resealed) = ResealedState::new(&state, &Replace);
     let after = text(&resealed.snapshot.records);
-    assert_eq!((count(&after, OLD), count(&after, NEW)), (0, 9));
-    assert_eq!(resealed.sealed, 8, "job and allocation share their settings");
+    assert_eq!((count(&after, OLD), count(&after, NEW)), (0, 10));
+    assert_eq!(resealed.sealed, 9, "job and allocation share their settings");
     let fingerprints = ["old", "new"].map(|one| after.matches(&format!(r#""{one}""#)).count());
     assert_eq!(fingerprints, [0, 3], "fingerprints are those of the new key");
 }

@@ -3,7 +3,7 @@
 use super::History;
 use crate::state::event::EventKind;
 use crate::state::job_record::{
-    AllocEvent, Evaluation, EvaluationStatus, EvaluationTrigger, GroupFailure, JobEvent,
+    AllocEvent, Evaluation, EvaluationStatus, EvaluationTrigger, GroupFailure, JobEvent, JobRecord,
 };
 use nomad_csi_model::{
     AllocId, AllocReport, ClientStatus, EvaluationId, Job, JobId, JobKey, JobType, Namespace,
@@ -38,8 +38,11 @@ pub fn periodic_job_registered(key: &JobKey) -> EventKind {
 }
 
 fn registered(key: &JobKey, job: Job) -> EventKind {
-    let event =
-        JobEvent::Registered { job: Box::new(job), settings: SealedSecrets::new(vec![4, 5, 6]) };
+    let event = JobEvent::Registered {
+        job: Box::new(job),
+        settings: SealedSecrets::new(vec![4, 5, 6]),
+        earlier: JobRecord::MAX_EARLIER,
+    };
     EventKind::Job { job: key.clone(), event: Box::new(event) }
 }
 

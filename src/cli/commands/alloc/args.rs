@@ -20,6 +20,27 @@ pub(crate) enum AllocCommand {
         after_long_help = "Examples:\n  nomad-csi alloc logs 3761b601\n  nomad-csi alloc logs -f --stderr -n 20 3761b601 web"
     )]
     Logs(AllocLogsArgs),
+    /// Show the files of an allocation
+    ///
+    /// Lists a directory, or prints a file. `alloc/` is what the tasks share, and `TASK/local/` what one task has.
+    /// The secrets of a task are never shown.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi alloc fs 3761b601\n  nomad-csi alloc fs 3761b601 web/local/config.json"
+    )]
+    Fs(AllocFsArgs),
+    /// Restart a task of an allocation, or all that run
+    ///
+    /// The task gets its kill signal and runs again, on the same node: volumes stay claimed and mounted. It does not
+    /// count in the task's `restart` policy. The command ends before the task has ended.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi alloc restart 3761b601-4d6e-c0de-26d0-e383c49be941\n  nomad-csi alloc restart 3761b601-4d6e-c0de-26d0-e383c49be941 web"
+    )]
+    Restart(AllocRestartArgs),
+    /// Send a signal to a task of an allocation, or to all that run
+    #[command(
+        after_long_help = "Example:\n  nomad-csi alloc signal 3761b601-4d6e-c0de-26d0-e383c49be941 web --signal SIGHUP"
+    )]
+    Signal(AllocSignalArgs),
     /// Stop an allocation, which its job replaces
     ///
     /// The command waits until the server has decided about the replacement.
@@ -70,4 +91,42 @@ pub(crate) struct AllocStopArgs {
     pub id: String,
     #[command(flatten)]
     pub waiting: WaitingArgs,
+}
+
+/// Arguments of `alloc fs`.
+#[derive(Args, Debug)]
+pub(crate) struct AllocFsArgs {
+    /// ID of the allocation, or at least 2 characters of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
+    /// Path in the directory of the allocation
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub path: String,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `alloc restart`.
+#[derive(Args, Debug)]
+pub(crate) struct AllocRestartArgs {
+    /// ID of the allocation; on a terminal, also at least 2 characters of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
+    /// Name of the task [default: all that run]
+    #[arg(value_name = "TASK")]
+    pub task: Option<String>,
+}
+
+/// Arguments of `alloc signal`.
+#[derive(Args, Debug)]
+pub(crate) struct AllocSignalArgs {
+    /// ID of the allocation; on a terminal, also at least 2 characters of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
+    /// Name of the task [default: all that run]
+    #[arg(value_name = "TASK")]
+    pub task: Option<String>,
+    /// Name of the signal, such as SIGHUP
+    #[arg(short, long, value_name = "SIGNAL", value_parser = not_empty())]
+    pub signal: String,
 }

@@ -75,6 +75,27 @@ pub(crate) enum JobCommand {
     /// Commands for jobs that start by themselves
     #[command(subcommand)]
     Periodic(JobPeriodicCommand),
+    /// List the versions of a job
+    ///
+    /// The server keeps the newest versions, of which `job revert` registers one again.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi job history db\n  nomad-csi job history db -o json"
+    )]
+    History(JobHistoryArgs),
+    /// Register an earlier version of a job again
+    ///
+    /// The server checks it as a new job, and gives it a new version number. The command reports each
+    /// allocation, as `job run` does.
+    ///
+    /// Exits with 0 when the job runs, 2 when an allocation has no place, and 1 on an error.
+    #[command(after_long_help = "Example:\n  nomad-csi job revert db 3")]
+    Revert(JobRevertArgs),
+    /// Restart the tasks of a job
+    ///
+    /// Restarts the tasks of each allocation that runs, on its node: volumes stay claimed and mounted. The job does not
+    /// change.
+    #[command(after_long_help = "Example:\n  nomad-csi job restart db")]
+    Restart(JobRestartArgs),
     /// List jobs, or show one with its volumes and allocations
     #[command(
         after_long_help = "Examples:\n  nomad-csi job status\n  nomad-csi job status db -o json"
@@ -227,6 +248,37 @@ pub(crate) struct JobForceArgs {
     pub id: String,
     #[command(flatten)]
     pub waiting: WaitingArgs,
+}
+
+/// Arguments of `job history`.
+#[derive(Args, Debug)]
+pub(crate) struct JobHistoryArgs {
+    /// ID of the job, or the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Arguments of `job revert`.
+#[derive(Args, Debug)]
+pub(crate) struct JobRevertArgs {
+    /// ID of the job; on a terminal, also the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
+    /// Number of the version, as `job history` shows it
+    #[arg(value_name = "VERSION")]
+    pub version: u64,
+    #[command(flatten)]
+    pub waiting: WaitingArgs,
+}
+
+/// Arguments of `job restart`.
+#[derive(Args, Debug)]
+pub(crate) struct JobRestartArgs {
+    /// ID of the job; on a terminal, also the start of its ID
+    #[arg(value_name = "ID", value_parser = not_empty())]
+    pub id: String,
 }
 
 /// Arguments of `job plan`.

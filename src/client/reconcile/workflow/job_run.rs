@@ -1,4 +1,4 @@
-//! `job run`, `job dispatch`, `job periodic force`, `job stop`, `alloc stop`: changes something, then follows what the
+//! `job run`, `job dispatch`, `job periodic force`, `job revert`, `job stop`, `alloc stop`: changes something, then follows what the
 //! server makes of it.
 //!
 //! A request is sent once. After it, the command only reads, so an interrupt leaves the job as it is.
@@ -123,6 +123,26 @@ pub async fn launch_job(
     follow_new_job(context, &key, &launched.eval_id, wait).await
 }
 
+/// Registers an earlier version of a job again, and waits until its allocations run.
+///
+/// # Errors
+/// If the server refuses, an allocation fails, the time is over, or the user interrupts.
+pub async fn revert_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+    version: u64,
+    wait: &JobWait,
+) -> Result<JobOutcome, WorkflowError> {
+    if context.is_interrupted() {
+        return Err(WorkflowError::interrupted());
+    }
+    let reverted = context.api.revert_job(job, version).await?;
+    report_warnings(context, job.id.as_str(), &reverted.warnings);
+    let done = format!("job {}: version {version} registered again", job.id);
+    report_evaluation(context, &done, &reverted.eval_id);
+    follow_new_job(context, job, &reverted.eval_id, wait).await
+}
+
 /// Follows a job that the server has just registered, unless it runs nothing itself.
 async fn follow_new_job(
     context: &WorkflowContext<'_>,
@@ -245,6 +265,37 @@ pub async fn stop_allocation(
     let done = format!("allocation {id}: stopping");
     report_evaluation(context, &done, &stopped.eval_id);
     await_evaluation(context, &namespace, &stopped.eval_id, wait).await
+}
+
+/// Restarts the tasks of all allocations of a job that run, one allocation after the other. Returns how many.
+///
+/// # Errors
+/// If nothing of the job runs, the server refuses, or the user interrupts. Earlier allocations stay restarted.
+pub async fn restart_job(
+    context: &WorkflowContext<'_>,
+    job: &JobKey,
+) -> Result<usize, WorkflowError> {
+    let listing = context.api.list_job_allocations(job);
+    let allocations = context.unless_interrupted(listing).await??;
+    let running = allocations
+        .into_iter()
+        .filter(|alloc| alloc.client_status == "running" && alloc.desired_status == "run");
+    let mut restarted = 0;
+    for alloc in running {
+        if context.is_interrupted() {
+            return Err(WorkflowError::interrupted());
+        }
+        context.api.restart_allocation(&AllocId::new(&alloc.id), "").await?;
+        context.reporter.status(&format!("{}: restarting", named(&alloc)));
+        restarted += 1;
+    }
+    if restarted == 0 {
+        let message = format!("cannot restart job {}: none of its allocations runs", job.quoted());
+        return Err(Diagnostic::error(Code::JobNotRunning, message)
+            .help(Code::JobNotRunning.advice())
+            .into());
+    }
+    Ok(restarted)
 }
 
 async fn await_evaluation(

@@ -81,8 +81,8 @@ pub use history::read_history;
 pub use import_set::import_into_set;
 pub use job_progress::{next_launch_text, placement_reasons};
 pub use job_run::{
-    JobOutcome, JobWait, dispatch_job, launch_job, report_warnings, run_job, stop_allocation,
-    stop_job,
+    JobOutcome, JobWait, dispatch_job, launch_job, report_warnings, restart_job, revert_job,
+    run_job, stop_allocation, stop_job,
 };
 pub use ledger_access::{LedgerAccess, SetSelection};
 pub use modify::modify_volume;

@@ -15,6 +15,7 @@ use super::super::{AllocRunnerDeps, AllocRunners};
 use crate::fakes::{FakeObserver, plugin_named};
 use crate::plugin_tasks::{PluginHost, PluginHostDeps};
 use crate::registry::Registry;
+use crate::task_restarts::TaskRestarts;
 use crate::task_run::{
     DriverConfig, LogFile, LogSlice, MockScript, RunDriver, RunEnd, RunError, RunRequest, RunStart,
     RunStatus,
@@ -49,6 +50,8 @@ pub(super) struct ScriptedDriver {
     found_later: Mutex<Option<Vec<PathBuf>>>,
     /// The runs that were killed without their kill timeout.
     kills: Mutex<Vec<PathBuf>>,
+    /// The signals that tasks got.
+    pub(super) signals: Mutex<Vec<i32>>,
 }
 
 /// Panics if a panic is left.
@@ -233,6 +236,11 @@ impl RunDriver for ScriptedDriver {
         self.mock.stop(run).await
     }
 
+    async fn signal(&self, run: &Path, signal: i32) -> Result<bool, RunError> {
+        self.signals.lock().push(signal);
+        self.mock.signal(run, signal).await
+    }
+
     async fn kill(&self, run: &Path) -> Result<(), RunError> {
         self.kills.lock().push(run.to_owned());
         self.mock.kill(run).await
@@ -366,6 +374,8 @@ pub(super) struct Node {
     pub(super) data: tempfile::TempDir,
     /// The host volumes that the next agent offers.
     pub(super) host_volumes: BTreeMap<String, HostVolume>,
+    /// The requests to restart tasks.
+    pub(super) restarts: TaskRestarts,
     plugins: Option<Arc<PluginHost>>,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
@@ -382,6 +392,7 @@ impl Node {
             registry: new_registry(),
             data: tempfile::tempdir().unwrap(),
             host_volumes: [HostVolume::parse("certs=/srv/certs:ro").unwrap()].into(),
+            restarts: TaskRestarts::default(),
             plugins: None,
             stop: CancellationToken::new(),
             running: None,
@@ -403,6 +414,7 @@ impl Node {
             ids: Arc::new(CountingIds::from(1)),
             node: Arc::new(nomad_csi_model::Node::new("node-1".into(), "laptop", "dc1")),
             mounter: Arc::new(self.mounter.clone()),
+            restarts: self.restarts.clone(),
             plugins: self.plugins.insert(plugins).clone(),
             data_directory: self.data.path().to_owned(),
             hidden_directories: vec![],

@@ -38,6 +38,25 @@ pub(super) fn kill(run: &RunFiles) -> io::Result<()> {
     end(run, Signal::KILL)
 }
 
+/// Sends a signal to the process of a task. Returns false if it does not run. Blocks.
+///
+/// # Errors
+/// If the files of the run cannot be read, or the operating system refuses.
+pub(super) fn signal_task(run: &RunFiles, signal: i32) -> io::Result<bool> {
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    let Some(RunState::Running { task, .. }) = known_state(run)? else {
+        return Ok(false);
+    };
+    let Some(descriptor) = task.open()? else {
+        return Ok(false);
+    };
+    match pidfd_send_signal(descriptor, signal).map_err(io::Error::from) {
+        Ok(()) => Ok(true),
+        Err(error) if is_no_such_process(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn end(run: &RunFiles, signal: Signal) -> io::Result<()> {
     let requested = run.request_stop();
     let state = known_state(run)?;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::super::limits::{TaskLimits, process_numbers_are_own};
-use super::attach::{blocking, kill, known_state, request_stop, wait_for_end};
+use super::attach::{blocking, kill, known_state, request_stop, signal_task, wait_for_end};
 use super::living::recover_below;
 use super::log_reader;
 use super::messages::ShimMessage;
@@ -165,6 +165,12 @@ impl RunDriver for ShimDriver {
         let run = files(run, "stop")?;
         let stopped = blocking(&run, request_stop).await;
         stopped.map_err(failed("stop", run.directory()))
+    }
+
+    async fn signal(&self, run: &Path, signal: i32) -> Result<bool, RunError> {
+        let run = files(run, "send a signal to")?;
+        let sent = blocking(&run, move |run| signal_task(run, signal)).await;
+        sent.map_err(failed("send a signal to", run.directory()))
     }
 
     async fn kill(&self, run: &Path) -> Result<(), RunError> {

@@ -50,6 +50,7 @@ fn host() -> (Arc<FakeBackend>, FakeStepHost, ConnectedNode) {
         controllers: shared,
         plugins: Arc::new(plugins),
         logs: None,
+        allocs: None,
     };
     (backend, host, node)
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::samples::{Random, Sample};
 use nomad_csi_model::{AllocId, ExternalId, PluginId, RemoteVolume, Secrets, SnapshotId, Term};
 use nomad_csi_ports::{
-    CallOrder, ConnectedNode, ControllerPublishRequest, ControllerPublishVolume,
+    AllocAccessError, CallOrder, ConnectedNode, ControllerPublishRequest, ControllerPublishVolume,
     ControllerUnpublishRequest, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
     ExpandVolume, GetCapacity, HostError, ListSnapshots, ListVolumeHealth, LogOrigin, LogPosition,
     ModifyVolume, NodeExpandRequest, NodeVolumeHealth, NodeVolumeStats, PageRequest, PluginError,
@@ -32,6 +32,7 @@ pub(super) enum Failure {
     Host(HostError),
     Plugin(PluginError),
     Logs(TaskLogError),
+    Alloc(AllocAccessError),
 }
 
 /// The most bytes of an output that a node gives at once, or fewer.
@@ -57,6 +58,10 @@ fn plugin<T: Debug>(result: Result<T, PluginError>) -> Outcome {
 
 fn logs<T: Debug>(result: Result<T, TaskLogError>) -> Outcome {
     result.map(|answer| format!("{answer:?}")).map_err(Failure::Logs)
+}
+
+fn alloc<T: Debug>(result: Result<T, AllocAccessError>) -> Outcome {
+    result.map(|answer| format!("{answer:?}")).map_err(Failure::Alloc)
 }
 
 pub(super) fn plugin_id() -> PluginId {
@@ -152,6 +157,14 @@ requests! {
             logs(node.logs.as_ref().unwrap().read(&output, position, limit.0).await);
         WaitForMore(output: TaskOutput, position: LogPosition): Read,
             logs(node.logs.as_ref().unwrap().wait_for_more(&output, position).await);
+        RestartTask(of: AllocId, task: Option<String>): Read,
+            alloc(node.allocs.as_ref().unwrap().restart(&of, task.as_deref()).await);
+        SignalTask(of: AllocId, task: Option<String>, signal: String): Read,
+            alloc(node.allocs.as_ref().unwrap().signal(&of, task.as_deref(), &signal).await);
+        StatFile(of: AllocId, path: String): Read, alloc(node.allocs.as_ref().unwrap().stat(&of, &path).await);
+        ListFiles(of: AllocId, path: String): Read, alloc(node.allocs.as_ref().unwrap().list(&of, &path).await);
+        ReadFile(of: AllocId, path: String, offset: u64, limit: ReadLimit): Read,
+            alloc(node.allocs.as_ref().unwrap().read(&of, &path, offset, limit.0).await);
     }
     with connection: {
         CreateVolume(request: CreateVolume): Change, connection.controller.create_volume(request).await;
@@ -207,6 +220,8 @@ impl Failure {
             Self::Host(error) => error.was_not_sent(),
             Self::Plugin(error) => error.delivery == nomad_csi_ports::Delivery::NotSent,
             Self::Logs(error) => error.reason.contains("cannot be reached"),
+            Self::Alloc(AllocAccessError::Failed(text)) => text.contains("cannot be reached"),
+            Self::Alloc(_) => false,
         }
     }
 
@@ -217,6 +232,8 @@ impl Failure {
             }
             Self::Plugin(error) => error.delivery == nomad_csi_ports::Delivery::Unanswered,
             Self::Logs(error) => error.reason.contains("did not answer"),
+            Self::Alloc(AllocAccessError::Failed(text)) => text.contains("did not answer"),
+            Self::Alloc(_) => false,
         }
     }
 }

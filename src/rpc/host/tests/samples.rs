@@ -14,14 +14,14 @@ use nomad_csi_model::{
     TopologyRequest, Usage, VolumeAlias, VolumeId, VolumeStats, VolumeStatus, VolumeStatusKind,
 };
 use nomad_csi_ports::{
-    CallOrder, ControllerPublishRequest, ControllerPublishVolume, ControllerUnpublishRequest,
-    ControllerUnpublishVolume, CreateSnapshot, CreateVolume, CreatedVolume, Delivery, ExpandVolume,
-    ExpandedVolume, GetCapacity, HostError, HostFileError, HostOperation, ListSnapshots,
-    ListVolumeHealth, ListedHealth, LogChunk, LogOrigin, LogPosition, LogStream, ModifyVolume,
-    NodeDescription, NodeExpandRequest, NodeVolumeHealth, NodeVolumeStats, Page, PageRequest,
-    PluginCapabilities, PluginError, PluginInfo, PublishRequest, Rpc, StageRequest, StatsRequest,
-    StatusCode, SweepOutcome, TaskLogError, TaskOutput, UnpublishRequest, UnstageRequest,
-    ValidateVolume, VolumeSource,
+    AllocAccessError, AllocFile, CallOrder, ControllerPublishRequest, ControllerPublishVolume,
+    ControllerUnpublishRequest, ControllerUnpublishVolume, CreateSnapshot, CreateVolume,
+    CreatedVolume, Delivery, ExpandVolume, ExpandedVolume, GetCapacity, HostError, HostFileError,
+    HostOperation, ListSnapshots, ListVolumeHealth, ListedHealth, LogChunk, LogOrigin, LogPosition,
+    LogStream, ModifyVolume, NodeDescription, NodeExpandRequest, NodeVolumeHealth, NodeVolumeStats,
+    Page, PageRequest, PluginCapabilities, PluginError, PluginInfo, PublishRequest, Rpc,
+    StageRequest, StatsRequest, StatusCode, SweepOutcome, TaskLogError, TaskOutput,
+    UnpublishRequest, UnstageRequest, ValidateVolume, VolumeSource,
 };
 
 /// A value that all samples of secrets have.
@@ -44,6 +44,13 @@ impl Random {
 
     pub(super) fn sample<T: Sample>(&mut self) -> T {
         T::sample(self)
+    }
+}
+
+impl Sample for AllocAccessError {
+    fn sample(random: &mut Random) -> Self {
+        let kinds = [Self::NotRunning, Self::NoFile, Self::Refused, Self::Failed];
+        random.one(&kinds)(random.sample())
     }
 }
 
@@ -339,4 +346,5 @@ structures! {
     LogPosition { run, file, offset }
     LogChunk { data, file, next }
     TaskLogError { task, reason }
+    AllocFile { name, is_directory, size, mode, modified }
 }

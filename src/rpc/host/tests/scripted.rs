@@ -16,15 +16,16 @@ use nomad_csi_model::{
     TargetPath, Term, VolumeStats, VolumeStatus,
 };
 use nomad_csi_ports::{
-    CallOrder, ConnectedNode, Controller, ControllerHost, ControllerPublishRequest,
-    ControllerPublishVolume, ControllerUnpublishRequest, ControllerUnpublishVolume, CreateSnapshot,
-    CreateVolume, CreatedVolume, ExpandVolume, ExpandedVolume, GetCapacity, HostError, Identity,
-    ListSnapshots, ListVolumeHealth, ListedHealth, LogChunk, LogOrigin, LogPosition, ModifyVolume,
-    NodeDescription, NodeExpandRequest, NodeExpandVolume, NodeHost, NodeService, NodeVolumeHealth,
-    NodeVolumeStats, Page, PageRequest, PluginCapabilities, PluginConnection, PluginDirectory,
-    PluginError, PluginInfo, PublishRequest, PublishVolume, StageRequest, StageVolume,
-    StatsRequest, SweepOutcome, TaskLogError, TaskLogs, TaskOutput, TermGuard, UnpublishRequest,
-    UnstageRequest, ValidateVolume,
+    AllocAccess, AllocAccessError, AllocFile, CallOrder, ConnectedNode, Controller, ControllerHost,
+    ControllerPublishRequest, ControllerPublishVolume, ControllerUnpublishRequest,
+    ControllerUnpublishVolume, CreateSnapshot, CreateVolume, CreatedVolume, ExpandVolume,
+    ExpandedVolume, GetCapacity, HostError, Identity, ListSnapshots, ListVolumeHealth,
+    ListedHealth, LogChunk, LogOrigin, LogPosition, ModifyVolume, NodeDescription,
+    NodeExpandRequest, NodeExpandVolume, NodeHost, NodeService, NodeVolumeHealth, NodeVolumeStats,
+    Page, PageRequest, PluginCapabilities, PluginConnection, PluginDirectory, PluginError,
+    PluginInfo, PublishRequest, PublishVolume, StageRequest, StageVolume, StatsRequest,
+    SweepOutcome, TaskLogError, TaskLogs, TaskOutput, TermGuard, UnpublishRequest, UnstageRequest,
+    ValidateVolume,
 };
 
 /// The node. Clones are the same one.
@@ -81,7 +82,8 @@ impl ScriptedNode {
             host: node.clone(),
             controllers: node.clone(),
             plugins: node.clone(),
-            logs: Some(node),
+            logs: Some(node.clone()),
+            allocs: Some(node),
         }
     }
 
@@ -422,5 +424,41 @@ impl TaskLogs for ScriptedNode {
         position: LogPosition,
     ) -> Result<(), TaskLogError> {
         self.handle(Call::WaitForMore(output.clone(), position)).await
+    }
+}
+
+#[async_trait]
+impl AllocAccess for ScriptedNode {
+    async fn restart(&self, alloc: &AllocId, task: Option<&str>) -> Result<(), AllocAccessError> {
+        self.handle(Call::RestartTask(alloc.clone(), task.map(str::to_owned))).await
+    }
+
+    async fn signal(
+        &self,
+        alloc: &AllocId,
+        task: Option<&str>,
+        signal: &str,
+    ) -> Result<(), AllocAccessError> {
+        let (task, signal) = (task.map(str::to_owned), signal.to_owned());
+        self.handle(Call::SignalTask(alloc.clone(), task, signal)).await
+    }
+
+    async fn stat(&self, alloc: &AllocId, path: &str) -> Result<AllocFile, AllocAccessError> {
+        self.handle(Call::StatFile(alloc.clone(), path.to_owned())).await
+    }
+
+    async fn list(&self, alloc: &AllocId, path: &str) -> Result<Vec<AllocFile>, AllocAccessError> {
+        self.handle(Call::ListFiles(alloc.clone(), path.to_owned())).await
+    }
+
+    async fn read(
+        &self,
+        alloc: &AllocId,
+        path: &str,
+        offset: u64,
+        limit: u64,
+    ) -> Result<Vec<u8>, AllocAccessError> {
+        let call = Call::ReadFile(alloc.clone(), path.to_owned(), offset, ReadLimit(limit));
+        self.handle(call).await
     }
 }

@@ -105,6 +105,53 @@ async fn a_job_has_its_newest_version_and_its_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_returns_to_an_earlier_version() {
+    let agent = agent().await;
+    let with_count = |count: i64| {
+        let mut web = job(&job_key("web"));
+        web.groups[0].count = count;
+        json!({"Job": job_to_wire(&web)}).to_string()
+    };
+    for count in [1, 2] {
+        assert_eq!(send_line(&agent, "PUT /v1/jobs", &with_count(count)).await.status, 200);
+    }
+    let versions = async || {
+        let document = get(&agent, "/v1/job/web/versions").await.json();
+        let versions = document["Versions"].as_array().unwrap().clone();
+        let shown = versions.iter().map(|one| {
+            assert!(one["SubmitTime"].as_i64().is_some() && one["Stable"] == false, "{one}");
+            (one["Version"].as_u64().unwrap(), one["TaskGroups"][0]["Count"].as_i64().unwrap())
+        });
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(versions().await, [(1, 2), (0, 1)]);
+    let revert = "POST /v1/job/web/revert";
+    for (line, body, status, expected) in [
+        (revert, json!({"JobID": "web"}), 400, "`JobVersion` is missing"),
+        (revert, json!({"JobID": "api", "JobVersion": 0}), 400, "does not match"),
+        (revert, json!({"JobVersion": 1}), 500, "version 1 is the newest one"),
+        (revert, json!({"JobVersion": 7}), 500, "version 7 is not on record, only 1, 0"),
+        (revert, json!({"JobVersion": 0, "EnforcePriorVersion": 0}), 500, "newest version is 1"),
+        ("POST /v1/job/api/revert", json!({"JobVersion": 0}), 404, "job not found"),
+        ("GET /v1/job/web/versions?diffs=true", json!({}), 501, "without `diffs`"),
+        ("GET /v1/job/web/revert", json!({}), 405, "Invalid method"),
+    ] {
+        let refused = send_line(&agent, line, &body.to_string()).await;
+        assert_eq!(refused.status, status, "{body}: {}", refused.text());
+        assert!(refused.text().contains(expected), "{body}: {}", refused.text());
+    }
+    let body = json!({"JobID": "web", "JobVersion": 0, "EnforcePriorVersion": 1}).to_string();
+    let reverted = send_line(&agent, revert, &body).await;
+    assert_eq!(reverted.status, 200, "{}", reverted.text());
+    assert_ne!(reverted.json()["EvalID"], "");
+    assert_eq!(versions().await, [(2, 1), (1, 2), (0, 1)]);
+    send_line(&agent, "DELETE /v1/job/web", "").await;
+    let body = json!({"JobVersion": 2}).to_string();
+    assert_eq!(send_line(&agent, revert, &body).await.status, 200, "a stopped job starts");
+    assert_eq!(get(&agent, "/v1/job/web").await.json()["Stop"], false);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_node_pools_are_those_of_every_agent() {
     let agent = agent().await;
     let pools = get(&agent, "/v1/node/pools").await.json();
@@ -119,10 +166,10 @@ async fn a_path_of_nomad_that_the_agent_has_not_is_answered_in_words() {
     let agent = agent().await;
     for (line, status, expected) in [
         ("GET /v1/job/web/submission?version=0", 404, "text of a job file"),
-        ("POST /v1/job/web/revert", 501, "newest version"),
-        ("POST /v1/job/web/stable", 501, "newest version"),
-        ("PUT /v1/job/web/versions/x/tag", 501, "newest version"),
-        ("GET /v1/client/fs/ls/x?path=/", 501, "alloc logs"),
+        ("POST /v1/job/web/stable", 501, "does not mark"),
+        ("PUT /v1/job/web/versions/x/tag", 501, "does not mark"),
+        ("GET /v1/client/fs/stream/x?path=/", 501, "alloc logs"),
+        ("GET /v1/client/allocation/x/exec", 501, "alloc restart"),
         ("GET /v1/client/stats", 501, "does not measure"),
         ("GET /v1/client/allocation/x/stats", 404, "does not measure"),
         ("GET /v1/jobs/statuses", 501, "GET /v1/jobs"),
