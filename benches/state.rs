@@ -53,7 +53,10 @@ async fn snapshots(state: &State) {
     .await;
     let complete = at(SnapshotChanges::complete(state), next);
     let write = journal.write_snapshot(complete);
-    report(&journal, &mut next, "all", async { write.await.unwrap() }).await;
+    report(&journal, &mut next, "all", async {
+        write.await.unwrap();
+    })
+    .await;
     let some = (0..VOLUMES).step_by(100).map(volume).map(Subject::Volume);
     let changes = at(SnapshotChanges::of(state, some.collect::<HashSet<_>>()), next);
     let write = journal.write_snapshot(changes);

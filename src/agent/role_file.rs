@@ -280,7 +280,7 @@ fn etcd_config(
         return Err(refused(what, help));
     }
     let lease_seconds = lease.map_or(Ok(LEASE), |text| {
-        let seconds = GoDuration::parse(&text).ok().and_then(|time| time.to_std());
+        let seconds = GoDuration::parse(&text).ok().and_then(GoDuration::to_std);
         let seconds = seconds.and_then(|time| i64::try_from(time.as_secs()).ok());
         seconds.filter(|seconds| (5..=60).contains(seconds)).ok_or_else(|| {
             let what = format!("`etcd.lease` is `{}`", one_line(&text));

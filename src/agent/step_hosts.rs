@@ -26,6 +26,9 @@ pub(super) struct StepHosts {
     call_locks: VolumeCallLocks,
 }
 
+/// The logs of tasks and the access to allocations; none where the node runs no jobs.
+type TaskAccess = (Option<Arc<dyn TaskLogs>>, Option<Arc<dyn AllocAccess>>);
+
 impl StepHosts {
     /// The hosts of the plugins in `registry`, with their mounts below `mounts`. What happens to these goes to the log
     /// and to `events`.
@@ -49,7 +52,7 @@ impl StepHosts {
     pub(super) fn directory(
         &self,
         node: NodeId,
-        (logs, allocs): (Option<Arc<dyn TaskLogs>>, Option<Arc<dyn AllocAccess>>),
+        (logs, allocs): TaskAccess,
     ) -> Arc<dyn HostDirectory> {
         let connected = ConnectedNode {
             host: self.node.clone(),

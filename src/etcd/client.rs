@@ -424,13 +424,11 @@ fn operation(operation: &Operation) -> wire::RequestOp {
     use wire::request_op::Request;
     let request = match operation.clone() {
         Operation::Put { key, value, lease } => {
-            Request::RequestPut(wire::PutRequest { key, value, lease })
+            Request::Put(wire::PutRequest { key, value, lease })
         }
-        Operation::Get { key } => {
-            Request::RequestRange(wire::RangeRequest { key, ..Default::default() })
-        }
+        Operation::Get { key } => Request::Range(wire::RangeRequest { key, ..Default::default() }),
         Operation::Delete { from, to } => {
-            Request::RequestDeleteRange(wire::DeleteRangeRequest { key: from, range_end: to })
+            Request::DeleteRange(wire::DeleteRangeRequest { key: from, range_end: to })
         }
     };
     wire::RequestOp { request: Some(request) }
@@ -441,10 +439,10 @@ fn from_wire(answer: wire::TxnResponse) -> TransactionAnswer {
     let mut found = vec![];
     for response in answer.responses {
         match response.response {
-            Some(Response::ResponseRange(range)) => {
+            Some(Response::Range(range)) => {
                 found.push(range.kvs.into_iter().next().map(key_value));
             }
-            Some(Response::ResponsePut(_) | Response::ResponseDeleteRange(_)) | None => {}
+            Some(Response::Put(_) | Response::DeleteRange(_)) | None => {}
         }
     }
     let revision = revision(answer.header.as_ref());

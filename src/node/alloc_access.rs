@@ -136,11 +136,11 @@ impl AllocAccess for NodeAllocAccess {
     }
 
     async fn stat(&self, alloc: &AllocId, path: &str) -> Result<AllocFile> {
-        self.look(alloc, path, |place| place.stat()).await
+        self.look(alloc, path, Place::stat).await
     }
 
     async fn list(&self, alloc: &AllocId, path: &str) -> Result<Vec<AllocFile>> {
-        self.look(alloc, path, |place| place.list()).await
+        self.look(alloc, path, Place::list).await
     }
 
     async fn read(&self, alloc: &AllocId, path: &str, offset: u64, limit: u64) -> Result<Vec<u8>> {
@@ -300,7 +300,7 @@ impl Place {
 }
 
 fn described(name: &str, entry: &Stat) -> io::Result<AllocFile> {
-    let seconds = i64::try_from(entry.st_mtime).unwrap_or_default();
+    let seconds = entry.st_mtime;
     let nanoseconds = i64::try_from(entry.st_mtime_nsec).unwrap_or_default();
     Ok(AllocFile {
         name: name.to_owned(),

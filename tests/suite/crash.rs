@@ -73,7 +73,7 @@ async fn write_snapshot(
         false => SnapshotChanges::complete(state),
     };
     let written = journal.write_snapshot(changes).await;
-    written.map_err(|error| format!("takes no snapshot: {}", error.source))
+    written.map(|_| ()).map_err(|error| format!("takes no snapshot: {}", error.source))
 }
 
 async fn append(journal: &EmbeddedJournal<CrashDisk>, events: &[Event], done: usize, size: usize) {

@@ -223,7 +223,7 @@ async fn a_large_batch_is_written_in_pieces_and_removed_with_them() {
         || etcd.all().keys().filter(|key| key.starts_with(b"/nomad-csi/global/part/")).count();
     assert_eq!(parts(), 7, "pieces of 512 KiB");
     let next = depose(&etcd).await;
-    assert_eq!(loaded(&next).await, [event.clone()]);
+    assert_eq!(loaded(&next).await, std::slice::from_ref(&event));
     let read = next.read_events(State::FIRST_INDEX, 9).await.unwrap();
     assert_eq!(read, [(FIRST, event.clone())]);
     let state = replay(None, vec![event]).unwrap();

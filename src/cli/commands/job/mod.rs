@@ -3,8 +3,8 @@
 mod args;
 pub(crate) mod dispatch;
 pub(crate) mod force;
-pub(crate) mod lint;
 pub(crate) mod history;
+pub(crate) mod lint;
 pub(crate) mod placement;
 pub(crate) mod plan;
 mod refused_variables;

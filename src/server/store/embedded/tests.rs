@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{ReadableTableMetadata as _, StorageBackend};
