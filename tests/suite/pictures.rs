@@ -22,6 +22,7 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
         "assembly",
         &[("agent", "builds and runs the embedded orchestrator"), ("telemetry", "logs, metrics")],
     ),
+    ("", &[("etcd", "the journal of several servers, and which of them leads")]),
     (
         "workflows",
         &[
