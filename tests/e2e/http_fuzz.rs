@@ -43,6 +43,8 @@ const SERVER_ERRORS: &[(&str, &str, &str)] = &[
     ("plugin/refused", "CSI.ControllerCreateVolume", PLUGIN),
     ("plugin/unknown", "no such plugin", LIKE_NOMAD),
     ("plugin/volume-not-found", "CSI.ControllerValidateVolume", PLUGIN),
+    // One sentence for each of Nomad's paths that the agent does not offer, with 501.
+    ("server/unknown-path", "this agent ", "not offered"),
     ("snapshot/invalid", "missing SnapshotID", LIKE_NOMAD),
     ("volume/invalid", "validation: ", LIKE_NOMAD),
     ("volume/not-found", "no such volume", LIKE_NOMAD),

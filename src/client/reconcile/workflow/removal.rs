@@ -34,7 +34,7 @@ use crate::reconcile::seen_nodes::seen_nodes;
 use crate::reconcile::until_sent::{Check, until_sent};
 use crate::reconcile::volume_list::list_all_volumes;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, Severity, SourceMap};
-use nomad_csi_model::{AllocId, Namespace, Secrets, Volume, one_line};
+use nomad_csi_model::{AllocId, Namespace, NamespacedId, Secrets, Volume, one_line};
 use nomad_csi_plan::{
     CUTS_OFF, ClaimDrops, CutOffs, Plan, Removal, VolumeVersion, forced_claims_warning,
     removal_problems,
@@ -405,6 +405,16 @@ async fn dropped_since(
     Some(Outcome::plain(Status::Stale(counted.explain(problem))))
 }
 
+/// Adds which volume a failure before its request is about, such as that of a reading that is about none.
+fn naming(key: &NamespacedId, done: &str, why: Diagnostic) -> Diagnostic {
+    let key = key.quoted();
+    let names_it = why.message.contains(&key) || why.notes.iter().any(|note| note.contains(&key));
+    match names_it {
+        true => why,
+        false => why.note(format!("volume {key} was not {done}")),
+    }
+}
+
 /// Reports how the removal of a volume ended.
 fn report_removal(
     context: &WorkflowContext<'_>,
@@ -417,6 +427,10 @@ fn report_removal(
         let line = format!("volume {}: {done}", volume.key());
         context.reporter.status(&line);
     };
+    let done = match removal {
+        Removal::Delete => "deleted",
+        Removal::Deregister { .. } => "deregistered",
+    };
     let mut problems = outcome.warnings;
     match outcome.status {
         Status::Stale(why) | Status::DependencyFailed(why) => {
@@ -424,7 +438,7 @@ fn report_removal(
             failures.add(FailureKind::Blocked);
         }
         Status::Failed(why) | Status::ServerUnreachable(why) => {
-            problems.insert(0, why);
+            problems.insert(0, naming(&volume.key(), done, why));
             failures.add(FailureKind::Failed);
         }
         Status::NotStarted => {
@@ -432,10 +446,7 @@ fn report_removal(
             failures.add(FailureKind::Interrupted);
         }
         Status::Unchanged => status("no longer exists"),
-        Status::Removed | Status::Done(_) | Status::Blocked => status(match removal {
-            Removal::Delete => "deleted",
-            Removal::Deregister { .. } => "deregistered",
-        }),
+        Status::Removed | Status::Done(_) | Status::Blocked => status(done),
     }
     let problems: Diagnostics = problems.into_iter().collect();
     context.reporter.diagnostics(&problems, &SourceMap::default());
