@@ -35,6 +35,14 @@ async fn one_server_leads_until_it_resigns_or_is_silent() {
     assert!(third.term() > second.term());
 }
 
+/// Both read that there is no leader before one of them writes.
+#[tokio::test(start_paused = true)]
+async fn two_servers_that_try_at_once_make_one_leader() {
+    let etcd = FakeEtcd::default();
+    let (one, other) = tokio::join!(can_win(&etcd, "s1"), can_win(&etcd, "s2"));
+    assert!(one != other, "{one} {other}");
+}
+
 /// Each way of losing an answer to a candidacy ends with one leader.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_makes_no_second_leader() {
