@@ -305,6 +305,15 @@ fn a_restarted_task_keeps_its_volume_and_gets_signals() {
         };
         assert_eq!(file("alloc/data/copy").text(), "run\nrun\n");
         assert_eq!(file("t/secrets/x").status, 400);
+        let local = machine.data().join("allocs").join(id).join("tasks/t/local");
+        let (outside, inside) = (machine.directory.path().join("outside"), local.join("mounted"));
+        std::fs::write(&outside, "not of the allocation").unwrap();
+        std::fs::write(&inside, "").unwrap();
+        rustix::mount::mount_bind(&outside, &inside).unwrap();
+        let answer = file("t/local/mounted");
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        rustix::mount::unmount(&inside, rustix::mount::UnmountFlags::empty()).unwrap();
+        std::fs::remove_file(&inside).unwrap();
         let listed = machine.get(&format!("/v1/client/fs/ls/{id}?path=/"));
         let names: Vec<_> = listed.as_array().unwrap().iter().map(|file| &file["Name"]).collect();
         assert_eq!(names, ["alloc", "t"]);

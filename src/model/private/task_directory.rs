@@ -179,9 +179,9 @@ impl TaskWritableDirectory {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let not_regular = || io::Error::other("it is not a regular file");
-        let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
+        let file = match open_entry(&self.directory, name, flags) {
             Ok(file) => file,
-            Err(Errno::LOOP | Errno::NXIO) => return Err(not_regular()),
+            Err(Errno::LOOP | Errno::NXIO | Errno::XDEV) => return Err(not_regular()),
             Err(error) => return Err(named(&path, error)),
         };
         let found = rustix::fs::fstat(&file).map_err(|error| named(&path, error))?;
@@ -222,6 +222,18 @@ pub fn open_below(directory: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
         Err(Errno::NOSYS | Errno::PERM) => open_in_steps(directory.as_fd(), path),
         opened => opened,
     }
+}
+
+/// Opens an entry of a directory, which is neither a link nor a mount.
+fn open_entry(directory: &OwnedFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        opened => return opened,
+    }
+    let opened = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    let is_here = rustix::fs::fstat(&opened)?.st_dev == rustix::fs::fstat(directory)?.st_dev;
+    is_here.then_some(opened).ok_or(Errno::XDEV)
 }
 
 fn open_in_steps(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
