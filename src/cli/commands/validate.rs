@@ -56,8 +56,13 @@ pub(crate) fn validate_files(
     let asked = namespace(&context.global, &context.environment, None)?;
     let policies = context.named_policies()?;
     let plugins = context.plugin_snapshots(&arguments.plugins)?;
-    if arguments.deny.contains(&DenyRule::UnknownPlugins) && plugins.is_none() {
-        let message = "`--deny unknown-plugins` requires `--plugins`";
+    let by_option = arguments.deny.contains(&DenyRule::UnknownPlugins);
+    let by_option = by_option.then(|| "`--deny unknown-plugins`".to_owned());
+    let mut by_policy =
+        policies.denying(DenyRule::UnknownPlugins).map(|by| format!("`unknown-plugins` ({by})"));
+    let denied = by_option.or_else(|| by_policy.next());
+    if let Some(denied) = denied.filter(|_| plugins.is_none()) {
+        let message = format!("{denied} requires `--plugins`");
         return Err(Diagnostic::error(Code::CliInvalidValue, message)
             .note("without files of plugins and without a server, no plugin is known")
             .help("add `--plugins DIR`; `nomad-csi plugin snapshot ID --out FILE` writes a file")
