@@ -27,7 +27,7 @@ use nomad_csi_model::diagnostic::Diagnostics;
 use nomad_csi_model::{AllocId, HostSession, Job, Node, NodeId, PluginId};
 use nomad_csi_node::driver::RawExec;
 use nomad_csi_node::{AllocRunners, PluginHost, PluginTask, Supervisor, SupervisorDeps};
-use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SystemClock};
+use nomad_csi_ports::{Clock, IdSource, PluginObserver, RandomIds, SoleServer, SystemClock};
 use nomad_csi_server::{
     AgentInfo, NodeEvents, PluginCallQueues, RecordingObserver, Sealer, ServerPorts, Services,
     StateCell, VolumeLimits,
@@ -127,8 +127,8 @@ async fn wire(
         cell.clone(),
         directory.clone(),
     );
-    let ports =
-        ServerPorts { cell: cell.clone(), sealer, clock, ids, term, hosts: directory, calls };
+    let (hosts, lease) = (directory, Arc::new(SoleServer));
+    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, lease, hosts, calls };
     let services = Services::new(ports, volume_limits(config), agent_info(node, address))
         .with_metrics(metrics)
         .with_node_events(events)

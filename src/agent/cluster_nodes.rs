@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use nomad_csi_etcd::Leadership;
 use nomad_csi_model::{HostSession, NodeId, Term};
-use nomad_csi_ports::{ConnectedNode, HostDirectory, NodePresence};
+use nomad_csi_ports::{ConnectedNode, HostDirectory, LeaderLease, NodePresence};
 use nomad_csi_rpc::{ConnectedNodes, RemoteNode};
 
 /// Nodes of other processes.
@@ -15,14 +14,14 @@ pub(super) struct ClusterNodes {
     pub(super) connected: Arc<ConnectedNodes>,
     /// The leadership that requests carry.
     pub(super) term: Term,
-    /// Says whether no other server can lead at this moment; `None` if there is no other.
-    pub(super) leadership: Option<Arc<Leadership>>,
+    /// Whether this server may call nodes.
+    pub(super) lease: Arc<dyn LeaderLease>,
 }
 
 impl HostDirectory for ClusterNodes {
     fn node(&self, node: &NodeId) -> Option<ConnectedNode> {
         // A node is reached again when the lease was renewed.
-        self.leadership.as_ref().is_none_or(|leads| leads.is_certain()).then_some(())?;
+        self.lease.is_certain().then_some(())?;
         let channel = self.connected.channel(node)?.channel;
         Some(RemoteNode::new(channel, node.clone(), self.term).connected())
     }

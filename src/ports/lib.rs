@@ -20,6 +20,7 @@ mod health;
 mod host_directory;
 mod host_error;
 mod ids;
+mod leader_lease;
 mod measurements;
 mod mount_observer;
 mod mounter;
@@ -59,6 +60,7 @@ pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 pub use host_directory::{ConnectedNode, HostDirectory};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
+pub use leader_lease::{LeaderLease, SoleServer};
 pub use measurements::{
     CallMeasurements, METRICS_CONTENT_TYPE, Measurements, MetricsSource, NoMeasurements,
     VolumeHealthCounts, VolumeStatsSample,

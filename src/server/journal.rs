@@ -55,7 +55,8 @@ impl JournalErrorKind {
             Self::TooNew => Code::JournalTooNew,
             Self::EtcdFull => Code::JournalEtcdFull,
             Self::NotLeader => Code::JournalNotLeader,
-            Self::OutcomeUnknown => Code::JournalOutcomeUnknown,
+            // A client looks for what became of its change, as after a lost answer.
+            Self::OutcomeUnknown => Code::ApiOutcomeUnknown,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::cell::StateCell;
 use super::plugin_call_queues::PluginCallQueues;
 use super::sealer::Sealer;
 use nomad_csi_model::Term;
-use nomad_csi_ports::{Clock, HostDirectory, IdSource};
+use nomad_csi_ports::{Clock, HostDirectory, IdSource, LeaderLease};
 
 /// The ports of all services. Clones share their state.
 #[derive(Clone)]
@@ -21,6 +21,8 @@ pub struct ServerPorts {
     pub ids: Arc<dyn IdSource>,
     /// The leadership of this server, which its requests to nodes carry.
     pub term: Term,
+    /// Whether this server may act as the leader.
+    pub lease: Arc<dyn LeaderLease>,
     /// The nodes that can be reached.
     pub hosts: Arc<dyn HostDirectory>,
     /// The call queues of the plugins, the only way to their controllers.

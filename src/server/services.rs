@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cell::StateCell;
 use super::claims::ClaimService;
+use super::error::ServerError;
 use super::jobs::{JobScheduler, JobService, LocalControlPlane};
 use super::namespaces::NamespaceService;
 use super::node_events::NodeEvents;
@@ -255,6 +256,11 @@ impl Services {
     pub fn node_plane(&self, events: std::sync::Arc<NodeEvents>) -> std::sync::Arc<dyn NodePlane> {
         let (ports, claims) = (self.ports.clone(), self.claims.clone());
         std::sync::Arc::new(RecordedNodes::new(ports, claims, events))
+    }
+
+    /// Refuses a request that only the leader answers, while another server may lead.
+    pub(crate) fn leads(&self) -> Result<(), ServerError> {
+        self.ports.lease.is_certain().then_some(()).ok_or(ServerError::NoLeader)
     }
 
     /// Records which nodes are connected, until the services are drained.

@@ -235,6 +235,8 @@ pub enum ServerError {
     Variable(VariableError),
     /// The agent is stopping.
     Stopping,
+    /// Another server may lead.
+    NoLeader,
     /// A bug in the agent.
     Internal(String),
 }
@@ -390,6 +392,7 @@ impl ServerError {
             Self::Commit(error) => (commit_code(error), OTHER),
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
+            Self::NoLeader => (Code::ApiNoLeader, OTHER),
             Self::Internal(_) => (Code::Internal, OTHER),
         }
     }
@@ -410,6 +413,7 @@ impl ServerError {
             Self::NoVolumeToRead => "volume not found".into(),
             Self::NoPluginToRead => "plugin not found".into(),
             Self::NoPathToRegion(_) => "No path to region".into(),
+            Self::NoLeader => "No cluster leader".into(),
             Self::NoSuchPlugin(_) => "no such plugin".into(),
             Self::NotSupported { plugin, operation } => operation.text(plugin),
             Self::NoSuchVolume(_) => "no such volume".into(),
@@ -576,6 +580,10 @@ impl ServerError {
             },
             Self::Secrets { owner, error } => format!("{owner}: {error}"),
             Self::Stopping => "the agent is stopping".into(),
+            Self::NoLeader => {
+                "this server is not certain to lead: it waits for etcd, or another server leads"
+                    .into()
+            }
             Self::Internal(what) => format!("internal error: {what}"),
             Self::UnknownResource
             | Self::InvalidMethod

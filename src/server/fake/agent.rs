@@ -10,6 +10,7 @@ use tokio_util::sync::DropGuard;
 
 use super::hosts::FakeHosts;
 use super::journal::MemoryJournal;
+use super::lease::FakeLease;
 use super::sealer::FakeSealer;
 use crate::cell::{CellOptions, Expected, StateCell, StateLimits};
 use crate::journal::JournalError;
@@ -42,6 +43,8 @@ pub struct FakeAgent {
     pub ids: CountingIds,
     /// Its key.
     pub sealer: FakeSealer,
+    /// Its leadership.
+    pub lease: FakeLease,
     /// Connections to plugins.
     pub directory: Arc<FakeDirectory>,
     /// The nodes.
@@ -129,7 +132,7 @@ impl FakeAgent {
         let controllers = Self::host(&backend, None);
         let connection = controllers.serialized_plugin().connection();
         directory.insert(Self::PLUGIN.into(), Self::ALLOC.into(), connection);
-        let sealer = FakeSealer::default();
+        let (sealer, lease) = (FakeSealer::default(), FakeLease::default());
         let hosts = Self::nodes(&backend, controllers, directory.clone());
         let ports = ServerPorts {
             cell: cell.clone(),
@@ -137,6 +140,7 @@ impl FakeAgent {
             clock: Arc::new(clock.clone()),
             ids: Arc::new(ids.clone()),
             term: Self::TERM,
+            lease: Arc::new(lease.clone()),
             calls: Self::plugin_call_queues(&cell, hosts.clone()),
             hosts: hosts.clone(),
         };
@@ -150,6 +154,7 @@ impl FakeAgent {
             clock,
             ids,
             sealer,
+            lease,
             directory,
             hosts,
             cell,

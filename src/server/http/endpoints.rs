@@ -48,6 +48,11 @@ macro_rules! endpoints {
                 }
             }
 
+            /// Returns whether only the leader answers: the others are about this server alone.
+            pub(super) const fn needs_leader(&self) -> bool {
+                !matches!(self, Self::AgentSelf | Self::AgentHealth)
+            }
+
             /// Calls the handler.
             pub(super) async fn answer(&self, $request: &IncomingRequest) -> Result<Reply, ServerError> {
                 match self {

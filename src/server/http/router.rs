@@ -207,10 +207,14 @@ fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Check
     let parameters = Parameters::parse(head.uri.query());
     match parameters.text("region") {
         Some(region) if region != shared.services.agent_info.region => {
-            Err(ServerError::NoPathToRegion(region.to_owned()))
+            return Err(ServerError::NoPathToRegion(region.to_owned()));
         }
-        _ => Ok(Checked { route, parameters, operator }),
+        Some(_) | None => {}
     }
+    if route.needs_leader() {
+        shared.services.leads()?;
+    }
+    Ok(Checked { route, parameters, operator })
 }
 
 /// Calls the handler, and reserves the memory of a long response (`long_body`).
@@ -221,6 +225,10 @@ async fn answer(
     responses: &ResponseBudget,
 ) -> Result<Reply, ServerError> {
     let reply = route.answer(&request).await?;
+    // What was read may be old by now. What was written counts, whichever server leads.
+    if is_read && route.needs_leader() {
+        request.services.leads()?;
+    }
     let length = reply.len();
     if length <= LONG {
         return Ok(reply);

@@ -38,7 +38,7 @@ use nomad_csi_claims::state::samples::jobs::{job, job_key};
 use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{NodeId, Secrets, VolumeRequest};
-use nomad_csi_ports::{IdSource, Rpc, StatusCode};
+use nomad_csi_ports::{IdSource, Rpc, SoleServer, StatusCode};
 use nomad_csi_testing::{FakeClock, Fault, PluginSettings};
 use nomad_csi_wire::{ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN, job_to_wire};
 
@@ -765,6 +765,35 @@ async fn a_stop_ends_blocking_reads() {
     assert_eq!((refused.status, refused.text()), (500, "the agent is stopping"));
 }
 
+/// A server that was frozen answers no client with what was true before, and its own health at any time.
+#[tokio::test(start_paused = true)]
+async fn while_another_server_may_lead_nothing_is_read_or_changed() {
+    let agent = agent().await;
+    let get = |path: &str| Request::builder().uri(path).body(Body::empty()).unwrap();
+    let waiting = {
+        let services = agent.services.clone();
+        let blocking = get("/v1/volumes?type=csi&index=999&wait=60s");
+        tokio::spawn(async move { send(&services, blocking).await })
+    };
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    agent.lease.set_certain(false);
+    let index = agent.cell.index();
+    let body = json!({"Volumes": [volume_body("db")]}).to_string();
+    let register = Request::builder().method("PUT").uri("/v1/volume/csi/db").body(Body::from(body));
+    for request in [get("/v1/volumes?type=csi"), get("/v1/nodes"), register.unwrap()] {
+        let answer = send(&agent.services, request).await;
+        assert_eq!((answer.status, answer.text()), (500, "No cluster leader"));
+    }
+    assert_eq!(agent.cell.index(), index);
+    let answer = waiting.await.unwrap();
+    assert_eq!((answer.status, answer.text()), (500, "No cluster leader"), "it began before");
+    for path in ["/v1/agent/self", "/v1/agent/health"] {
+        assert_eq!(send(&agent.services, get(path)).await.status, 200, "{path}");
+    }
+    agent.lease.set_certain(true);
+    assert_eq!(send(&agent.services, get("/v1/nodes")).await.status, 200);
+}
+
 /// A panic anywhere gives a response.
 #[tokio::test(start_paused = true)]
 async fn a_panic_gets_a_response() {
@@ -786,6 +815,7 @@ async fn a_panic_gets_a_response() {
         clock: Arc::new(agent.clock.clone()),
         ids: Arc::new(Broken),
         term: FakeAgent::TERM,
+        lease: Arc::new(SoleServer),
         calls: FakeAgent::plugin_call_queues(&agent.cell, hosts.clone()),
         hosts,
     };

@@ -46,6 +46,14 @@ impl RecordedNodes {
         Self { ports, claims, events, planes: Mutex::default(), registering: Default::default() }
     }
 
+    /// Refuses a node while another server may lead.
+    fn leads(&self) -> Result<(), NotLeader> {
+        match self.ports.lease.is_certain() {
+            true => Ok(()),
+            false => Err(NotLeader { leader: None }),
+        }
+    }
+
     fn current(&self) -> ClusterPosition {
         let term = self.ports.term;
         self.ports.cell.read(|state| ClusterPosition {
@@ -157,6 +165,7 @@ impl NodePlane for RecordedNodes {
         &self,
         registration: Registration,
     ) -> Result<ClusterPosition, RegistrationRefused> {
+        self.leads()?;
         let secret_hash = hash_of(&registration.secret);
         let id = &registration.node.id;
         let _one_at_a_time = self.registering.lock().await;
@@ -187,6 +196,7 @@ impl NodePlane for RecordedNodes {
     }
 
     fn position(&self) -> Result<ClusterPosition, NotLeader> {
+        self.leads()?;
         Ok(self.current())
     }
 

@@ -149,6 +149,18 @@ async fn a_server_that_was_restored_is_refused_however_far_it_is_now() {
     register(before.index).await.unwrap();
 }
 
+#[tokio::test]
+async fn while_another_server_may_lead_no_node_is_answered() {
+    let cluster = Cluster::start().await;
+    cluster.agent.lease.set_certain(false);
+    assert_eq!(cluster.nodes.position(), Err(NotLeader { leader: None }));
+    let refused = cluster.register(registration("n1", "s1")).await;
+    assert!(matches!(refused, Err(RegistrationRefused::NotLeader(_))), "{refused:?}");
+    assert_eq!(cluster.agent.cell.read(|state| state.node(&"n1".into()).cloned()), None);
+    cluster.agent.lease.set_certain(true);
+    cluster.register(registration("n1", "s1")).await.unwrap();
+}
+
 /// A journal that was moved from a file has the history that nodes know; one that was restored has another.
 #[test]
 fn a_move_to_etcd_keeps_the_history_and_a_restore_ends_it() {
