@@ -114,6 +114,36 @@ pub struct MemberStatus {
     pub version: String,
 }
 
+/// Reads one key. Returns the newest revision of etcd too.
+pub(crate) async fn read_key(
+    etcd: &dyn Etcd,
+    key: Vec<u8>,
+    revision: i64,
+) -> Result<(Option<KeyValue>, i64), EtcdError> {
+    let range = Range { to: after_key(&key), from: key, revision, ..Range::default() };
+    let answer = etcd.range(range).await?;
+    Ok((answer.kvs.into_iter().next(), answer.revision))
+}
+
+/// The most keys that one transaction removes.
+const REMOVED: i64 = 1_000;
+
+/// Returns the end of the first keys of a range that one transaction may remove; `None` if the range is empty.
+pub(crate) async fn end_of_removal(
+    etcd: &dyn Etcd,
+    from: &[u8],
+    to: &[u8],
+) -> Result<Option<Vec<u8>>, EtcdError> {
+    let (from, to) = (from.to_vec(), to.to_vec());
+    let range = Range { from, to, limit: REMOVED, keys_only: true, ..Range::default() };
+    Ok(etcd.range(range).await?.kvs.last().map(|last| after_key(&last.key)))
+}
+
+/// Returns the smallest key after this one.
+pub(crate) fn after_key(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
+}
+
 /// A client of etcd.
 #[async_trait]
 pub trait Etcd: Send + Sync {

@@ -12,6 +12,7 @@
 use sha2::{Digest as _, Sha256};
 
 use nomad_csi_claims::state::Event;
+use nomad_csi_model::Term;
 use nomad_csi_server::JournalErrorKind;
 use nomad_csi_server::store::{RowError, decode_event_row, encode_event_row};
 
@@ -31,10 +32,8 @@ const MAX_BATCH: u64 = 1 << 30;
 /// What identifies a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchId {
-    /// How often etcd was restored.
-    pub epoch: u64,
     /// The leadership.
-    pub term: u64,
+    pub term: Term,
     /// The number of the batch in its leadership.
     pub number: u64,
 }
@@ -121,7 +120,7 @@ impl Batch {
         value.extend(MAGIC);
         value.push(FORMAT);
         value.extend(u32::try_from(pieces).unwrap_or(u32::MAX).to_be_bytes());
-        for number in [self.id.epoch, self.id.term, self.id.number, self.first] {
+        for number in [self.id.term.epoch, self.id.term.revision, self.id.number, self.first] {
             value.extend(number.to_be_bytes());
         }
         value.extend(self.count.to_be_bytes());
@@ -159,7 +158,8 @@ impl BatchHeader {
         }
         let pieces = take_u32(&mut fields).ok_or_else(damaged)?;
         let mut number = || take_u64(&mut fields).ok_or_else(damaged);
-        let id = BatchId { epoch: number()?, term: number()?, number: number()? };
+        let term = Term { epoch: number()?, revision: number()? };
+        let id = BatchId { term, number: number()? };
         let written_first = number()?;
         let count = take_u32(&mut fields).ok_or_else(damaged)?;
         let bytes = take_u64(&mut fields).ok_or_else(damaged)?;
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use nomad_csi_claims::state::samples::History;
 
-    const ID: BatchId = BatchId { epoch: 1, term: 9, number: 4 };
+    const ID: BatchId = BatchId { term: Term { epoch: 1, revision: 9 }, number: 4 };
 
     fn batch(count: usize) -> (Batch, Vec<Event>) {
         let events: Vec<_> = History::new(3).take(count).collect();

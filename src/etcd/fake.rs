@@ -1,4 +1,4 @@
-//! An etcd in memory: linearizable, with leases, and with answers that are lost.
+//! An etcd in memory: linearizable, with leases, and with answers that are lost. It is always read at its newest revision.
 //!
 //! A lost answer has three forms: the request was carried out, it was not, or it is later, after requests that were sent
 //! after it.
@@ -35,8 +35,6 @@ pub struct FakeEtcd(Arc<Mutex<Content>>);
 #[derive(Clone, Debug, Default)]
 struct Content {
     keys: BTreeMap<Vec<u8>, KeyValue>,
-    /// The keys as they were at each revision.
-    revisions: BTreeMap<i64, BTreeMap<Vec<u8>, KeyValue>>,
     revision: i64,
     leases: BTreeMap<i64, i64>,
     next_lease: i64,
@@ -45,16 +43,9 @@ struct Content {
     transactions: usize,
     members: Vec<MemberStatus>,
     has_alarm: bool,
-    keeps_revisions: bool,
 }
 
 impl FakeEtcd {
-    /// Returns an etcd that can be read at earlier revisions.
-    pub fn with_revisions() -> Self {
-        let content = Content { keeps_revisions: true, ..Content::default() };
-        Self(Arc::new(Mutex::new(content)))
-    }
-
     /// Returns another etcd with the same content, as a backup has it.
     #[must_use]
     pub fn copy(&self) -> Self {
@@ -170,9 +161,6 @@ impl Content {
                 }
             }
         }
-        if self.keeps_revisions {
-            self.revisions.insert(self.revision, self.keys.clone());
-        }
         Some(TransactionAnswer { succeeded, revision: self.revision, found })
     }
 
@@ -223,17 +211,7 @@ impl Etcd for FakeEtcd {
     async fn range(&self, range: Range) -> Result<RangeAnswer, EtcdError> {
         tokio::task::yield_now().await;
         let content = self.content();
-        let keys = match range.revision {
-            0 => &content.keys,
-            at if !content.keeps_revisions => {
-                let _unchanged = at;
-                &content.keys
-            }
-            at => {
-                content.revisions.range(..=at).next_back().map_or(&content.keys, |(_, keys)| keys)
-            }
-        };
-        let all = keys.range(range.from..range.to).map(|(_, kv)| kv.clone());
+        let all = content.keys.range(range.from..range.to).map(|(_, kv)| kv.clone());
         let mut kvs: Vec<_> = all.collect();
         let limit = usize::try_from(range.limit).unwrap_or_default();
         let more = limit != 0 && kvs.len() > limit;
@@ -246,9 +224,7 @@ impl Etcd for FakeEtcd {
         Ok(RangeAnswer { kvs, more, revision: content.revision })
     }
 
-    async fn compact(&self, revision: i64) -> Result<(), EtcdError> {
-        let mut content = self.content();
-        content.revisions = content.revisions.split_off(&revision);
+    async fn compact(&self, _revision: i64) -> Result<(), EtcdError> {
         Ok(())
     }
 

@@ -24,10 +24,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Condition, Etcd, KeyValue, Range};
+use crate::api::{Condition, Etcd, KeyValue, read_key};
 use crate::batch::{BatchError, BatchId};
 use crate::error::{EtcdError, EtcdErrorKind};
 use crate::keys::Keys;
@@ -36,7 +37,6 @@ use crate::manifest::Manifest;
 use crate::snapshot_set::SetError;
 use crate::space::Space;
 use nomad_csi_claims::state::{Event, SnapshotChanges, is_growth};
-use nomad_csi_model::Term;
 use nomad_csi_server::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
 
 /// How many of the events that a snapshot replaces are kept.
@@ -52,7 +52,6 @@ struct Shared {
     etcd: Arc<dyn Etcd>,
     keys: Keys,
     leadership: Arc<Leadership>,
-    epoch: u64,
     /// The bytes that etcd may use, for members that do not say theirs.
     quota: Option<u64>,
     /// How many of the events that a snapshot replaces are kept.
@@ -65,6 +64,10 @@ struct Shared {
     given_up: CancellationToken,
     manifest: Mutex<Manifest>,
     space: Mutex<Space>,
+    /// The bytes that were appended since the space was measured.
+    appended: AtomicU64,
+    /// Wakes the measurement before it is due.
+    has_grown: Notify,
     snapshot_at: Mutex<Option<Instant>>,
 }
 
@@ -77,7 +80,7 @@ enum Failure {
     Batch(#[from] BatchError),
     #[error(transparent)]
     Set(#[from] SetError),
-    #[error("etcd is full: what grows the state is refused")]
+    #[error("etcd uses more than 80 % of its quota: what grows the state is refused")]
     NearlyFull,
     #[error("another server leads")]
     NotLeader,
@@ -144,7 +147,6 @@ impl EtcdJournal {
             etcd,
             keys,
             leadership,
-            epoch: Term::FIRST_EPOCH_OF_ETCD,
             quota,
             history: HISTORY_EVENTS,
             next: AtomicU64::new(0),
@@ -152,6 +154,8 @@ impl EtcdJournal {
             given_up: CancellationToken::new(),
             manifest: Mutex::default(),
             space: Mutex::default(),
+            appended: AtomicU64::new(0),
+            has_grown: Notify::new(),
             snapshot_at: Mutex::default(),
         }))
     }
@@ -214,14 +218,13 @@ impl EtcdJournal {
 impl Shared {
     /// Returns the identity of the next batch.
     fn next_id(&self) -> BatchId {
-        let term = u64::try_from(self.leadership.term()).unwrap_or_default();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        BatchId { epoch: self.epoch, term, number }
+        BatchId { term: self.leadership.term(), number }
     }
 
     /// Returns the condition that this server leads.
     fn leads(&self) -> Condition {
-        Condition::Created(self.keys.leader(), self.leadership.term())
+        Condition::Created(self.keys.leader(), self.leadership.revision())
     }
 
     /// Reads one key.
@@ -230,10 +233,7 @@ impl Shared {
         key: Vec<u8>,
         revision: i64,
     ) -> Result<(Option<KeyValue>, i64), EtcdError> {
-        let to = [key.as_slice(), b"\0"].concat();
-        let range = Range { from: key, to, revision, ..Range::default() };
-        let answer = self.etcd.range(range).await?;
-        Ok((answer.kvs.into_iter().next(), answer.revision))
+        read_key(self.etcd.as_ref(), key, revision).await
     }
 
     /// Remembers that nothing may follow, and that the leadership is over.

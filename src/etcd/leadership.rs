@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Condition, Etcd, KeyValue, Lease, Operation, Range, Transaction};
+use crate::api::{Condition, Etcd, KeyValue, Lease, Operation, Transaction, read_key};
 use crate::boot_time::since_boot;
 use crate::error::{EtcdError, EtcdErrorKind};
 use crate::keys::Keys;
+use nomad_csi_model::Term;
+use nomad_csi_ports::LeaderLease;
 
 /// The time between two attempts to become the leader.
 const ATTEMPT: Duration = Duration::from_millis(500);
@@ -45,7 +47,8 @@ struct LeaderRecord {
 pub struct Leadership {
     etcd: Arc<dyn Etcd>,
     lease: Lease,
-    term: i64,
+    /// The revision at which the key was created.
+    revision: i64,
     /// Milliseconds since the machine started.
     certain_until: AtomicU64,
     lost: CancellationToken,
@@ -77,15 +80,24 @@ impl Leadership {
         None
     }
 
-    /// Returns the term: the revision at which the leadership began.
-    pub fn term(&self) -> i64 {
-        self.term
+    /// Returns the term, which begins at the revision at which the leader's key was created.
+    pub fn term(&self) -> Term {
+        let revision = u64::try_from(self.revision).unwrap_or_default();
+        Term { epoch: Term::FIRST_EPOCH_OF_ETCD, revision }
     }
 
-    /// Returns whether no other server can lead at this moment.
-    pub fn is_certain(&self) -> bool {
-        let until = Duration::from_millis(self.certain_until.load(Ordering::Acquire));
-        !self.lost.is_cancelled() && since_boot() < until
+    /// Returns the revision at which the leader's key was created.
+    pub(crate) fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Returns the name of the server that leads; `None` if none does.
+    ///
+    /// # Errors
+    /// If etcd does not answer.
+    pub async fn leader(etcd: &dyn Etcd, keys: &Keys) -> Result<Option<String>, EtcdError> {
+        let (found, _) = read_key(etcd, keys.leader(), 0).await?;
+        Ok(found.map(|found| leader_name(&found)))
     }
 
     /// Is cancelled when the leadership is over.
@@ -134,6 +146,13 @@ impl Leadership {
     }
 }
 
+impl LeaderLease for Leadership {
+    fn is_certain(&self) -> bool {
+        let until = Duration::from_millis(self.certain_until.load(Ordering::Acquire));
+        !self.lost.is_cancelled() && since_boot() < until
+    }
+}
+
 enum Attempt {
     Won(Leadership),
     Led { by: String },
@@ -141,7 +160,7 @@ enum Attempt {
 
 async fn attempt(etcd: &Arc<dyn Etcd>, candidate: &Candidate) -> Result<Attempt, EtcdError> {
     let key = candidate.keys.leader();
-    if let Some(found) = read(etcd, &key).await? {
+    if let (Some(found), _) = read_key(etcd.as_ref(), key, 0).await? {
         return Ok(Attempt::Led { by: leader_name(&found) });
     }
     let sent = since_boot();
@@ -177,16 +196,10 @@ async fn claim(
     Ok(Attempt::Won(Leadership {
         etcd: etcd.clone(),
         lease,
-        term: answer.revision,
+        revision: answer.revision,
         certain_until: AtomicU64::new(certain_until(sent, lease.seconds)),
         lost: CancellationToken::new(),
     }))
-}
-
-async fn read(etcd: &Arc<dyn Etcd>, key: &[u8]) -> Result<Option<KeyValue>, EtcdError> {
-    let to = [key, b"\0"].concat();
-    let range = Range { from: key.to_vec(), to, ..Range::default() };
-    Ok(etcd.range(range).await?.kvs.into_iter().next())
 }
 
 fn leader_name(found: &KeyValue) -> String {

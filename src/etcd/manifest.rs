@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::KeyValue;
 use nomad_csi_server::NextSnapshot;
 
 /// The most sets of a chain.
@@ -29,6 +30,15 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
+    /// Reads what its key has; `None` if that is damaged.
+    pub(crate) fn read(found: Option<&KeyValue>) -> Option<Self> {
+        let Some(found) = found else {
+            return Some(Self::default());
+        };
+        let manifest: Self = serde_json::from_slice(&found.value).ok()?;
+        manifest.is_chain().then_some(manifest)
+    }
+
     /// Returns the index of the snapshot.
     pub(crate) fn index(&self) -> Option<u64> {
         self.sets.last().map(|set| set.index)
@@ -44,7 +54,7 @@ impl Manifest {
     }
 
     /// Returns whether each set follows the one before.
-    pub(crate) fn is_chain(&self) -> bool {
+    fn is_chain(&self) -> bool {
         let is_first_complete = self.sets.first().is_none_or(|set| set.is_complete);
         let follows = self.sets.windows(2).all(|pair| {
             let [before, after] = pair else { return false };

@@ -29,7 +29,7 @@ pub(super) enum Appended {
 }
 
 /// Returns what an answer says about a batch. `found` is the leader's key, the end of the log, and the batch under the index.
-pub(super) fn ended(answer: &TransactionAnswer, id: BatchId, first: u64, term: i64) -> Appended {
+pub(super) fn ended(answer: &TransactionAnswer, id: BatchId, first: u64, leader: i64) -> Appended {
     if answer.succeeded {
         return Appended::Done;
     }
@@ -43,7 +43,7 @@ pub(super) fn ended(answer: &TransactionAnswer, id: BatchId, first: u64, term: i
     }
     let head = found(1).and_then(|kv| decoded_index(&kv.value));
     let head = head.unwrap_or(State::FIRST_INDEX);
-    let leads = found(0).is_some_and(|kv| kv.create_revision == term);
+    let leads = found(0).is_some_and(|kv| kv.create_revision == leader);
     match (leads, head < first) {
         (true, _) => Appended::Gap(head),
         (false, true) => Appended::NotLeader,
@@ -65,8 +65,11 @@ impl Shared {
         }
         let transaction = self.appending(&batch);
         let (answer, was_unknown) = self.decided(&batch, transaction).await?;
-        match ended(&answer, batch.id, first, self.leadership.term()) {
-            Appended::Done => Ok(()),
+        match ended(&answer, batch.id, first, self.leadership.revision()) {
+            Appended::Done => {
+                self.note_growth(batch.events.len());
+                Ok(())
+            }
             Appended::NotLeader => Err(self.over(Failure::NotLeader)),
             // The only request was answered, and it was refused.
             Appended::Unknown if !was_unknown => Err(self.over(Failure::NotLeader)),

@@ -1,7 +1,7 @@
 //! Reading the snapshot and the log, all at one revision of etcd.
 
 use super::{FORMAT, Failure, Shared};
-use crate::api::{KeyValue, Range};
+use crate::api::{KeyValue, Range, after_key};
 use crate::batch::{BatchError, BatchHeader};
 use crate::error::{EtcdError, EtcdErrorKind};
 use crate::keys::decoded_index;
@@ -61,7 +61,7 @@ impl Shared {
         let revision = self.check_format().await?;
         let (head, _) = self.read(self.keys.head(), revision).await?;
         let (manifest, _) = self.read(self.keys.snapshots(), revision).await?;
-        let manifest = read_manifest(manifest.as_ref())?;
+        let manifest = Manifest::read(manifest.as_ref()).ok_or(Failure::Key("snapshots"))?;
         let snapshot = self.load_sets(&manifest, revision).await?;
         let head = match head {
             Some(kv) => decoded_index(&kv.value).ok_or(Failure::Key("head"))?,
@@ -240,17 +240,4 @@ impl Shared {
             back = back.saturating_mul(8);
         }
     }
-}
-
-/// Returns the smallest key after this one.
-pub(super) fn after_key(key: &[u8]) -> Vec<u8> {
-    [key, b"\0"].concat()
-}
-
-fn read_manifest(found: Option<&KeyValue>) -> Result<Manifest, Failure> {
-    let Some(found) = found else {
-        return Ok(Manifest::default());
-    };
-    let manifest: Option<Manifest> = serde_json::from_slice(&found.value).ok();
-    manifest.filter(Manifest::is_chain).ok_or(Failure::Key("snapshots"))
 }

@@ -1,6 +1,7 @@
 //! What the leader looks after: the space of etcd, and revisions that it need not remember.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -12,6 +13,8 @@ use crate::space::Space;
 
 /// The time between two questions to the members.
 const EVERY: Duration = Duration::from_secs(10);
+/// The appended bytes after which the members are asked at once.
+const MUCH_GROWTH: u64 = 2 << 20;
 /// The time between two compactions.
 const COMPACTION: Duration = Duration::from_secs(60);
 /// For how long a revision is kept: a server that reads at one has this time.
@@ -29,9 +32,19 @@ impl Shared {
             }
             tokio::select! {
                 () = sleep(EVERY) => {}
+                () = self.has_grown.notified() => {}
                 () = stop.cancelled() => return,
                 () = self.leadership.lost().cancelled() => return,
             }
+        }
+    }
+
+    /// Counts appended bytes. Much growth is measured at once: between two questions, it could fill what is left.
+    pub(super) fn note_growth(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        if self.appended.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) >= MUCH_GROWTH {
+            self.appended.store(0, Ordering::Relaxed);
+            self.has_grown.notify_one();
         }
     }
 
@@ -41,6 +54,10 @@ impl Shared {
         let Ok(has_alarm) = self.etcd.has_no_space_alarm().await else {
             return;
         };
+        // Nothing is known while no member says its size.
+        if members.is_empty() && !has_alarm {
+            return;
+        }
         let space = Space::of(&members, self.quota, has_alarm);
         let before = std::mem::replace(&mut *self.space.lock(), space);
         if space == before {
@@ -48,7 +65,7 @@ impl Shared {
         }
         match space {
             Space::Full => tracing::error!(
-                "etcd is full: what grows the state is refused; run `nomad-csi agent etcd reclaim`"
+                "etcd is full: what grows the state is refused; run `nomad-csi agent etcd reclaim --config FILE`"
             ),
             Space::Short => tracing::warn!("etcd uses more than 60 % of its quota"),
             Space::Enough => tracing::info!("etcd has space again"),

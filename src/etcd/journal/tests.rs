@@ -10,6 +10,7 @@ use crate::fake::{FakeEtcd, Fault};
 use crate::leadership::Candidate;
 use nomad_csi_claims::state::samples::History;
 use nomad_csi_claims::state::{State, StateSnapshot, Subject, replay, replay_changes};
+use nomad_csi_model::Term;
 
 const FIRST: u64 = State::FIRST_INDEX + 1;
 const HISTORY: u64 = 20;
@@ -138,7 +139,7 @@ async fn an_append_that_another_leader_overtook_is_of_unknown_outcome() {
 
 #[test]
 fn each_answer_says_what_the_design_says() {
-    let id = BatchId { epoch: 1, term: 5, number: 3 };
+    let id = BatchId { term: Term { epoch: 1, revision: 5 }, number: 3 };
     let batch = Batch::new(id, 10, &events(1, 1)).unwrap();
     let kv =
         |create_revision, value| Some(KeyValue { create_revision, value, ..KeyValue::default() });
@@ -193,9 +194,14 @@ async fn growth_is_refused_before_etcd_is_full() {
         etcd.set_space(vec![member(size)], false);
         journal.0.measure_space().await;
         assert_eq!(journal.space(), space);
+        // No member answers: what was known counts.
+        etcd.set_space(vec![], false);
+        journal.0.measure_space().await;
+        assert_eq!(journal.space(), space);
         assert_eq!(journal.is_full(), space == Space::Full);
         assert_eq!(journal.wants_snapshot(), space >= Space::Short);
     }
+    etcd.set_space(vec![member(90)], false);
     let grows = events(1, 60).into_iter().find(|event| is_growth(std::slice::from_ref(event)));
     let refused = append(&journal, FIRST, &[grows.unwrap()]).await;
     assert_eq!(refused, Err(JournalErrorKind::EtcdFull));
@@ -203,6 +209,37 @@ async fn growth_is_refused_before_etcd_is_full() {
     assert_eq!((reclaimed[0].before, reclaimed[0].after), (90, 45));
     journal.0.measure_space().await;
     assert_eq!(journal.space(), Space::Enough);
+}
+
+/// Growth that would fill etcd between two questions is seen at once.
+#[tokio::test(start_paused = true)]
+async fn much_growth_is_measured_before_it_is_due() {
+    use nomad_csi_claims::state::samples::jobs::{job_key, job_registered};
+    let etcd = FakeEtcd::default();
+    let journal = lead(&etcd).await;
+    loaded(&journal).await;
+    let stop = CancellationToken::new();
+    let maintaining = {
+        let (journal, stop) = (journal.clone(), stop.clone());
+        tokio::spawn(async move { journal.maintain(stop).await })
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begun = Instant::now();
+    etcd.set_space(vec![MemberStatus { size: 90, quota: 100, ..MemberStatus::default() }], false);
+    let event = Event { at: 1, kind: job_registered(&job_key("web")) };
+    let mut first = FIRST;
+    while journal.space() != Space::Full {
+        let batch = vec![event.clone(); 256];
+        match append(&journal, first, &batch).await {
+            Ok(()) => first += 256,
+            Err(kind) => assert_eq!(kind, JournalErrorKind::EtcdFull),
+        }
+        tokio::task::yield_now().await;
+        assert!(first < FIRST + (1 << 20), "nothing is measured");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    stop.cancel();
+    maintaining.await.unwrap();
 }
 
 /// A commit of a job with a long template does not fit under one key.
@@ -227,10 +264,14 @@ async fn a_large_batch_is_written_in_pieces_and_removed_with_them() {
     let read = next.read_events(State::FIRST_INDEX, 9).await.unwrap();
     assert_eq!(read, [(FIRST, event.clone())]);
     let state = replay(None, vec![event]).unwrap();
-    next.clone().write_snapshot(SnapshotChanges::complete(&state)).await.unwrap();
-    next.0.remove_log_up_to(FIRST + 1).await.unwrap();
-    let after = replay(next.load().await.unwrap().snapshot, vec![]).unwrap();
-    assert_eq!(after, state);
+    *next.0.space.lock() = Space::Short;
+    next.write_snapshot(SnapshotChanges::complete(&state)).await.unwrap();
+    append(&next, FIRST + 1, &events(1, 1)).await.unwrap();
+    crate::reclaim::reclaim(&etcd, &keys()).await.unwrap();
+    assert_eq!(parts(), 0);
+    let held = next.load().await.unwrap();
+    assert_eq!(held.events, events(1, 1), "what follows the snapshot stays");
+    assert_eq!(replay(held.snapshot, vec![]).unwrap(), state);
 }
 
 fn changed(before: &StateSnapshot, events: &[Event]) -> (State, HashSet<Subject>) {
@@ -358,6 +399,28 @@ async fn what_no_manifest_names_is_removed_and_what_is_missing_is_found() {
         assert_eq!(error.kind, JournalErrorKind::Damaged, "{}", String::from_utf8_lossy(damaged));
     }
     assert!(!keys_of("log/").is_empty(), "a part of the history");
+}
+
+/// The history is a comfort, and space is none.
+#[tokio::test(start_paused = true)]
+async fn without_space_a_snapshot_keeps_no_history() {
+    for (space, kept) in [(Space::Enough, HISTORY), (Space::Short, 0), (Space::Full, 0)] {
+        let etcd = FakeEtcd::default();
+        let journal = lead(&etcd).await;
+        loaded(&journal).await;
+        let all = events(5, 60);
+        for (at, batch) in all.chunks(3).enumerate() {
+            append(&journal, FIRST + 3 * at as u64, batch).await.unwrap();
+        }
+        *journal.0.space.lock() = space;
+        let state = replay(None, all).unwrap();
+        journal.write_snapshot(SnapshotChanges::complete(&state)).await.unwrap();
+        let found = journal.read_events(State::FIRST_INDEX, 1_000).await.unwrap();
+        // The batch in which the kept events begin stays whole; without any, the last one.
+        let rest = found.len() as u64 - kept.min(found.len() as u64);
+        assert!(found.len() as u64 >= kept && rest <= 3, "{space:?}: {}", found.len());
+        assert_eq!(replay(journal.load().await.unwrap().snapshot, vec![]).unwrap(), state);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,11 +73,4 @@ impl Shared {
         }
         Ok(())
     }
-
-    /// Removes what the snapshot replaces.
-    async fn trim(&self, manifest: &Manifest) -> Result<(), Failure> {
-        self.remove_other_sets(manifest).await?;
-        let covered = manifest.index().unwrap_or_default().saturating_sub(self.history);
-        self.remove_log_up_to(covered).await
-    }
 }

@@ -629,8 +629,6 @@ codes! {
         "Run `nomad-csi agent etcd reclaim --config FILE`, or raise etcd's quota, and send the refused requests again; the server recovers without a restart.";
     JournalNotLeader = "journal/not-leader": "Another server has become the leader, so this one changes nothing. The refused change was not made.",
         "Send the request again: the new leader answers it.";
-    JournalOutcomeUnknown = "journal/outcome-unknown": "The server stopped being the leader while it stored the change. Whether the change was made is unknown here.",
-        "Read the object before you repeat the change.";
 
     // --- agent
     AgentNoMode = "agent/no-mode": "The agent needs a mode.",
