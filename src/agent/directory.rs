@@ -233,6 +233,11 @@ pub(super) fn journal_file(data: &Path) -> PathBuf {
     data.join("journal.redb")
 }
 
+/// Returns the file that the journal of a data directory is when it was moved to etcd.
+pub(super) fn moved_journal_file(data: &Path) -> PathBuf {
+    data.join("journal.moved.redb")
+}
+
 /// Returns the file of a data directory with the key that seals secrets.
 pub(super) fn key_file(data: &Path) -> PathBuf {
     data.join("secrets.key")

@@ -19,15 +19,13 @@ use nomad_csi_etcd::{
     Candidate, Etcd, EtcdClient, EtcdError, EtcdJournal, Keys, Leadership, Reclaimed, reclaim,
     recorded_key,
 };
-use nomad_csi_model::Term;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_rpc::certified_client;
-use nomad_csi_server::StateCell;
 use nomad_csi_server::store::KeySealer;
 
 /// The time between two questions to an etcd that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long a stop waits for an answer of etcd to a change.
+/// How long a stop waits for answers of etcd to changes.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// The etcd cluster of a server.
@@ -87,6 +85,14 @@ impl EtcdStore {
         }
     }
 
+    /// Returns the name of the server that leads; `None` if none does.
+    ///
+    /// # Errors
+    /// If etcd does not answer.
+    pub(super) async fn leader(&self) -> Result<Option<String>, EtcdError> {
+        Leadership::leader(self.etcd.as_ref(), &self.candidate.keys).await
+    }
+
     /// Waits until this server leads; `None` if it is stopped before.
     pub(super) async fn lead(&self, stop: &CancellationToken) -> Option<Led> {
         let leadership = Leadership::win(self.etcd.clone(), &self.candidate, stop).await?;
@@ -112,12 +118,6 @@ pub(super) struct Led {
 }
 
 impl Led {
-    /// Returns the term that requests to nodes carry.
-    pub(super) fn term(&self) -> Term {
-        let revision = u64::try_from(self.leadership.term()).unwrap_or_default();
-        Term { epoch: Term::FIRST_EPOCH_OF_ETCD, revision }
-    }
-
     /// Refuses a key that is not the key of the cluster.
     ///
     /// # Errors
@@ -134,18 +134,13 @@ impl Led {
         }
     }
 
-    /// Stops the state, then ends the leadership, so that another server leads at once.
-    pub(super) async fn end(self, cell: Option<&StateCell>) {
-        if let Some(cell) = cell {
-            let stopping = cell.stop();
-            tokio::pin!(stopping);
-            if timeout(STOP_LIMIT, &mut stopping).await.is_err() {
-                tracing::warn!(
-                    "etcd does not answer: whether the last change is stored is unknown"
-                );
-                self.journal.give_up();
-                stopping.await;
-            }
+    /// Waits until everything that writes has stopped, then ends the leadership, so that another server leads at once.
+    pub(super) async fn end(self, stopping: impl Future<Output = ()>) {
+        let mut stopping = std::pin::pin!(stopping);
+        if timeout(STOP_LIMIT, &mut stopping).await.is_err() {
+            // What waits for etcd would never stop.
+            self.journal.give_up();
+            stopping.await;
         }
         self.leadership.resign().await;
         self.stop.cancel();
@@ -158,27 +153,10 @@ impl Led {
 ///
 /// # Errors
 /// If the configuration names no etcd, or a step fails. All steps can be repeated.
-pub async fn reclaim_etcd(config: &ServerConfig) -> Result<Vec<ReclaimedSpace>, Diagnostics> {
+pub async fn reclaim_etcd(config: &ServerConfig) -> Result<Vec<Reclaimed>, Diagnostics> {
     let store = EtcdStore::open(config.etcd.as_ref().ok_or_else(no_etcd)?, "reclaim").await?;
     let reclaimed = reclaim(store.etcd.as_ref(), &store.candidate.keys).await;
-    let reclaimed = reclaimed.map_err(|error| not_reclaimed(&error))?;
-    let space = |one: Reclaimed| ReclaimedSpace {
-        member: one.member,
-        before: one.before,
-        after: one.after,
-    };
-    Ok(reclaimed.into_iter().map(space).collect())
-}
-
-/// The space of one member of etcd.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReclaimedSpace {
-    /// Its address.
-    pub member: String,
-    /// The bytes of its file before.
-    pub before: u64,
-    /// The bytes of its file after.
-    pub after: u64,
+    reclaimed.map_err(|error| not_reclaimed(&error))
 }
 
 fn another_key(file: &Path) -> Diagnostics {

@@ -9,14 +9,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::blocking::run_blocking;
 use super::data_role::DataRole;
-use super::directory::{journal_file, key_file};
+use super::directory::{journal_file, key_file, moved_journal_file};
 use super::etcd_store::{EtcdStore, Led, no_etcd};
 use super::offline::{History, read_state, with_journal};
 use super::problems::{journal_problem, key_problem};
 use super::role_file::ServerConfig;
 use super::run::{open_directory, release_directory};
 use nomad_csi_claims::state::{SnapshotChanges, State, replay};
+use nomad_csi_etcd::EtcdError;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
+use nomad_csi_model::one_line;
 use nomad_csi_model::private::{open_to_read, replace};
 use nomad_csi_server::Journal as _;
 use nomad_csi_server::store::{EmbeddedJournal, KeySealer};
@@ -42,6 +44,11 @@ pub async fn migrate_journal(
     let store = EtcdStore::open(config.etcd.as_ref().ok_or_else(no_etcd)?, "migrate").await?;
     let work = async |journal: &EmbeddedJournal| {
         let state = read_state(data, journal).await?;
+        match store.leader().await {
+            Ok(None) => {}
+            Ok(Some(leader)) => return Err(is_led(&leader)),
+            Err(error) => return Err(no_answer(&error)),
+        }
         // The directory of a server that has its journal in etcd from now on is locked already.
         let is_its_own = is_same(data, config.agent.data_dir()).await?;
         let opened = match is_its_own {
@@ -56,7 +63,7 @@ pub async fn migrate_journal(
         moved.map(|()| state.index())
     };
     let index = with_journal(data, "migrate", History::Kept, work).await?;
-    let (file, old) = (journal_file(data), data.join("journal.moved.redb"));
+    let (file, old) = (journal_file(data), moved_journal_file(data));
     let renamed = {
         let old = old.clone();
         run_blocking(move || std::fs::rename(&file, &old).map_err(|error| (file, error))).await?
@@ -94,18 +101,20 @@ async fn move_state(
         write_state(&led, state).await
     };
     let written = write.await;
-    led.end(None).await;
+    led.end(async {}).await;
     written
 }
 
 /// Writes the state, unless an earlier migration did and was interrupted before its last step.
 async fn write_state(led: &Led, state: &State) -> Result<(), Diagnostics> {
     let held = led.journal.load().await.map_err(|error| journal_problem(&error))?;
-    if held.snapshot.is_some() && held.events.is_empty() {
-        let found = replay(held.snapshot, vec![]);
-        if found.is_ok_and(|found| found == *state) {
-            return Ok(());
-        }
+    let is_empty = held.snapshot.is_none() && held.events.is_empty();
+    if !is_empty {
+        let found = replay(held.snapshot, held.events);
+        return match found.is_ok_and(|found| found == *state) {
+            true => Ok(()),
+            false => Err(not_empty()),
+        };
     }
     let written = led.journal.begin_with(SnapshotChanges::complete(state)).await;
     written.map_err(|error| journal_problem(&error))
@@ -137,6 +146,27 @@ fn copy_key(from: &Path, to: &Path) -> Result<Option<KeySealer>, Diagnostics> {
             of(to)
         }
     }
+}
+
+fn is_led(leader: &str) -> Diagnostics {
+    let message = format!("cannot move the journal: server `{}` leads", one_line(leader));
+    let help = "stop every server that uses this etcd, and run the command again";
+    Diagnostic::error(Code::JournalInUse, message).help(help).into()
+}
+
+fn no_answer(error: &EtcdError) -> Diagnostics {
+    let message = "cannot move the journal: etcd does not answer";
+    let help = "check `etcd.endpoints`, and that most members run, and run the command again";
+    let problem = Diagnostic::error(Code::JournalUnavailable, message).note(error.to_string());
+    problem.help(help).into()
+}
+
+/// What is in etcd is not what would be moved there.
+fn not_empty() -> Diagnostics {
+    let message = "cannot move the journal: etcd has another one below `etcd.prefix`";
+    let help = "if a server has gone on from this journal, it was moved before and nothing is left to do: remove `journal.redb`; \
+                otherwise use another `etcd.prefix`";
+    Diagnostic::error(Code::JournalInUse, message).help(help).into()
 }
 
 fn stopped() -> Diagnostics {

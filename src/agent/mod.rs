@@ -49,7 +49,7 @@ pub use check::{CheckedState, check_data_directory};
 pub use cluster_tls::{CertificateRole, create_authority, issue_certificate};
 pub use config::{AgentConfig, AgentOptions, DataDirSetting, LockConflict, embedded_directory};
 pub use embedded::EmbeddedAgent;
-pub use etcd_store::{ReclaimedSpace, reclaim_etcd};
+pub use etcd_store::reclaim_etcd;
 pub use migrate::{MigratedJournal, migrate_journal};
 pub use node_role::run_node;
 pub use nomad_csi_server::PluginConcurrency;

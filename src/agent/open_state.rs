@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::blocking;
 use super::config::AgentConfig;
 use super::data_role::DataRole;
-use super::directory::AgentDirs;
+use super::directory::{AgentDirs, moved_journal_file};
 use super::measured_journal::MeasuredJournal;
 use super::problems::{journal_problem, key_problem};
 use super::rotate_key::finish_if_resealed;
@@ -62,7 +62,20 @@ fn require_journal(dirs: &AgentDirs, role: DataRole) -> Result<(), Diagnostics> 
         DataRole::Server | DataRole::Node => (has_key, "the key of its secrets exists"),
     };
     let journal = dirs.journal();
-    if exists(&journal) || !was_there {
+    if exists(&journal) {
+        return Ok(());
+    }
+    let moved = moved_journal_file(dirs.data());
+    if exists(&moved) {
+        let message = format!("the agent's journal `{}` was moved to etcd", journal.display());
+        let note = format!(
+            "`{}` is what it was then; with it, everything since would be forgotten",
+            moved.display()
+        );
+        let help = "start `agent server` with the section `[etcd]` of its configuration, and nodes of their own";
+        return Err(Diagnostic::error(Code::JournalMissing, message).note(note).help(help).into());
+    }
+    if !was_there {
         return Ok(());
     }
     let message = format!("the agent's journal `{}` is missing", journal.display());
@@ -141,6 +154,11 @@ mod tests {
             let checked = require_journal(&dirs, role);
             let notes = checked.err().into_iter().flatten().flat_map(|problem| problem.notes);
             assert_eq!(notes.collect::<Vec<_>>(), Vec::from_iter(note), "{role:?}");
+            let moved = moved_journal_file(dirs.data());
+            std::fs::write(&moved, "").unwrap();
+            let refused = require_journal(&dirs, role).unwrap_err();
+            let message = &refused.iter().next().unwrap().message;
+            assert!(message.ends_with("was moved to etcd"), "{role:?}: {message}");
             std::fs::write(dirs.journal(), "").unwrap();
             assert!(require_journal(&dirs, role).is_ok(), "{role:?}");
         }

@@ -33,7 +33,9 @@ use crate::telemetry::AgentMetrics;
 use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{Term, shell_quoted};
-use nomad_csi_ports::{Clock, HostDirectory, IdSource, RandomIds, SystemClock};
+use nomad_csi_ports::{
+    Clock, HostDirectory, IdSource, LeaderLease, RandomIds, SoleServer, SystemClock,
+};
 use nomad_csi_rpc::{ClusterTls, ConnectedNodes, ControlPlaneService, NodeListener, Role};
 use nomad_csi_server::http::router;
 use nomad_csi_server::{
@@ -94,13 +96,16 @@ async fn serve(
     led: Option<Led>,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostics> {
-    let server = match Server::start(config, dirs, tls, led.as_ref()).await {
+    let server = match start_unless_stopped(config, dirs, tls, led.as_ref(), stop).await {
         Ok(server) => server,
         Err(problems) => {
-            if let Some(led) = led {
-                led.end(None).await;
-            }
-            return Err(problems);
+            let Some(led) = led else {
+                return Err(problems);
+            };
+            let is_over = led.leadership.lost().is_cancelled();
+            led.end(async {}).await;
+            // A stop ends a start that waits for etcd; and where another server leads, this one waits.
+            return if is_over { Ok(()) } else { Err(problems) };
         }
     };
     notify_ready();
@@ -117,12 +122,30 @@ async fn serve(
         }
         () = lost => {}
     }
-    let cell = server.stop().await;
     match led {
-        None => cell.stop().await,
-        Some(led) => led.end(Some(&cell)).await,
+        None => server.stop().await,
+        Some(led) => led.end(server.stop()).await,
     }
     Ok(())
+}
+
+/// Starts a server. A stop does not wait for an etcd that does not answer.
+async fn start_unless_stopped(
+    config: &ServerConfig,
+    dirs: &AgentDirs,
+    tls: ClusterTls,
+    led: Option<&Led>,
+    stop: &CancellationToken,
+) -> Result<Server, Diagnostics> {
+    let mut starting = std::pin::pin!(Server::start(config, dirs, tls, led));
+    tokio::select! {
+        started = &mut starting => return started,
+        () = stop.cancelled() => {}
+    }
+    if let Some(led) = led {
+        led.journal.give_up();
+    }
+    starting.await
 }
 
 /// The directory was that of a server without etcd.
@@ -200,8 +223,7 @@ impl Server {
         Ok(Self { services, operator, http, nodes, _metrics, _tls, stop_http, stop_nodes })
     }
 
-    /// Stops everything but the state, which is returned.
-    async fn stop(mut self) -> StateCell {
+    async fn stop(mut self) {
         let operator = self.operator;
         drop(run_blocking(move || operator.end()).await);
         self.stop_http.cancel();
@@ -209,7 +231,7 @@ impl Server {
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
         self.stop_nodes.cancel();
         while self.nodes.join_next().await.is_some() {}
-        self.services.cell.clone()
+        self.services.cell.stop().await;
     }
 }
 
@@ -229,10 +251,14 @@ async fn wire(
     let leads = EventKind::LeaderStarted { origin: ids.uuid() };
     let started = cell.commit(Expected::Any, Event::new(clock.now(), leads)).await;
     let revision = started.map_err(|error| not_committed(&error))?;
-    let term = led.map_or(Term { epoch: Term::EPOCH_OF_A_FILE, revision }, Led::term);
+    let term =
+        led.map_or(Term { epoch: Term::EPOCH_OF_A_FILE, revision }, |led| led.leadership.term());
     let connected = connected.clone();
-    let leadership = led.map(|led| led.leadership.clone());
-    let nodes = Arc::new(ClusterNodes { connected, term, leadership });
+    let lease: Arc<dyn LeaderLease> = match led {
+        None => Arc::new(SoleServer),
+        Some(led) => led.leadership.clone(),
+    };
+    let nodes = Arc::new(ClusterNodes { connected, term, lease: lease.clone() });
     let hosts: Arc<dyn HostDirectory> = nodes.clone();
     let calls = PluginCallQueues::new(
         config.agent.calls,
@@ -242,7 +268,7 @@ async fn wire(
         hosts.clone(),
     );
     let events = Arc::new(NodeEvents::new(clock.clone()));
-    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, hosts, calls };
+    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, lease, hosts, calls };
     let about = AgentInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: config.name(),

@@ -45,20 +45,15 @@ impl Drop for NodeProcess {
     }
 }
 
-/// The section of a server's configuration with a short lease.
-fn etcd_section(endpoints: &str) -> String {
-    format!("[etcd]\nendpoints = {endpoints}\nlease = '5s'\n")
-}
-
 impl Cluster {
     /// Starts a server, a node, and a plugin with these options.
     pub(crate) fn start(faults: &[String]) -> Self {
         Self::start_over(faults, String::new())
     }
 
-    /// Starts the same with the journal in etcd, whose members have these addresses. A second server is configured.
-    pub(crate) fn start_over_etcd(endpoints: &str) -> Self {
-        Self::start_over(&[], etcd_section(endpoints))
+    /// Starts the same with the journal in etcd, by this section of the configuration. A second server is configured.
+    pub(crate) fn start_over_etcd(section: String) -> Self {
+        Self::start_over(&[], section)
     }
 
     fn start_over(faults: &[String], etcd: String) -> Self {
@@ -96,8 +91,8 @@ impl Cluster {
     }
 
     /// Lets the servers have their journal in etcd from their next start on.
-    pub(crate) fn configure_etcd(&mut self, endpoints: &str) {
-        self.etcd = etcd_section(endpoints);
+    pub(crate) fn configure_etcd(&mut self, section: String) {
+        self.etcd = section;
         self.write_servers();
     }
 

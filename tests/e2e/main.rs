@@ -19,6 +19,9 @@ mod agent_remains;
 mod agent_stop;
 mod alloc_runner;
 mod browsers;
+#[path = "../support/certificates.rs"]
+#[expect(dead_code, reason = "the suite uses the rest")]
+mod certificates;
 mod claims_kill;
 mod claims_load;
 mod cluster;

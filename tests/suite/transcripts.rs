@@ -370,11 +370,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
         "src/etcd/journal/tests.rs",
         "a_deposed_leader_writes_nothing_and_says_what_it_knows",
     ),
-    (
-        Code::JournalOutcomeUnknown,
-        "src/etcd/journal/tests.rs",
-        "an_append_that_another_leader_overtook_is_of_unknown_outcome",
-    ),
     (Code::AgentPortInUse, "src/agent/listen/tests.rs", "a_port_in_use_is_reported_with_help"),
     (
         Code::AgentCannotListen,
