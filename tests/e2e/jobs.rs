@@ -283,6 +283,7 @@ fn a_restarted_task_keeps_its_volume_and_gets_signals() {
         let machine = Machine::new();
         machine.create_volume("data", WRITER, "file-system");
         let script = "echo run >> /data/runs; cp /data/runs $NOMAD_ALLOC_DIR/data/copy; \
+                      printf '\\377\\033[31m' > $NOMAD_ALLOC_DIR/data/bytes; \
                       trap 'echo hup' HUP; echo ready; while :; do sleep 0.1; done";
         machine.run(&machine.job("writer", "service", &volume("data", WRITER), script));
         let alloc = machine.wait_for("writer", "running", 1).remove(0);
@@ -305,6 +306,11 @@ fn a_restarted_task_keeps_its_volume_and_gets_signals() {
         };
         assert_eq!(file("alloc/data/copy").text(), "run\nrun\n");
         assert_eq!(file("t/secrets/x").status, 400);
+        let shown = program(["alloc", "fs", id, "alloc/data/bytes"])
+            .env("NOMAD_ADDR", format!("http://{}", machine.address().tcp()))
+            .output()
+            .unwrap();
+        assert_eq!(shown.stdout, b"\xff\x1b[31m", "{}", String::from_utf8_lossy(&shown.stderr));
         let local = machine.data().join("allocs").join(id).join("tasks/t/local");
         let (outside, inside) = (machine.directory.path().join("outside"), local.join("mounted"));
         std::fs::write(&outside, "not of the allocation").unwrap();

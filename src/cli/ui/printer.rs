@@ -132,6 +132,16 @@ impl Printer {
         Ok(())
     }
 
+    /// Writes bytes to standard output without any change: they are those of a file. Returns false, and writes nothing, where
+    /// some of them could be obeyed: by a terminal, or by the runner of a workflow.
+    pub(crate) fn print_bytes(&self, bytes: &[u8]) -> bool {
+        let is_data = self.out_is == OutputDevice::Other && self.reader == OutputReader::Person;
+        if is_data {
+            self.suspend_bars(|| write_bytes(&self.out, bytes));
+        }
+        is_data
+    }
+
     /// Writes commands to the workflow runner of GitHub, `::` at the start of each line, to standard output. Other
     /// commands in them are not meant.
     pub(crate) fn print_commands(&self, text: &str) {
@@ -205,16 +215,20 @@ impl Printer {
 }
 
 fn write_raw(target: &Mutex<StreamState>, text: &str, colour: bool) {
+    if colour {
+        write_bytes(target, text.as_bytes());
+    } else {
+        let plain = anstream::adapter::strip_str(text).to_string();
+        write_bytes(target, plain.as_bytes());
+    }
+}
+
+fn write_bytes(target: &Mutex<StreamState>, bytes: &[u8]) {
     let mut target = lock(target);
     if target.closed {
         return;
     }
-    let result = if colour {
-        target.writer.write_all(text.as_bytes())
-    } else {
-        let plain = anstream::adapter::strip_str(text).to_string();
-        target.writer.write_all(plain.as_bytes())
-    };
+    let result = target.writer.write_all(bytes);
     if let Err(error) = result.and_then(|()| target.writer.flush()) {
         target.closed = true;
         if error.kind() != ErrorKind::BrokenPipe {
@@ -433,6 +447,25 @@ mod tests {
         };
         assert_eq!(printed(Printer::print_result), format!(": :{broken}"));
         assert_eq!(printed(Printer::print_commands), format!("::{broken}"));
+    }
+
+    /// A copy of a file is that file, and nothing in it is obeyed.
+    #[test]
+    fn bytes_are_written_as_they_are_or_not_at_all() {
+        let bytes = b"\xff\x1b[31m::error::a\n";
+        for (is_terminal, reader, is_written) in [
+            (false, OutputReader::Person, true),
+            (true, OutputReader::Person, false),
+            (false, OutputReader::WorkflowRunner, false),
+        ] {
+            let pipe = Pipe::default();
+            let stream =
+                |pipe: Pipe| PrinterStream { writer: Box::new(pipe), is_terminal, colour: false };
+            let printer = Printer::new(stream(pipe.clone()), stream(Pipe::default()), 80, false);
+            assert_eq!(printer.read_by(reader).print_bytes(bytes), is_written);
+            let expected: &[u8] = if is_written { bytes } else { b"" };
+            assert_eq!(pipe.text.lock().as_slice(), expected, "{is_terminal} {reader:?}");
+        }
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) enum AllocCommand {
     /// Show the files of an allocation
     ///
     /// Lists a directory, or prints a file. `alloc/` is what the tasks share, and `TASK/local/` what one task has.
-    /// The secrets of a task are never shown.
+    /// The secrets of a task are never shown. In a pipe or a file, the bytes are those of the file; on a terminal, what could
+    /// be obeyed is shown as text.
     #[command(
         after_long_help = "Examples:\n  nomad-csi alloc fs 3761b601\n  nomad-csi alloc fs 3761b601 web/local/config.json"
     )]

@@ -51,7 +51,9 @@ async fn show(
     let mut file = api.open_file(id, path).await?;
     let mut lines = LogLines::new();
     while let Some(piece) = file.next_piece().await? {
-        context.printer.print_result(&lines.push(&piece));
+        if !context.printer.print_bytes(&piece) {
+            context.printer.print_result(&lines.push(&piece));
+        }
         if context.printer.is_result_closed() {
             return Ok(Exit::Done);
         }
