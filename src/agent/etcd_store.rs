@@ -1,12 +1,13 @@
 //! The journal of several servers: connects to etcd, waits until this server leads, and ends the leadership in order.
 //!
-//! A server that does not lead answers nothing and waits. One whose leadership has ended stops everything that drives steps,
+//! A server that does not lead follows the log (`standby`). One whose leadership has ended stops everything that drives steps,
 //! and waits again: its own calls carry a term that nodes refuse from then on.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -16,8 +17,8 @@ use super::cluster_tls::tls_problem;
 use super::problems::{journal_problem, key_problem};
 use super::role_file::{EtcdConfig, ServerConfig};
 use nomad_csi_etcd::{
-    Candidate, Etcd, EtcdClient, EtcdError, EtcdJournal, Keys, Leadership, Reclaimed, reclaim,
-    recorded_key,
+    Candidate, Etcd, EtcdClient, EtcdError, EtcdFollower, EtcdJournal, Keys, LeadingServer,
+    Leadership, Reclaimed, reclaim, recorded_key,
 };
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_rpc::certified_client;
@@ -40,7 +41,10 @@ impl EtcdStore {
     ///
     /// # Errors
     /// If a file cannot be used.
-    pub(super) async fn open(config: &EtcdConfig, name: &str) -> Result<Self, Diagnostics> {
+    pub(super) async fn open(
+        config: &EtcdConfig,
+        server: LeadingServer,
+    ) -> Result<Self, Diagnostics> {
         let tls = match config.tls.clone() {
             None => None,
             Some(files) => {
@@ -50,7 +54,7 @@ impl EtcdStore {
         };
         let etcd = EtcdClient::new(&config.endpoints, tls.as_ref());
         let keys = Keys::new(&config.prefix);
-        let candidate = Candidate { keys, name: name.to_owned(), seconds: config.lease_seconds };
+        let candidate = Candidate { keys, server, seconds: config.lease_seconds };
         Ok(Self { etcd: Arc::new(etcd), candidate, quota: config.quota })
     }
 
@@ -73,29 +77,54 @@ impl EtcdStore {
                 () = stop.cancelled() => return Ok(()),
             }
         };
-        let Some(recorded) = recorded else {
-            return Ok(());
-        };
-        let path = file.to_owned();
-        let opened = run_blocking(move || KeySealer::open_existing(&path)).await?;
-        match opened.map_err(|error| key_problem(&error))? {
-            Some(sealer) if sealer.key_fingerprint() == recorded => Ok(()),
-            Some(_) => Err(another_key(file)),
-            None => Err(no_key(file)),
+        match recorded {
+            None => Ok(()),
+            Some(recorded) => open_recorded(file, &recorded).await.map(|_| ()),
         }
     }
 
-    /// Returns the name of the server that leads; `None` if none does.
+    /// Returns the key of the cluster, when a leader has recorded it; `None` if `end` comes before.
+    ///
+    /// # Errors
+    /// If the key of the file is another one, or is missing.
+    pub(super) async fn recorded_sealer(
+        &self,
+        file: &Path,
+        end: &CancellationToken,
+    ) -> Result<Option<KeySealer>, Diagnostics> {
+        while !end.is_cancelled() {
+            let recorded = recorded_key(self.etcd.as_ref(), &self.candidate.keys).await;
+            if let Ok(Some(recorded)) = recorded {
+                return open_recorded(file, &recorded).await.map(Some);
+            }
+            tokio::select! {
+                () = sleep(RETRY) => {}
+                () = end.cancelled() => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the journal of the server that leads.
+    pub(super) fn followed(&self) -> EtcdFollower {
+        EtcdFollower::new(self.etcd.clone(), self.candidate.keys.clone())
+    }
+
+    /// Returns the server that leads; `None` if none does.
     ///
     /// # Errors
     /// If etcd does not answer.
-    pub(super) async fn leader(&self) -> Result<Option<String>, EtcdError> {
+    pub(super) async fn leader(&self) -> Result<Option<LeadingServer>, EtcdError> {
         Leadership::leader(self.etcd.as_ref(), &self.candidate.keys).await
     }
 
-    /// Waits until this server leads; `None` if it is stopped before.
-    pub(super) async fn lead(&self, stop: &CancellationToken) -> Option<Led> {
-        let leadership = Leadership::win(self.etcd.clone(), &self.candidate, stop).await?;
+    /// Waits until this server leads; `None` if it is stopped before. Until then, `seen` says which server leads.
+    pub(super) async fn lead(
+        &self,
+        seen: &watch::Sender<Option<LeadingServer>>,
+        stop: &CancellationToken,
+    ) -> Option<Led> {
+        let leadership = Leadership::win(self.etcd.clone(), &self.candidate, seen, stop).await?;
         let leadership = Arc::new(leadership);
         let keys = self.candidate.keys.clone();
         let journal = EtcdJournal::new(self.etcd.clone(), keys, leadership.clone(), self.quota);
@@ -154,9 +183,21 @@ impl Led {
 /// # Errors
 /// If the configuration names no etcd, or a step fails. All steps can be repeated.
 pub async fn reclaim_etcd(config: &ServerConfig) -> Result<Vec<Reclaimed>, Diagnostics> {
-    let store = EtcdStore::open(config.etcd.as_ref().ok_or_else(no_etcd)?, "reclaim").await?;
+    let etcd = config.etcd.as_ref().ok_or_else(no_etcd)?;
+    let store = EtcdStore::open(etcd, LeadingServer::default()).await?;
     let reclaimed = reclaim(store.etcd.as_ref(), &store.candidate.keys).await;
     reclaimed.map_err(|error| not_reclaimed(&error))
+}
+
+/// Opens the key of the cluster.
+async fn open_recorded(file: &Path, recorded: &str) -> Result<KeySealer, Diagnostics> {
+    let path = file.to_owned();
+    let opened = run_blocking(move || KeySealer::open_existing(&path)).await?;
+    match opened.map_err(|error| key_problem(&error))? {
+        Some(sealer) if sealer.key_fingerprint() == recorded => Ok(sealer),
+        Some(_) => Err(another_key(file)),
+        None => Err(no_key(file)),
+    }
 }
 
 fn another_key(file: &Path) -> Diagnostics {

@@ -108,22 +108,39 @@ impl Listeners {
         std::iter::once(address).chain(ipv4).collect()
     }
 
-    /// Serves until `stop`, then completes running requests.
+    /// Serves until `stop`, closes the sockets, and completes running requests.
     pub(super) async fn serve(self, router: Router, limits: Limits, stop: CancellationToken) {
-        let server = Server::new(router, &limits);
-        let unix = accept_all(&server, &server.socket_places, &stop, || async {
+        let server = self.accept(router, &limits, &stop).await;
+        drop((self.tcp, self.unix));
+        server.drain(DRAIN_LIMIT).await;
+    }
+
+    /// Serves until `stop`, and completes running requests within `limit`. Clients that come later wait until it serves
+    /// again.
+    pub(super) async fn serve_for_now(
+        &self,
+        router: Router,
+        limits: Limits,
+        stop: CancellationToken,
+        limit: Duration,
+    ) {
+        self.accept(router, &limits, &stop).await.drain(limit).await;
+    }
+
+    async fn accept(&self, router: Router, limits: &Limits, stop: &CancellationToken) -> Server {
+        let server = Server::new(router, limits);
+        let unix = accept_all(&server, &server.socket_places, stop, || async {
             let (stream, _) = self.unix.accept().await?;
             Ok(Accepted { peer: peer_on_socket(&stream).await, client: None, stream })
         });
         let tcp = async {
             if let Some(listener) = &self.tcp {
                 let accept = || accept_tcp(listener);
-                accept_all(&server, &server.tcp_places, &stop, accept).await;
+                accept_all(&server, &server.tcp_places, stop, accept).await;
             }
         };
         tokio::join!(unix, tcp);
-        drop((self.tcp, self.unix));
-        server.drain().await;
+        server
     }
 }
 
@@ -211,12 +228,12 @@ impl Server {
         });
     }
 
-    async fn drain(self) {
-        if timeout(DRAIN_LIMIT, self.graceful.shutdown()).await.is_err() {
+    async fn drain(self, limit: Duration) {
+        if timeout(limit, self.graceful.shutdown()).await.is_err() {
             tracing::warn!(
                 open = self.connections.len(),
                 "aborting requests that took longer than {} s",
-                DRAIN_LIMIT.as_secs()
+                limit.as_secs()
             );
         }
         self.give_up.cancel();

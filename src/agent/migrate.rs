@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::blocking::run_blocking;
@@ -16,7 +17,7 @@ use super::problems::{journal_problem, key_problem};
 use super::role_file::ServerConfig;
 use super::run::{open_directory, release_directory};
 use nomad_csi_claims::state::{SnapshotChanges, State, replay};
-use nomad_csi_etcd::EtcdError;
+use nomad_csi_etcd::{EtcdError, LeadingServer};
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::one_line;
 use nomad_csi_model::private::{open_to_read, replace};
@@ -41,12 +42,13 @@ pub async fn migrate_journal(
     config: &ServerConfig,
     stop: CancellationToken,
 ) -> Result<MigratedJournal, Diagnostics> {
-    let store = EtcdStore::open(config.etcd.as_ref().ok_or_else(no_etcd)?, "migrate").await?;
+    let server = LeadingServer { name: "migrate".to_owned(), ..LeadingServer::default() };
+    let store = EtcdStore::open(config.etcd.as_ref().ok_or_else(no_etcd)?, server).await?;
     let work = async |journal: &EmbeddedJournal| {
         let state = read_state(data, journal).await?;
         match store.leader().await {
             Ok(None) => {}
-            Ok(Some(leader)) => return Err(is_led(&leader)),
+            Ok(Some(leader)) => return Err(is_led(&leader.name)),
             Err(error) => return Err(no_answer(&error)),
         }
         // The directory of a server that has its journal in etcd from now on is locked already.
@@ -91,7 +93,7 @@ async fn move_state(
 ) -> Result<(), Diagnostics> {
     let (from, to) = (key_file(data), key.to_owned());
     let sealer = run_blocking(move || copy_key(&from, &to)).await??;
-    let Some(led) = store.lead(stop).await else {
+    let Some(led) = store.lead(&watch::Sender::new(None), stop).await else {
         return Err(stopped());
     };
     let write = async {

@@ -55,6 +55,7 @@ struct HttpSection {
 #[serde(deny_unknown_fields)]
 struct ServerCluster {
     address: SocketAddr,
+    advertise: Option<String>,
     node_down_after: Option<String>,
     ca: PathBuf,
     cert: PathBuf,
@@ -136,6 +137,8 @@ pub struct ServerConfig {
     pub(super) region: String,
     /// The address for nodes.
     pub(super) address: SocketAddr,
+    /// Where other servers reach it, as `HOST:PORT`, if not at `address`.
+    pub(super) advertise: Option<String>,
     /// How long nodes can be away.
     pub(super) presence: PresenceLimits,
     /// The certificate.
@@ -174,7 +177,7 @@ impl ServerConfig {
         let file: ServerFile = read_file(path)?;
         let directory = directory_of(path)?;
         let below = |given: &Path| directory.join(given);
-        let ServerCluster { address, node_down_after, ca, cert, key } = file.cluster;
+        let ServerCluster { address, advertise, node_down_after, ca, cert, key } = file.cluster;
         let down_after = node_down_after.map_or(Ok(PresenceLimits::DOWN_AFTER), |text| {
             down_after(&text).ok_or_else(|| not_a_down_after(path, &text))
         })?;
@@ -192,12 +195,14 @@ impl ServerConfig {
         });
         let region = file.region.unwrap_or_else(|| AgentInfo::REGION.to_owned());
         let etcd = file.etcd.map(|section| etcd_config(path, section, &region, below));
+        let advertise = advertised(path, advertise, address, etcd.is_some())?;
         Ok(Self {
             agent: agent.map_err(|problems| of_file(path, problems))?,
             name: file.name,
             etcd: etcd.transpose()?,
             region,
             address,
+            advertise,
             presence: PresenceLimits::new(down_after),
             tls: tls_files(&TlsSection { ca, cert, key }, below),
         })
@@ -239,6 +244,30 @@ impl NodeConfig {
             servers,
             tls: tls_files(&file.cluster, below),
         })
+    }
+}
+
+/// Returns where other servers reach this one, if the file says it.
+fn advertised(
+    path: &Path,
+    given: Option<String>,
+    address: SocketAddr,
+    has_others: bool,
+) -> Result<Option<String>, Diagnostics> {
+    let refused = |what: String| -> Diagnostics {
+        let message = format!("cannot use `{}`: {what}", path.display());
+        let help = "write where the other servers reach this one: `advertise = \"10.0.0.1:4647\"`";
+        Diagnostic::error(Code::AgentBadConfig, message).help(help).into()
+    };
+    match given {
+        Some(text) => {
+            let why = |why| refused(format!("`cluster.advertise` is `{}`: {why}", one_line(&text)));
+            with_port(&text).map(Some).map_err(why)
+        }
+        None if has_others && address.ip().is_unspecified() => Err(refused(format!(
+            "`cluster.address` is `{address}`, which is every address of this machine, and `cluster.advertise` is missing"
+        ))),
+        None => Ok(None),
     }
 }
 

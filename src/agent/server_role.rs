@@ -1,12 +1,13 @@
 //! `agent server`: answers the API and drives the steps of claims on nodes of other processes.
 //!
 //! ```text
-//! start   directory, lock, leadership, sockets, journal and state, key, term, port for nodes, operator's token, HTTP, "ready"
-//! stop    operator's token, HTTP (running requests are completed), calls to nodes, connections, state and journal, leadership
+//! start   directory, lock, sockets, operator's token, leadership, journal and state, key, term, port for nodes, HTTP, "ready"
+//! stop    HTTP (running requests are completed), calls to nodes, connections, state and journal, leadership, token, sockets
 //! ```
 //!
 //! Nodes, their tasks and mounts go on without it. With the journal in its directory, its term begins with the index of its
-//! start in the journal. With the journal in etcd, it waits until it leads, and again when it leads no more.
+//! start in the journal. With the journal in etcd, it follows the server that leads until it leads itself (`standby`), and again
+//! when it leads no more. The sockets stay open all the time.
 
 use std::sync::Arc;
 
@@ -21,23 +22,24 @@ use super::cluster_tls::load_tls;
 use super::core_dumps::restrict_core_dumps;
 use super::data_role::DataRole;
 use super::directory::AgentDirs;
+use super::doors::Doors;
 use super::etcd_store::{EtcdStore, Led};
 use super::listen::{DRAIN_LIMIT, Listeners};
-use super::metrics::serve_metrics_at;
 use super::node_registration::not_committed;
 use super::open_state::{open_cell, open_cell_over, open_sealer};
-use super::operator_token::OperatorTokenFiles;
-use super::role_file::ServerConfig;
-use super::run::{create_token, notify_ready, notify_stopping, open_directory, release_directory};
+use super::role_file::{EtcdConfig, ServerConfig};
+use super::run::{notify_ready, notify_stopping, open_directory, release_directory};
+use super::standby::follow;
 use crate::telemetry::AgentMetrics;
 use nomad_csi_claims::state::{Event, EventKind};
+use nomad_csi_etcd::LeadingServer;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{Term, shell_quoted};
 use nomad_csi_ports::{
     Clock, HostDirectory, IdSource, LeaderLease, RandomIds, SoleServer, SystemClock,
 };
-use nomad_csi_rpc::{ClusterTls, ConnectedNodes, ControlPlaneService, NodeListener, Role};
-use nomad_csi_server::http::router;
+use nomad_csi_rpc::{ConnectedNodes, ControlPlaneService, LeaderServices, Role};
+use nomad_csi_server::http::{ConnectionSlots, ServerRole, forwarded_router, router_of};
 use nomad_csi_server::{
     AgentInfo, Expected, NodeEvents, PluginCallQueues, ServerPorts, Services, StateCell,
     VolumeLimits,
@@ -50,27 +52,43 @@ use nomad_csi_server::{
 pub async fn run_server(config: ServerConfig, stop: CancellationToken) -> Result<(), Diagnostics> {
     restrict_core_dumps(config.agent.allows_core_dumps);
     let tls = load_tls(&config.tls, Role::Server, &config.region).await?;
-    let store = match &config.etcd {
-        None => None,
-        Some(etcd) => Some(EtcdStore::open(etcd, &config.name()).await?),
-    };
     let (dirs, lock) = open_directory(&config.agent, DataRole::Server).await?;
-    let served = match &store {
-        None => serve(&config, &dirs, tls, None, &stop).await,
-        Some(store) => serve_while_leading(&config, &dirs, &tls, store, &stop).await,
+    let served = match Doors::open(&config, &dirs, tls).await {
+        Ok(doors) => serve_in_parts(&config, &dirs, doors, &stop).await,
+        Err(problems) => Err(problems),
     };
     release_directory(dirs, lock).await;
     served
 }
 
-/// Serves until `stop`, whenever this server leads.
-async fn serve_while_leading(
+/// Serves until `stop`, and closes the sockets.
+async fn serve_in_parts(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    tls: &ClusterTls,
-    store: &EtcdStore,
+    doors: Doors,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostics> {
+    let doors = Arc::new(doors);
+    let served = match &config.etcd {
+        None => lead(config, dirs, &doors, None, stop).await,
+        Some(etcd) => serve_over_etcd(config, etcd, dirs, &doors, stop).await,
+    };
+    if let Some(doors) = Arc::into_inner(doors) {
+        doors.close().await;
+    }
+    served
+}
+
+/// Leads whenever this server can, and follows the server that leads in between.
+async fn serve_over_etcd(
+    config: &ServerConfig,
+    etcd: &EtcdConfig,
+    dirs: &AgentDirs,
+    doors: &Arc<Doors>,
+    stop: &CancellationToken,
+) -> Result<(), Diagnostics> {
+    let address = config.advertise.clone().unwrap_or_else(|| doors.cluster_address());
+    let store = EtcdStore::open(etcd, LeadingServer { name: config.name(), address }).await?;
     let journal = dirs.journal();
     if run_blocking(move || journal.symlink_metadata().is_ok()).await? {
         return Err(has_own_journal(dirs));
@@ -78,25 +96,36 @@ async fn serve_while_leading(
     // A server that waits is one that works as it should.
     notify_ready();
     store.check_key(&dirs.key_file(), stop).await?;
-    while let Some(led) = store.lead(stop).await {
-        serve(config, dirs, tls.clone(), Some(led), stop).await?;
+    let (seen, leader) = watch::channel(None);
+    loop {
+        let end = CancellationToken::new();
+        let leading = async {
+            let led = store.lead(&seen, stop).await;
+            end.cancel();
+            led
+        };
+        let following = follow(config, dirs, doors, &store, &leader, &end);
+        let (led, ()) = tokio::join!(leading, following);
+        let Some(led) = led else {
+            return Ok(());
+        };
+        lead(config, dirs, doors, Some(led), stop).await?;
         if stop.is_cancelled() {
-            break;
+            return Ok(());
         }
         tracing::warn!("this server leads no more: it waits until it can lead again");
     }
-    Ok(())
 }
 
-/// Serves until `stop`, or until the leadership is over.
-async fn serve(
+/// Leads until `stop`, or until the leadership is over.
+async fn lead(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    tls: ClusterTls,
+    doors: &Arc<Doors>,
     led: Option<Led>,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostics> {
-    let server = match start_unless_stopped(config, dirs, tls, led.as_ref(), stop).await {
+    let server = match start_unless_stopped(config, dirs, doors, led.as_ref(), stop).await {
         Ok(server) => server,
         Err(problems) => {
             let Some(led) = led else {
@@ -133,11 +162,11 @@ async fn serve(
 async fn start_unless_stopped(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    tls: ClusterTls,
+    doors: &Arc<Doors>,
     led: Option<&Led>,
     stop: &CancellationToken,
 ) -> Result<Server, Diagnostics> {
-    let mut starting = std::pin::pin!(Server::start(config, dirs, tls, led));
+    let mut starting = std::pin::pin!(Server::start(config, dirs, doors, led));
     tokio::select! {
         started = &mut starting => return started,
         () = stop.cancelled() => {}
@@ -161,15 +190,11 @@ fn has_own_journal(dirs: &AgentDirs) -> Diagnostics {
     Diagnostic::error(Code::AgentDirectory, message).help(help).into()
 }
 
-/// A running server.
+/// A server that leads.
 struct Server {
     services: Services,
-    operator: OperatorTokenFiles,
     http: JoinSet<()>,
     nodes: JoinSet<()>,
-    _metrics: JoinSet<()>,
-    /// Keeps the certificate for new connections.
-    _tls: watch::Sender<ClusterTls>,
     stop_http: CancellationToken,
     stop_nodes: CancellationToken,
 }
@@ -178,22 +203,16 @@ impl Server {
     async fn start(
         config: &ServerConfig,
         dirs: &AgentDirs,
-        tls: ClusterTls,
+        doors: &Arc<Doors>,
         led: Option<&Led>,
     ) -> Result<Self, Diagnostics> {
-        let listeners = Listeners::open(config.agent.http, &dirs.agent_socket()).await?;
         let connected = Arc::new(ConnectedNodes::default());
-        let (sender, receiver) = watch::channel(tls);
-        let port = NodeListener::bind(config.address, receiver, connected.clone()).await;
-        let port = port.map_err(|error| cannot_listen(config, &error))?;
-        let operator = create_token(&config.agent, dirs, &listeners).await?;
-        let metrics = Arc::new(AgentMetrics::default());
-        let serving = serve_metrics_at(config.agent.metrics, metrics.clone()).await?;
         let cell = match led {
-            None => open_cell(&config.agent, (dirs, DataRole::Server), &metrics).await?,
-            Some(led) => open_cell_over(&config.agent, led.journal.clone(), &metrics).await?,
+            None => open_cell(&config.agent, (dirs, DataRole::Server), &doors.metrics).await?,
+            Some(led) => open_cell_over(&config.agent, led.journal.clone(), &doors.metrics).await?,
         };
-        let wired = wire(config, dirs, &cell, (&listeners, &connected, led), metrics).await;
+        let parts = (about(config, &doors.http), &connected, led);
+        let wired = wire(config, dirs, &cell, parts, doors.metrics.clone()).await;
         let (services, events) = match wired {
             Ok(wired) => wired,
             Err(problems) => {
@@ -201,31 +220,37 @@ impl Server {
                 return Err(problems);
             }
         };
-        let address = port.address().map(|address| address.to_string()).unwrap_or_default();
         let (stop_http, stop_nodes) = (CancellationToken::new(), CancellationToken::new());
-        let plane = ControlPlaneService::new(services.node_plane(events), connected);
-        let mut nodes = JoinSet::new();
-        nodes.spawn(port.serve(plane.into_routes(), stop_nodes.clone()));
+        let plane = ControlPlaneService::new(services.node_plane(events), connected.clone());
         let settings = config.agent.http_settings.clone();
         let limits = settings.limits.clone();
-        let http_address = listeners.address().map(|address| format!("http://{address}"));
-        let router = router(services.clone(), settings, operator.access());
-        let mut http = JoinSet::new();
-        http.spawn(listeners.serve(router, limits, stop_http.clone()));
+        let role = ServerRole::Leader { has_standbys: led.is_some() };
+        let router = router_of(role, services.clone(), settings, doors.operator.access());
+        let places =
+            ConnectionSlots::new(limits.connections, limits.waiting_queries, limits.streams);
+        let answers = LeaderServices {
+            nodes: connected,
+            calls: plane.into_routes(),
+            requests: forwarded_router(router.clone(), places),
+        };
+        let (mut http, mut nodes) = (JoinSet::new(), JoinSet::new());
+        let (open, stopped) = (doors.clone(), stop_nodes.clone());
+        nodes.spawn(async move { open.port.serve(answers, stopped).await });
+        let (open, stopped) = (doors.clone(), stop_http.clone());
+        let serving =
+            async move { open.http.serve_for_now(router, limits, stopped, DRAIN_LIMIT).await };
+        http.spawn(serving);
         tracing::info!(
-            address = http_address,
-            cluster = address,
+            address = doors.http.address().map(|address| format!("http://{address}")),
+            cluster = doors.cluster_address(),
             socket = %dirs.agent_socket().display(),
             data = %dirs.data().display(),
             "the server is ready"
         );
-        let (_metrics, _tls) = (serving, sender);
-        Ok(Self { services, operator, http, nodes, _metrics, _tls, stop_http, stop_nodes })
+        Ok(Self { services, http, nodes, stop_http, stop_nodes })
     }
 
     async fn stop(mut self) {
-        let operator = self.operator;
-        drop(run_blocking(move || operator.end()).await);
         self.stop_http.cancel();
         let served = async { while self.http.join_next().await.is_some() {} };
         tokio::join!(self.services.drain(DRAIN_LIMIT), served);
@@ -235,11 +260,23 @@ impl Server {
     }
 }
 
+/// Returns what the server reports about itself.
+pub(super) fn about(config: &ServerConfig, http: &Listeners) -> AgentInfo {
+    AgentInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: config.name(),
+        region: config.region.clone(),
+        datacenter: AgentInfo::DATACENTER.to_owned(),
+        address: http.address().map(|address| address.to_string()).unwrap_or_default(),
+        node_id: String::new(),
+    }
+}
+
 async fn wire(
     config: &ServerConfig,
     dirs: &AgentDirs,
     cell: &StateCell,
-    (listeners, connected, led): (&Listeners, &Arc<ConnectedNodes>, Option<&Led>),
+    (about, connected, led): (AgentInfo, &Arc<ConnectedNodes>, Option<&Led>),
     metrics: Arc<AgentMetrics>,
 ) -> Result<(Services, Arc<NodeEvents>), Diagnostics> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -269,26 +306,12 @@ async fn wire(
     );
     let events = Arc::new(NodeEvents::new(clock.clone()));
     let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, lease, hosts, calls };
-    let about = AgentInfo {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: config.name(),
-        region: config.region.clone(),
-        datacenter: AgentInfo::DATACENTER.to_owned(),
-        address: listeners.address().map(|address| address.to_string()).unwrap_or_default(),
-        node_id: String::new(),
-    };
     let services = Services::new(ports, volume_limits(&config.agent), about)
         .with_metrics(metrics)
         .with_node_events(events.clone())
         .with_root_tasks(config.agent.allows_root_tasks);
     services.record_presence(nodes, config.presence);
     Ok((services, events))
-}
-
-fn cannot_listen(config: &ServerConfig, error: &std::io::Error) -> Diagnostics {
-    let message = format!("cannot listen for nodes on `{}`: {error}", config.address);
-    let help = "use another `address` in `[cluster]`, or stop what listens there";
-    Diagnostic::error(Code::AgentCannotListen, message).help(help).into()
 }
 
 #[cfg(test)]
@@ -316,7 +339,7 @@ mod tests {
             let metrics = Arc::new(AgentMetrics::default());
             let role = (&dirs, DataRole::Server);
             let cell = open_cell(&config.agent, role, &metrics).await.unwrap();
-            let parts = (&listeners, &Arc::new(ConnectedNodes::default()), None);
+            let parts = (about(&config, &listeners), &Arc::default(), None);
             let (services, _) = wire(&config, &dirs, &cell, parts, metrics).await.unwrap();
             let problems = services.jobs.problems(&root(job(&job_key("web"))));
             let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();

@@ -43,6 +43,8 @@ struct Content {
     transactions: usize,
     members: Vec<MemberStatus>,
     has_alarm: bool,
+    reads: usize,
+    is_silent: bool,
 }
 
 impl FakeEtcd {
@@ -60,6 +62,16 @@ impl FakeEtcd {
     /// Returns the number of transactions so far.
     pub fn transactions(&self) -> usize {
         self.content().transactions
+    }
+
+    /// Returns the number of reads so far.
+    pub fn reads(&self) -> usize {
+        self.content().reads
+    }
+
+    /// Answers no read, or answers again.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.content().is_silent = is_silent;
     }
 
     /// Ends a lease, as etcd does when it was not renewed, and removes its keys.
@@ -210,7 +222,11 @@ impl Etcd for FakeEtcd {
 
     async fn range(&self, range: Range) -> Result<RangeAnswer, EtcdError> {
         tokio::task::yield_now().await;
-        let content = self.content();
+        let mut content = self.content();
+        content.reads += 1;
+        if content.is_silent {
+            return Err(failed(EtcdErrorKind::Unknown));
+        }
         let all = content.keys.range(range.from..range.to).map(|(_, kv)| kv.clone());
         let mut kvs: Vec<_> = all.collect();
         let limit = usize::try_from(range.limit).unwrap_or_default();

@@ -13,7 +13,6 @@
 //! with one transaction. Only the leader writes, so everything that no manifest names is left over and is removed.
 
 mod append;
-mod load;
 mod maintain;
 mod trim;
 mod write_set;
@@ -28,16 +27,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Condition, Etcd, KeyValue, read_key};
-use crate::batch::{BatchError, BatchId};
-use crate::error::{EtcdError, EtcdErrorKind};
+use crate::api::{Condition, Etcd};
+use crate::batch::BatchId;
+use crate::failure::{FORMAT, Failure};
 use crate::keys::Keys;
 use crate::leadership::Leadership;
 use crate::manifest::Manifest;
-use crate::snapshot_set::SetError;
+use crate::reader::{Loaded, Reader};
 use crate::space::Space;
 use nomad_csi_claims::state::{Event, SnapshotChanges, is_growth};
-use nomad_csi_server::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
+use nomad_csi_server::{Journal, JournalError, NextSnapshot, Replay};
 
 /// How many of the events that a snapshot replaces are kept.
 const HISTORY_EVENTS: u64 = 100_000;
@@ -49,8 +48,7 @@ const SHORT_OF_SPACE: Duration = Duration::from_secs(60);
 pub struct EtcdJournal(Arc<Shared>);
 
 struct Shared {
-    etcd: Arc<dyn Etcd>,
-    keys: Keys,
+    reader: Reader,
     leadership: Arc<Leadership>,
     /// The bytes that etcd may use, for members that do not say theirs.
     quota: Option<u64>,
@@ -71,69 +69,6 @@ struct Shared {
     snapshot_at: Mutex<Option<Instant>>,
 }
 
-/// Why an operation failed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Etcd(#[from] EtcdError),
-    #[error(transparent)]
-    Batch(#[from] BatchError),
-    #[error(transparent)]
-    Set(#[from] SetError),
-    #[error("etcd uses more than 80 % of its quota: what grows the state is refused")]
-    NearlyFull,
-    #[error("another server leads")]
-    NotLeader,
-    #[error("the leadership ended before the change was confirmed")]
-    OutcomeUnknown,
-    #[error("after event {last} of the log, event {first} was to be written")]
-    Gap { last: u64, first: u64 },
-    #[error("the content of its key `{0}` is damaged")]
-    Key(&'static str),
-    #[error("there is a snapshot, and the key `head` with the end of the log is missing")]
-    NoHead,
-    #[error("the log ends with event {found}, and its key `head` says {head}")]
-    Short { found: u64, head: u64 },
-    #[error("the snapshot has changes, and there is none before it")]
-    NothingToChange,
-    #[error("it is not empty: its log ends with event {0}")]
-    NotEmpty(u64),
-    #[error("the layout of the keys has number {0}, and this program reads number {FORMAT}")]
-    Format(String),
-    #[error("a thread ended: {0}")]
-    Interrupted(#[from] tokio::task::JoinError),
-}
-
-/// The number of the layout of the keys.
-const FORMAT: &str = "1";
-
-impl Failure {
-    fn kind(&self) -> JournalErrorKind {
-        match self {
-            Self::Etcd(error) => match error.kind {
-                EtcdErrorKind::NoSpace => JournalErrorKind::EtcdFull,
-                EtcdErrorKind::TooLarge
-                | EtcdErrorKind::Compacted
-                | EtcdErrorKind::NoLease
-                | EtcdErrorKind::Denied
-                | EtcdErrorKind::Unknown => JournalErrorKind::Unavailable,
-            },
-            Self::Batch(error) => error.kind(),
-            Self::Set(error) => error.kind(),
-            Self::NearlyFull => JournalErrorKind::EtcdFull,
-            Self::NotLeader => JournalErrorKind::NotLeader,
-            Self::OutcomeUnknown => JournalErrorKind::OutcomeUnknown,
-            Self::Gap { .. } | Self::Key(_) | Self::NoHead | Self::Short { .. } => {
-                JournalErrorKind::Damaged
-            }
-            Self::Format(_) => JournalErrorKind::TooNew,
-            Self::NothingToChange | Self::NotEmpty(_) | Self::Interrupted(_) => {
-                JournalErrorKind::Unavailable
-            }
-        }
-    }
-}
-
 impl EtcdJournal {
     /// Returns the journal below these keys, for the server that leads. `quota` is what etcd may use, for members that do not
     /// say theirs.
@@ -144,8 +79,7 @@ impl EtcdJournal {
         quota: Option<u64>,
     ) -> Self {
         Self(Arc::new(Shared {
-            etcd,
-            keys,
+            reader: Reader { etcd, keys },
             leadership,
             quota,
             history: HISTORY_EVENTS,
@@ -206,12 +140,7 @@ impl EtcdJournal {
         operation: &'static str,
         result: Result<T, Failure>,
     ) -> Result<T, JournalError> {
-        result.map_err(|failure| JournalError {
-            kind: failure.kind(),
-            operation,
-            place: self.place(),
-            source: Arc::new(failure),
-        })
+        result.map_err(|failure| failure.described(operation, self.place()))
     }
 }
 
@@ -224,16 +153,30 @@ impl Shared {
 
     /// Returns the condition that this server leads.
     fn leads(&self) -> Condition {
-        Condition::Created(self.keys.leader(), self.leadership.revision())
+        Condition::Created(self.reader.keys.leader(), self.leadership.revision())
     }
 
-    /// Reads one key.
-    async fn read(
-        &self,
-        key: Vec<u8>,
-        revision: i64,
-    ) -> Result<(Option<KeyValue>, i64), EtcdError> {
-        read_key(self.etcd.as_ref(), key, revision).await
+    /// Reads everything, and marks keys that have no mark of their layout.
+    async fn load(&self) -> Result<Replay, Failure> {
+        let Loaded { replay, manifest, has_format } = self.reader.load().await?;
+        if !has_format {
+            self.mark_format().await?;
+        }
+        *self.manifest.lock() = manifest;
+        Ok(replay)
+    }
+
+    async fn mark_format(&self) -> Result<i64, Failure> {
+        self.put(self.reader.keys.format(), FORMAT.into()).await
+    }
+
+    async fn has_key(&self, fingerprint: &str) -> Result<bool, Failure> {
+        let key = self.reader.keys.key_fingerprint();
+        if let (Some(found), _) = self.reader.read(key.clone(), 0).await? {
+            return Ok(found.value == fingerprint.as_bytes());
+        }
+        self.put(key, fingerprint.into()).await?;
+        Ok(true)
     }
 
     /// Remembers that nothing may follow, and that the leadership is over.
@@ -246,7 +189,7 @@ impl Shared {
 #[async_trait]
 impl Journal for EtcdJournal {
     fn place(&self) -> String {
-        format!("{} {}", self.0.etcd.addresses(), self.0.keys.prefix())
+        self.0.reader.place()
     }
 
     fn is_full(&self) -> bool {
@@ -276,7 +219,7 @@ impl Journal for EtcdJournal {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Event)>, JournalError> {
-        self.described("read", self.0.read_events(after, limit).await)
+        self.described("read", self.0.reader.read_events(after, limit).await)
     }
 
     async fn write_snapshot(&self, changes: SnapshotChanges) -> Result<NextSnapshot, JournalError> {

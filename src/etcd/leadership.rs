@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -31,16 +32,20 @@ const MARGIN: Duration = Duration::from_millis(200);
 pub struct Candidate {
     /// The keys of the cluster.
     pub keys: Keys,
-    /// The name of the server, for people.
-    pub name: String,
+    /// The name of the server, for people, and where other servers reach it.
+    pub server: LeadingServer,
     /// For how many seconds a leader that is silent keeps the others out.
     pub seconds: i64,
 }
 
-/// What the leader's key says.
-#[derive(Debug, Serialize, Deserialize)]
-struct LeaderRecord {
-    name: String,
+/// A server, as the leader's key names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadingServer {
+    /// Its name, for people.
+    pub name: String,
+    /// Where other servers reach it, as `HOST:PORT`. Empty if it did not say.
+    #[serde(default)]
+    pub address: String,
 }
 
 /// A leadership, which lasts until [`lost`](Self::lost).
@@ -55,17 +60,26 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Waits until this server leads; `None` if it is stopped before.
+    /// Waits until this server leads; `None` if it is stopped before. Until then,
+    /// `seen` says which server leads.
     pub async fn win(
         etcd: Arc<dyn Etcd>,
         candidate: &Candidate,
+        seen: &watch::Sender<Option<LeadingServer>>,
         stop: &CancellationToken,
     ) -> Option<Self> {
         let mut said = String::new();
         while !stop.is_cancelled() {
             let why = match attempt(&etcd, candidate).await {
-                Ok(Attempt::Won(leadership)) => return Some(leadership),
-                Ok(Attempt::Led { by }) => format!("server `{by}` leads"),
+                Ok(Attempt::Won(leadership)) => {
+                    note_leader(seen, None);
+                    return Some(leadership);
+                }
+                Ok(Attempt::Led { by }) => {
+                    let reason = format!("server `{}` leads", by.name);
+                    note_leader(seen, Some(by));
+                    reason
+                }
                 Err(error) => error.to_string(),
             };
             if why != said {
@@ -91,13 +105,13 @@ impl Leadership {
         self.revision
     }
 
-    /// Returns the name of the server that leads; `None` if none does.
+    /// Returns the server that leads; `None` if none does.
     ///
     /// # Errors
     /// If etcd does not answer.
-    pub async fn leader(etcd: &dyn Etcd, keys: &Keys) -> Result<Option<String>, EtcdError> {
+    pub async fn leader(etcd: &dyn Etcd, keys: &Keys) -> Result<Option<LeadingServer>, EtcdError> {
         let (found, _) = read_key(etcd, keys.leader(), 0).await?;
-        Ok(found.map(|found| leader_name(&found)))
+        Ok(found.map(|found| leading_server(&found)))
     }
 
     /// Is cancelled when the leadership is over.
@@ -155,13 +169,13 @@ impl LeaderLease for Leadership {
 
 enum Attempt {
     Won(Leadership),
-    Led { by: String },
+    Led { by: LeadingServer },
 }
 
 async fn attempt(etcd: &Arc<dyn Etcd>, candidate: &Candidate) -> Result<Attempt, EtcdError> {
     let key = candidate.keys.leader();
     if let (Some(found), _) = read_key(etcd.as_ref(), key, 0).await? {
-        return Ok(Attempt::Led { by: leader_name(&found) });
+        return Ok(Attempt::Led { by: leading_server(&found) });
     }
     let sent = since_boot();
     let lease = etcd.grant(candidate.seconds).await?;
@@ -180,8 +194,7 @@ async fn claim(
     sent: Duration,
 ) -> Result<Attempt, EtcdError> {
     let key = candidate.keys.leader();
-    let record = LeaderRecord { name: candidate.name.clone() };
-    let value = serde_json::to_vec(&record).unwrap_or_default();
+    let value = serde_json::to_vec(&candidate.server).unwrap_or_default();
     let answer = etcd
         .transact(Transaction {
             conditions: vec![Condition::Created(key.clone(), 0)],
@@ -191,7 +204,7 @@ async fn claim(
         .await?;
     if !answer.succeeded {
         let found = answer.found.into_iter().flatten().next().unwrap_or_default();
-        return Ok(Attempt::Led { by: leader_name(&found) });
+        return Ok(Attempt::Led { by: leading_server(&found) });
     }
     Ok(Attempt::Won(Leadership {
         etcd: etcd.clone(),
@@ -202,9 +215,19 @@ async fn claim(
     }))
 }
 
-fn leader_name(found: &KeyValue) -> String {
-    let record: Option<LeaderRecord> = serde_json::from_slice(&found.value).ok();
-    record.map_or_else(|| "unknown".to_owned(), |record| record.name)
+fn leading_server(found: &KeyValue) -> LeadingServer {
+    serde_json::from_slice(&found.value).unwrap_or_else(|_| LeadingServer {
+        name: "unknown".to_owned(),
+        address: String::new(),
+    })
+}
+
+fn note_leader(seen: &watch::Sender<Option<LeadingServer>>, leader: Option<LeadingServer>) {
+    seen.send_if_modified(|known| {
+        let has_changed = *known != leader;
+        *known = leader;
+        has_changed
+    });
 }
 
 /// Returns until when a lease is certain, in milliseconds since the machine started.

@@ -17,3 +17,13 @@ impl LeaderLease for SoleServer {
         true
     }
 }
+
+/// The lease of a server that does not lead.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotLeading;
+
+impl LeaderLease for NotLeading {
+    fn is_certain(&self) -> bool {
+        false
+    }
+}

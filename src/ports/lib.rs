@@ -60,7 +60,7 @@ pub use health::{ListVolumeHealth, ListedHealth, NodeVolumeHealth};
 pub use host_directory::{ConnectedNode, HostDirectory};
 pub use host_error::{HostError, HostFileError, HostOperation};
 pub use ids::{IdSource, RandomIds};
-pub use leader_lease::{LeaderLease, SoleServer};
+pub use leader_lease::{LeaderLease, NotLeading, SoleServer};
 pub use measurements::{
     CallMeasurements, METRICS_CONTENT_TYPE, Measurements, MetricsSource, NoMeasurements,
     VolumeHealthCounts, VolumeStatsSample,

@@ -14,5 +14,8 @@ pub use tls::{
     Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError, certified_client,
 };
 pub use transport::{
-    ConnectedNodes, ConnectionToken, Dialer, NodeChannel, NodeListener, Registrar,
+    ConnectedNodes, ConnectionToken, Dialer, LeaderAddress, LeaderConnection, LeaderServices,
+    NoResponse, NodeChannel, NodeListener, Registrar,
 };
+/// The body of a request that is passed on.
+pub use tonic::body::Body;

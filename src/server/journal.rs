@@ -150,3 +150,30 @@ pub trait Journal: Send + Sync {
     /// Acknowledged events are durable even after an error.
     async fn close(&self) -> Result<(), JournalError>;
 }
+
+/// What a journal has after an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// Nothing yet.
+    Current,
+    /// The next events.
+    Events(Vec<Event>),
+    /// Not the next event, or not even that one: everything must be read again.
+    Gone,
+}
+
+/// The journal of a server that leads, as another one reads it.
+#[async_trait]
+pub trait FollowedJournal: Journal {
+    /// Returns the index of the last event. Every event that was acknowledged before this call is up to there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn head(&self) -> Result<u64, JournalError>;
+
+    /// Returns what is after this index, which is that of the last event of [`Journal::load`] or of an earlier answer.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn read_after(&self, after: u64) -> Result<Followed, JournalError>;
+}

@@ -37,7 +37,8 @@ mod volumes;
 
 pub use candidates::{Candidates, InstanceEnd, NoController, candidates};
 pub use cell::{
-    CellOptions, CellStopped, CommitError, Expected, STATE_LIMITS, StateCell, StateLimits, Watch,
+    CellOptions, CellStopped, CommitError, Expected, FollowedState, NotCurrent, STATE_LIMITS,
+    StateCell, StateLimits, Watch,
 };
 pub use claims::{
     ClaimDriver, ClaimLimits, ClaimOutcome, ClaimService, ClaimStatus, MountRequest, StepAttempts,
@@ -51,7 +52,9 @@ pub use error::{
 pub use forward_error::{ForwardError, ForwardOutcome};
 pub use history::volume_history;
 pub use jobs::{JobPlan, JobScheduler, JobService, JobWritten, LocalControlPlane};
-pub use journal::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
+pub use journal::{
+    Followed, FollowedJournal, Journal, JournalError, JournalErrorKind, NextSnapshot, Replay,
+};
 pub use keyed_locks::{KeyedGuard, KeyedLocks, QueueFull};
 pub use namespaces::NamespaceService;
 pub use node_events::{NodeEvent, NodeEvents};

@@ -31,6 +31,13 @@ struct DriverTask {
 }
 
 impl DriverTask {
+    /// Of a server that drives nothing.
+    fn none() -> Self {
+        let task = TaskTracker::new();
+        task.close();
+        Self { task, stop: CancellationToken::new(), abort: CancellationToken::new() }
+    }
+
     fn start(claims: &ClaimService) -> Self {
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         let task = TaskTracker::new();
@@ -163,33 +170,42 @@ impl Services {
     /// Services over these ports. Needs a running tokio runtime, which expires locks of variables, drives claims,
     /// continues creations, and places the allocations of jobs.
     pub fn new(ports: ServerPorts, limits: VolumeLimits, about: AgentInfo) -> Self {
-        let stopping = CancellationToken::new();
-        let claims = ClaimService::new(ports.clone(), limits.claims);
-        let driver = DriverTask::start(&claims);
+        let continues_creations = limits.continues_creations;
+        let mut services = Self::following(ports, limits, about);
+        services.driver = DriverTask::start(&services.claims);
+        let (ports, stopping) = (&services.ports, &services.stopping);
+        services.variables.start_expiry(stopping.clone());
         let background = TaskTracker::new();
         background.spawn(JobScheduler::new(ports.clone()).run(stopping.clone()));
-        let volumes = VolumeService::new(ports.clone(), &limits);
-        if limits.continues_creations {
-            let creations = CreationDriver::new(volumes.clone(), &ports, &limits);
+        if continues_creations {
+            let creations = CreationDriver::new(services.volumes.clone(), ports, &limits);
             background.spawn(creations.run(stopping.clone()));
         }
         background.close();
+        services.background = background;
+        services
+    }
+
+    /// Services of a server that does not lead: they answer reads, and nothing runs by itself.
+    pub fn following(ports: ServerPorts, limits: VolumeLimits, about: AgentInfo) -> Self {
+        let background = TaskTracker::new();
+        background.close();
         Self {
             cell: ports.cell.clone(),
-            claims,
-            driver,
+            claims: ClaimService::new(ports.clone(), limits.claims),
+            driver: DriverTask::none(),
             jobs: JobService::new(ports.clone()),
             background,
             measurements: std::sync::Arc::new(NoMeasurements),
             metrics: None,
             node_events: None,
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
-            variables: VariableService::new(ports.clone(), stopping.clone()),
-            ports,
+            variables: VariableService::new(ports.clone()),
             validations: ValidationPermits::default(),
-            volumes,
+            volumes: VolumeService::new(ports.clone(), &limits),
+            ports,
             agent_info: std::sync::Arc::new(about),
-            stopping,
+            stopping: CancellationToken::new(),
         }
     }
 

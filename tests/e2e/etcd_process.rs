@@ -80,10 +80,10 @@ impl EtcdCluster {
         if self.options.has_tls {
             let file = |name: &str| self.directory.join(name).display().to_string();
             let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client-key.pem"));
-            section += &format!("ca = '{ca}'\ncert = '{cert}'\nkey = '{key}'\n");
+            section.extend([format!("ca = '{ca}'\ncert = '{cert}'\nkey = '{key}'\n")]);
         }
         if let Some(quota) = self.options.quota {
-            section += &format!("quota = '{quota}B'\n");
+            section.extend([format!("quota = '{quota}B'\n")]);
         }
         section
     }

@@ -16,9 +16,14 @@ fn with_kept_file() -> (Machine, File) {
     machine.create_sized_volume("data", WRITER, "file-system", 32 << 20);
     machine.run(&stubborn(&machine, "a", "data", 1));
     writing(&machine, "a");
-    let file = machine.tasks().into_iter().find_map(|pid| {
-        let path = format!("/proc/{pid}/root/data/lines");
-        File::options().append(true).open(path).ok()
+    // A process of the task may end between the two looks.
+    let file = until("the file of a task to be open", || {
+        let tasks = machine.tasks();
+        let opened = tasks.iter().find_map(|pid| {
+            let path = format!("/proc/{pid}/root/data/lines");
+            File::options().append(true).open(path).ok()
+        });
+        opened.ok_or_else(|| format!("{tasks:?}"))
     });
     machine.stop("a");
     machine.wait_for("a", "complete", 1);
@@ -33,7 +38,7 @@ fn with_kept_file() -> (Machine, File) {
             false => Err(format!("{claims:#?}")),
         }
     });
-    (machine, file.expect("the file of a task"))
+    (machine, file)
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Failure, Shared};
+use super::Shared;
 use crate::api::{Condition, KeyValue, Operation, Transaction, TransactionAnswer};
 use crate::batch::{Batch, BatchHeader, BatchId};
 use crate::error::{EtcdError, EtcdErrorKind};
+use crate::failure::Failure;
 use crate::keys::{decoded_index, encoded_index};
 use nomad_csi_claims::state::{Event, State};
 
@@ -61,7 +62,7 @@ impl Shared {
         }
         let batch = Batch::new(self.next_id(), first, events)?;
         for (number, piece) in (0..).zip(batch.pieces()) {
-            self.put(self.keys.part(first, batch.id, number), piece.to_vec()).await?;
+            self.put(self.reader.keys.part(first, batch.id, number), piece.to_vec()).await?;
         }
         let transaction = self.appending(&batch);
         let (answer, was_unknown) = self.decided(&batch, transaction).await?;
@@ -84,7 +85,7 @@ impl Shared {
     }
 
     fn appending(&self, batch: &Batch) -> Transaction {
-        let (head, log) = (self.keys.head(), self.keys.log(batch.first));
+        let (head, log) = (self.reader.keys.head(), self.reader.keys.log(batch.first));
         // The first batch of all finds no end of the log.
         let before = match batch.first - 1 {
             State::FIRST_INDEX => Condition::Created(head.clone(), 0),
@@ -98,7 +99,7 @@ impl Shared {
                 put(log.clone(), batch.value()),
                 put(head.clone(), encoded_index(batch.last())),
             ],
-            failure: vec![get(self.keys.leader()), get(head), get(log)],
+            failure: vec![get(self.reader.keys.leader()), get(head), get(log)],
         }
     }
 
@@ -111,7 +112,7 @@ impl Shared {
         let [mut pause, longest] = PAUSES;
         let mut was_unknown = false;
         loop {
-            let error = match self.etcd.transact(transaction.clone()).await {
+            let error = match self.reader.etcd.transact(transaction.clone()).await {
                 Ok(answer) => return Ok((answer, was_unknown)),
                 Err(error) => error,
             };
@@ -139,7 +140,7 @@ impl Shared {
 
     /// Returns whether the batch is stored. A full etcd refuses the transaction also if it would only read.
     async fn is_there(&self, batch: &Batch) -> bool {
-        let found = self.read(self.keys.log(batch.first), 0).await;
+        let found = self.reader.read(self.reader.keys.log(batch.first), 0).await;
         let Ok((Some(found), _)) = found else {
             return false;
         };
@@ -160,7 +161,7 @@ impl Shared {
     pub(super) async fn as_leader(&self, transaction: Transaction) -> Result<i64, Failure> {
         let [mut pause, longest] = PAUSES;
         loop {
-            match self.etcd.transact(transaction.clone()).await {
+            match self.reader.etcd.transact(transaction.clone()).await {
                 Ok(answer) if answer.succeeded => return Ok(answer.revision),
                 Ok(_) => return Err(self.over(Failure::NotLeader)),
                 Err(EtcdError { kind: EtcdErrorKind::Unknown, .. }) => {}

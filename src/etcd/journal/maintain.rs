@@ -50,8 +50,8 @@ impl Shared {
 
     /// Asks the members how much space they have.
     pub(super) async fn measure_space(&self) {
-        let members = self.etcd.status().await;
-        let Ok(has_alarm) = self.etcd.has_no_space_alarm().await else {
+        let members = self.reader.etcd.status().await;
+        let Ok(has_alarm) = self.reader.etcd.has_no_space_alarm().await else {
             return;
         };
         // Nothing is known while no member says its size.
@@ -74,7 +74,7 @@ impl Shared {
 
     /// Compacts to the newest of the revisions that are old enough. The queue has one for each compaction.
     async fn compact_before(&self, revisions: &mut VecDeque<(Instant, i64)>) {
-        let Ok((_, revision)) = self.read(self.keys.head(), 0).await else {
+        let Ok((_, revision)) = self.reader.read(self.reader.keys.head(), 0).await else {
             return;
         };
         let now = Instant::now();
@@ -89,7 +89,7 @@ impl Shared {
         let Some(old) = old else {
             return;
         };
-        match self.etcd.compact(old).await {
+        match self.reader.etcd.compact(old).await {
             Err(error) if error.kind != EtcdErrorKind::Compacted => {
                 tracing::warn!(%error, revision = old, "etcd was not compacted");
             }

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
+use tokio::sync::watch;
+
 use super::append::{Appended, ended};
 use super::*;
 use crate::api::{MemberStatus, TransactionAnswer};
 use crate::batch::{Batch, MAX_BYTES};
 use crate::fake::{FakeEtcd, Fault};
-use crate::leadership::Candidate;
+use crate::leadership::{Candidate, LeadingServer};
 use nomad_csi_claims::state::samples::History;
 use nomad_csi_claims::state::{State, StateSnapshot, Subject, replay, replay_changes};
 use nomad_csi_model::Term;
@@ -21,9 +23,10 @@ fn keys() -> Keys {
 
 async fn lead(etcd: &FakeEtcd) -> EtcdJournal {
     let shared: Arc<dyn Etcd> = Arc::new(etcd.clone());
-    let candidate = Candidate { keys: keys(), name: "s1".to_owned(), seconds: 10 };
-    let stop = CancellationToken::new();
-    let leadership = Leadership::win(shared.clone(), &candidate, &stop).await.unwrap();
+    let server = LeadingServer { name: "s1".to_owned(), ..LeadingServer::default() };
+    let candidate = Candidate { keys: keys(), server, seconds: 10 };
+    let (seen, stop) = (watch::Sender::new(None), CancellationToken::new());
+    let leadership = Leadership::win(shared.clone(), &candidate, &seen, &stop).await.unwrap();
     EtcdJournal::new(shared, keys(), Arc::new(leadership), None).with_history(HISTORY)
 }
 

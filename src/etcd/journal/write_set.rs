@@ -2,9 +2,10 @@
 
 use tokio::time::{Instant, sleep};
 
-use super::{Failure, Shared};
+use super::Shared;
 use crate::api::{Operation, Transaction};
-use crate::keys::{decoded_index, encoded_index};
+use crate::failure::Failure;
+use crate::keys::encoded_index;
 use crate::manifest::{Manifest, SetEntry};
 use crate::snapshot_set::encode_set;
 use nomad_csi_claims::state::SnapshotChanges;
@@ -32,7 +33,7 @@ impl Shared {
         self.put_chunks(index, chunks).await?;
         let manifest = before.with(entry);
         let value = serde_json::to_vec(&manifest).map_err(|_| Failure::Key("snapshots"))?;
-        self.put(self.keys.snapshots(), value).await?;
+        self.put(self.reader.keys.snapshots(), value).await?;
         let next = manifest.next();
         *self.manifest.lock() = manifest.clone();
         self.trim(&manifest).await?;
@@ -41,9 +42,12 @@ impl Shared {
 
     /// Writes a complete set and the end of the log at its index, where nothing has been.
     pub(super) async fn begin_with(&self, changes: SnapshotChanges) -> Result<(), Failure> {
-        self.check_format().await?;
-        if let (Some(head), _) = self.read(self.keys.head(), 0).await? {
-            return Err(Failure::NotEmpty(decoded_index(&head.value).unwrap_or_default()));
+        let (has_format, _) = self.reader.check_format().await?;
+        if let (Some(head), _) = self.reader.head_at(0).await? {
+            return Err(Failure::NotEmpty(head));
+        }
+        if !has_format {
+            self.mark_format().await?;
         }
         let index = changes.numbers.index;
         let (entry, chunks) = encode(changes).await?;
@@ -54,8 +58,8 @@ impl Shared {
         let begin = Transaction {
             conditions: vec![self.leads()],
             success: vec![
-                put(self.keys.snapshots(), value),
-                put(self.keys.head(), encoded_index(index)),
+                put(self.reader.keys.snapshots(), value),
+                put(self.reader.keys.head(), encoded_index(index)),
             ],
             failure: vec![],
         };
@@ -67,7 +71,7 @@ impl Shared {
     async fn put_chunks(&self, index: u64, chunks: Vec<Vec<u8>>) -> Result<(), Failure> {
         for (number, chunk) in (0..).zip(chunks) {
             let begun = Instant::now();
-            self.put(self.keys.chunk(index, number), chunk).await?;
+            self.put(self.reader.keys.chunk(index, number), chunk).await?;
             // Appends wait for a chunk; so that they do not wait half of the time, it rests as long.
             sleep(begun.elapsed()).await;
         }

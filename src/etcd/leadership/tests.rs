@@ -1,22 +1,30 @@
 //! At most one server leads, and a lease that may have ended is not certain.
 
+use tokio::sync::watch;
+
 use super::*;
 use crate::fake::{FakeEtcd, Fault};
 
 fn candidate(name: &str) -> Candidate {
-    Candidate { keys: Keys::new("/c/"), name: name.to_owned(), seconds: 10 }
+    let address = format!("{name}:4647");
+    let server = LeadingServer { name: name.to_owned(), address };
+    Candidate { keys: Keys::new("/c/"), server, seconds: 10 }
+}
+
+fn unseen() -> watch::Sender<Option<LeadingServer>> {
+    watch::Sender::new(None)
 }
 
 async fn win(etcd: &FakeEtcd, name: &str) -> Leadership {
     let etcd: Arc<dyn Etcd> = Arc::new(etcd.clone());
-    Leadership::win(etcd, &candidate(name), &CancellationToken::new()).await.unwrap()
+    Leadership::win(etcd, &candidate(name), &unseen(), &CancellationToken::new()).await.unwrap()
 }
 
 /// Returns whether a server becomes the leader within ten attempts.
 async fn can_win(etcd: &FakeEtcd, name: &str) -> bool {
     let etcd: Arc<dyn Etcd> = Arc::new(etcd.clone());
-    let (stop, candidate) = (CancellationToken::new(), candidate(name));
-    let won = Leadership::win(etcd, &candidate, &stop);
+    let (stop, candidate, seen) = (CancellationToken::new(), candidate(name), unseen());
+    let won = Leadership::win(etcd, &candidate, &seen, &stop);
     tokio::time::timeout(ATTEMPT * 10, won).await.is_ok()
 }
 
@@ -86,6 +94,41 @@ fn a_lease_is_certain_for_nine_tenths_of_it_since_the_request() {
 async fn a_lease_of_no_time_is_not_certain() {
     let etcd: Arc<dyn Etcd> = Arc::new(FakeEtcd::default());
     let candidate = Candidate { seconds: 0, ..candidate("s1") };
-    let leader = Leadership::win(etcd, &candidate, &CancellationToken::new()).await.unwrap();
+    let leader = Leadership::win(etcd, &candidate, &unseen(), &CancellationToken::new()).await.unwrap();
     assert!(!leader.is_certain());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_waits_knows_which_one_leads_and_where_it_is() {
+    let etcd = FakeEtcd::default();
+    let first = win(&etcd, "s1").await;
+    let shared: Arc<dyn Etcd> = Arc::new(etcd.clone());
+    let (seen, stop, third) = (unseen(), CancellationToken::new(), candidate("s3"));
+    let mut known = seen.subscribe();
+    let names = async {
+        let mut names = vec![];
+        for next in ["s1", "s2", ""] {
+            let of = |leader: &Option<LeadingServer>| leader.clone().unwrap_or_default();
+            let now = of(&known.wait_for(|leader| of(leader).name == next).await.unwrap());
+            names.push(now.address);
+            etcd.expire_all();
+            if next == "s1" {
+                // Before the third can try.
+                win(&etcd, "s2").await;
+            }
+        }
+        names
+    };
+    let (won, names) = tokio::join!(Leadership::win(shared, &third, &seen, &stop), names);
+    assert!(won.is_some());
+    assert_eq!(names, ["s1:4647", "s2:4647", ""]);
+    drop(first);
+}
+
+#[test]
+fn a_leader_without_an_address_is_one() {
+    let kv = |value: &str| KeyValue { value: value.into(), ..KeyValue::default() };
+    let named = |name: &str| LeadingServer { name: name.to_owned(), ..LeadingServer::default() };
+    assert_eq!(leading_server(&kv(r#"{"name": "old"}"#)), named("old"));
+    assert_eq!(leading_server(&kv("?")), named("unknown"));
 }

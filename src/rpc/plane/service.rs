@@ -57,7 +57,7 @@ impl ControlPlaneService {
         Self { plane, nodes }
     }
 
-    /// Returns it for [`NodeListener::serve`](crate::NodeListener::serve).
+    /// Returns it for [`LeaderServices`](crate::LeaderServices).
     pub fn into_routes(self) -> Routes {
         Routes::new(GuardedService::new(self))
     }
@@ -74,13 +74,21 @@ impl ControlPlaneService {
         Ok(self.plane.of(&self.caller(request)?))
     }
 
-    fn begin(&self, registration: &Registration) -> Result<Registering, RegistrationRefused> {
-        let begun = self.nodes.begin(&registration.node.id, &registration.session);
+    fn begin(
+        &self,
+        registration: &Registration,
+        is_passed_on: bool,
+    ) -> Result<Registering, RegistrationRefused> {
+        let begun =
+            self.nodes.begin(&registration.node.id, &registration.session, is_passed_on);
         begun.map_err(|refused| match refused {
             BeginRefused::Duplicate => RegistrationRefused::Duplicate,
             BeginRefused::Busy => {
                 RegistrationRefused::Failed("another registration of this node runs".to_owned())
             }
+            BeginRefused::Connected => RegistrationRefused::Failed(
+                "the node is connected already, without this server between".to_owned(),
+            ),
         })
     }
 
@@ -89,7 +97,7 @@ impl ControlPlaneService {
         connection: &NodeConnection,
         registration: Registration,
     ) -> Result<wire::Registered, RegistrationRefused> {
-        let registering = self.begin(&registration)?;
+        let registering = self.begin(&registration, connection.is_passed_on())?;
         let position = self.plane.register(registration).await?;
         let token = registering.bind(connection).ok_or_else(|| {
             RegistrationRefused::Failed("the connection cannot be bound to the node".to_owned())

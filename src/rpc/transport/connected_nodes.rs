@@ -1,6 +1,7 @@
 //! [`ConnectedNodes`]: which nodes are registered at this server, and the channels on which it calls them.
 //!
-//! A node ID has one registration. Another process with the same ID is refused while the first is connected, as with a
+//! A node ID has one registration. A connection that another server passes on takes no place of one that lasts: the direct one
+//! is the better one, and of two passed on none is. Another process with the same ID is refused while the first is connected, as with a
 //! copied disk: pings end a connection that is dead, so the second one waits seconds only. The same process replaces its own
 //! registration. A channel lives no longer than the registration that its token is of.
 
@@ -65,6 +66,8 @@ pub(crate) enum BeginRefused {
     Duplicate,
     /// Another registration of this node ID has not ended.
     Busy,
+    /// The node is connected, and this connection is passed on by another server.
+    Connected,
 }
 
 /// The right to register one node ID, until it is dropped.
@@ -127,12 +130,18 @@ impl ConnectedNodes {
         self: &Arc<Self>,
         node: &NodeId,
         session: &HostSession,
+        is_passed_on: bool,
     ) -> Result<Registering, BeginRefused> {
         let mut state = self.state.lock();
         let current = state.registered.get(node);
         let current = current.filter(|current| !current.connection.closed().is_cancelled());
-        if current.is_some_and(|current| current.session != *session) {
-            return Err(BeginRefused::Duplicate);
+        if let Some(current) = current {
+            if current.session != *session {
+                return Err(BeginRefused::Duplicate);
+            }
+            if is_passed_on {
+                return Err(BeginRefused::Connected);
+            }
         }
         if !state.registering.insert(node.clone()) {
             return Err(BeginRefused::Busy);
@@ -246,8 +255,8 @@ mod tests {
 
     fn register(nodes: &Arc<ConnectedNodes>) -> (NodeConnection, Offer) {
         let certificate = CertificateDer::from(vec![1]);
-        let connection = NodeConnection::new(certificate.clone(), CancellationToken::new());
-        let registering = nodes.begin(&"n1".into(), &"run-1".into()).unwrap();
+        let connection = NodeConnection::new(certificate.clone(), false, CancellationToken::new());
+        let registering = nodes.begin(&"n1".into(), &"run-1".into(), false).unwrap();
         let token = registering.bind(&connection).unwrap();
         (connection, nodes.offer(&token, &certificate).unwrap())
     }

@@ -1,7 +1,8 @@
 //! [`Dialer`]: keeps the connections of a node to its servers open.
 //!
-//! To each server it opens a pair: it registers on the first, and the second begins with the token of the registration. When
-//! one of them ends, both do, and the pair is opened again after a pause that grows.
+//! It opens a pair to a server: it registers on the first, and the second begins with the token of the registration. When
+//! one of them ends, both do, and a pair is opened again after a pause that grows. One pair is enough: it is to the server that
+//! leads, or to one that passes it on. Without one, all servers are dialled at once.
 
 use std::io;
 use std::sync::Arc;
@@ -14,18 +15,17 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Channel;
 
 use super::connection_token::ConnectionToken;
+use super::dial::dial;
 use super::peer_stream::{PeerStream, StreamFailure, channel_over};
 use super::protocol::{CALLS, REVERSED, answering};
 use crate::tls::cluster_tls::ClusterTls;
 use crate::tls::peer_failure::failure_at_node;
-use crate::tls::role::Role;
 use nomad_csi_model::retry::RetryPolicy;
 use nomad_csi_ports::IdSource;
 
@@ -60,6 +60,8 @@ pub struct Dialer {
     registrar: Arc<dyn Registrar>,
     services: Routes,
     ids: Arc<dyn IdSource>,
+    /// How many pairs there are.
+    pairs: watch::Sender<usize>,
 }
 
 impl Dialer {
@@ -72,7 +74,7 @@ impl Dialer {
         services: Routes,
         ids: Arc<dyn IdSource>,
     ) -> Self {
-        Self { servers, tls, registrar, services, ids }
+        Self { servers, tls, registrar, services, ids, pairs: watch::Sender::new(0) }
     }
 
     /// Keeps the connections open until `stop`, and closes them.
@@ -82,7 +84,12 @@ impl Dialer {
 
     async fn keep_connected(&self, server: &str, stop: &CancellationToken) {
         let mut failures = 0;
+        let mut pairs = self.pairs.subscribe();
         while !stop.is_cancelled() {
+            tokio::select! {
+                _ = pairs.wait_for(|count| *count == 0) => {}
+                () = stop.cancelled() => return,
+            }
             let begun = Instant::now();
             // It ends this pair, and is cancelled by the end of either connection.
             let pair = stop.child_token();
@@ -129,7 +136,7 @@ impl Dialer {
             Ok(Err(error)) => return self.describe(&error),
             Err(_) => return "the second connection took too long".to_owned(),
         };
-        let _connected = Connected::new(self.registrar.as_ref(), server, channel);
+        let _connected = Connected::new(self, server, channel);
         let incoming =
             stream::once(async { Ok::<_, io::Error>(reversed) }).chain(stream::pending());
         let served = answering().add_routes(self.services.clone()).serve_with_incoming(incoming);
@@ -167,33 +174,27 @@ impl Dialer {
 
     async fn open(&self, server: &str, protocol: &[u8]) -> io::Result<TlsStream<TcpStream>> {
         let tls = self.tls.borrow().clone();
-        let name = Role::Server.server_name(tls.region()).ok_or(io::ErrorKind::InvalidInput)?;
-        let tcp = TcpStream::connect(server).await?;
-        tcp.set_nodelay(true)?;
-        let stream = TlsConnector::from(tls.client(protocol)).connect(name, tcp).await?;
-        // A server that does not speak the protocol would read the token as a request.
-        if stream.get_ref().1.alpn_protocol() != Some(protocol) {
-            return Err(io::Error::other("the server does not speak the protocol of a cluster"));
-        }
-        Ok(stream)
+        dial(&tls, server, protocol).await
     }
 }
 
 /// A pair of connections that the registrar knows, until it is dropped.
 struct Connected<'a> {
-    registrar: &'a dyn Registrar,
+    dialer: &'a Dialer,
     server: &'a str,
 }
 
 impl<'a> Connected<'a> {
-    fn new(registrar: &'a dyn Registrar, server: &'a str, channel: Channel) -> Self {
-        registrar.connected(server, channel);
-        Self { registrar, server }
+    fn new(dialer: &'a Dialer, server: &'a str, channel: Channel) -> Self {
+        dialer.registrar.connected(server, channel);
+        dialer.pairs.send_modify(|count| *count += 1);
+        Self { dialer, server }
     }
 }
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
-        self.registrar.disconnected(self.server);
+        self.dialer.registrar.disconnected(self.server);
+        self.dialer.pairs.send_modify(|count| *count -= 1);
     }
 }

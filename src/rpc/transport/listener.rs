@@ -1,6 +1,9 @@
 //! [`NodeListener`]: the server's port for the cluster.
 //!
-//! A connection without a certificate of role node, or with another protocol, is closed. So is one that has not finished TLS
+//! The server that leads answers nodes, also over connections that other servers pass on, and the requests that those pass on.
+//! A server that does not lead passes connections of nodes on. The port stays open while a server changes its part.
+//!
+//! A connection without a certificate of the role that its protocol needs, or with another protocol, is closed. So is one that has not finished TLS
 //! and said which node it is within [`GREETING_LIMIT`]. Until then, there are few of each address and of all, and a newer one
 //! takes the place of an older one; afterwards, an address has many.
 
@@ -10,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -25,9 +28,13 @@ use tonic::service::Routes;
 use super::address_limit::{AddressLimit, Counted};
 use super::connected_nodes::ConnectedNodes;
 use super::connection_token::ConnectionToken;
+use super::dial::dial;
 use super::node_connection::NodeConnection;
+use super::passed_connection::{read_certificate, write_certificate};
 use super::peer_stream::{PeerStream, channel_over};
-use super::protocol::{CALLS, REVERSED, answering};
+use super::protocol::{
+    CALLS, PASSED_CALLS, PASSED_REVERSED, REQUESTS, REVERSED, answering,
+};
 use super::refusal_log::RefusalLog;
 use super::unknown_connections::{Limits, UnknownConnections, UnknownPlace};
 use crate::tls::cluster_tls::ClusterTls;
@@ -49,6 +56,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPTED: usize = 64;
 
 type CallingStream = PeerStream<TlsStream<TcpStream>, NodeConnection>;
+type RequestingStream = PeerStream<TlsStream<TcpStream>, ()>;
 
 /// The server's port for the cluster. It is open, and answers when it is served.
 pub struct NodeListener {
@@ -56,9 +64,41 @@ pub struct NodeListener {
     shared: Arc<Shared>,
 }
 
+/// Returns where the server is that leads, as `HOST:PORT`; `None` if none does.
+pub type LeaderAddress = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// What a server answers that leads.
+pub struct LeaderServices {
+    /// The nodes that are connected: the services have the same ones.
+    pub nodes: Arc<ConnectedNodes>,
+    /// What nodes call.
+    pub calls: Routes,
+    /// The HTTP API, for requests that other servers pass on.
+    pub requests: axum::Router,
+}
+
+/// What a server does with its connections.
+enum Part {
+    Leads {
+        nodes: Arc<ConnectedNodes>,
+        calling: mpsc::Sender<CallingStream>,
+        requesting: mpsc::Sender<RequestingStream>,
+    },
+    PassesOn { leader: LeaderAddress },
+}
+
+impl Part {
+    /// Returns the protocols of the connections that it takes.
+    fn protocols(&self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Leads { .. } => &[CALLS, REVERSED, PASSED_CALLS, PASSED_REVERSED, REQUESTS],
+            Self::PassesOn { .. } => &[CALLS, REVERSED],
+        }
+    }
+}
+
 struct Shared {
     tls: watch::Receiver<ClusterTls>,
-    nodes: Arc<ConnectedNodes>,
     unknown: UnknownConnections,
     all: AddressLimit,
     refusals: RefusalLog,
@@ -68,6 +108,77 @@ struct Shared {
 struct Places {
     unknown: UnknownPlace,
     all: Counted,
+}
+
+/// Who calls on a connection, and whether another server passes it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Calls { is_passed_on: bool },
+    Reversed { is_passed_on: bool },
+    Requests,
+}
+
+impl Protocol {
+    fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            CALLS => Some(Self::Calls { is_passed_on: false }),
+            REVERSED => Some(Self::Reversed { is_passed_on: false }),
+            PASSED_CALLS => Some(Self::Calls { is_passed_on: true }),
+            PASSED_REVERSED => Some(Self::Reversed { is_passed_on: true }),
+            REQUESTS => Some(Self::Requests),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of a connection of this kind that is passed on.
+    fn passed_on(self) -> &'static [u8] {
+        match self {
+            Self::Calls { .. } => PASSED_CALLS,
+            Self::Reversed { .. } => PASSED_REVERSED,
+            Self::Requests => REQUESTS,
+        }
+    }
+
+    fn is_passed_on(self) -> bool {
+        match self {
+            Self::Calls { is_passed_on } | Self::Reversed { is_passed_on } => is_passed_on,
+            Self::Requests => false,
+        }
+    }
+
+    /// Returns the role of the other end.
+    fn role(self) -> Role {
+        match self {
+            Self::Requests => Role::Server,
+            Self::Calls { .. } | Self::Reversed { .. } => {
+                if self.is_passed_on() { Role::Server } else { Role::Node }
+            }
+        }
+    }
+}
+
+/// A connection whose other end is known.
+struct Accepted {
+    stream: TlsStream<TcpStream>,
+    /// That of the node, or of the server whose requests these are.
+    certificate: CertificateDer<'static>,
+    protocol: Protocol,
+}
+
+/// Returns a certificate that has the role.
+fn with_role(
+    certificate: Option<CertificateDer<'static>>,
+    role: Role,
+    region: &str,
+) -> Result<CertificateDer<'static>, NotKept> {
+    let certificate = certificate.filter(|own| role.is_in(region, own));
+    certificate.ok_or_else(|| {
+        let (name, role, region) = (role.dns_name(region), role.as_str(), shell_quoted(region));
+        NotKept::Refused(format!(
+            "its certificate has no DNS name `{name}`; issue one with \
+             `nomad-csi agent tls {role} NAME --cluster-region {region}`"
+        ))
+    })
 }
 
 /// Why a connection did not become that of a node.
@@ -104,12 +215,11 @@ impl NodeListener {
     pub async fn bind(
         address: SocketAddr,
         tls: watch::Receiver<ClusterTls>,
-        nodes: Arc<ConnectedNodes>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let unknown = UnknownConnections::new(MAX_UNKNOWN);
         let all = AddressLimit::new(MAX_CONNECTIONS);
-        let shared = Shared { tls, nodes, unknown, all, refusals: RefusalLog::default() };
+        let shared = Shared { tls, unknown, all, refusals: RefusalLog::default() };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -121,50 +231,73 @@ impl NodeListener {
         self.listener.local_addr()
     }
 
-    /// Answers nodes with these services until `stop`, which closes every connection. Waits until all of them are closed.
-    pub async fn serve(self, services: Routes, stop: CancellationToken) {
-        let (sender, accepted) = mpsc::channel::<CallingStream>(ACCEPTED);
-        let incoming = ReceiverStream::new(accepted).map(Ok::<_, io::Error>);
-        let served = answering().add_routes(services);
-        let served = served.serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
+    /// Answers with these services until `stop`, which closes every connection. Waits until all of them are closed.
+    pub async fn serve(&self, services: LeaderServices, stop: CancellationToken) {
+        let LeaderServices { nodes, calls, requests } = services;
+        let (calling, accepted_calling) = mpsc::channel(ACCEPTED);
+        let (requesting, accepted_requesting) = mpsc::channel(ACCEPTED);
+        let part = Arc::new(Part::Leads { nodes, calling, requesting });
+        tokio::join!(
+            answer(calls, accepted_calling, &stop),
+            answer(requests.into(), accepted_requesting, &stop),
+            self.accept(part, &stop),
+        );
+    }
+
+    /// Passes connections of nodes on to the server that leads, until `stop`, which closes every connection. Waits until all of
+    /// them are closed.
+    pub async fn pass_on(&self, leader: LeaderAddress, stop: CancellationToken) {
+        self.accept(Arc::new(Part::PassesOn { leader }), &stop).await;
+    }
+
+    async fn accept(&self, part: Arc<Part>, stop: &CancellationToken) {
         let connections = TaskTracker::new();
-        let accepting = async {
-            loop {
-                let accepted = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    accepted = self.listener.accept() => accepted,
-                };
-                let (tcp, address) = match accepted {
-                    Ok(accepted) => accepted,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection of a node");
-                        sleep(EXHAUSTED_PAUSE).await;
-                        continue;
-                    }
-                };
-                let ip = address.ip();
-                let Some(all) = self.shared.all.enter(ip) else {
-                    let reason = format!("its address has {MAX_CONNECTIONS} connections");
-                    self.shared.note(address, NotKept::Refused(reason));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let (tcp, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection of a node");
+                    sleep(EXHAUSTED_PAUSE).await;
                     continue;
-                };
-                let (shared, sender) = (self.shared.clone(), sender.clone());
-                let closed = stop.child_token();
-                let places = Places { unknown: shared.unknown.enter(ip, closed.clone()), all };
-                connections.spawn(async move {
-                    if let Err(reason) = shared.greet(tcp, places, sender, closed).await {
-                        shared.note(address, reason);
-                    }
-                });
-            }
-        };
-        let (served, ()) = tokio::join!(served, accepting);
-        if let Err(error) = served {
-            tracing::warn!(%error, "the service for nodes has ended");
+                }
+            };
+            let ip = address.ip();
+            let Some(all) = self.shared.all.enter(ip) else {
+                let reason = format!("its address has {MAX_CONNECTIONS} connections");
+                self.shared.note(address, NotKept::Refused(reason));
+                continue;
+            };
+            let (shared, part) = (self.shared.clone(), part.clone());
+            let closed = stop.child_token();
+            let places = Places { unknown: shared.unknown.enter(ip, closed.clone()), all };
+            connections.spawn(async move {
+                if let Err(reason) = shared.greet(&part, tcp, places, closed).await {
+                    shared.note(address, reason);
+                }
+            });
         }
+        drop(part);
         connections.close();
         connections.wait().await;
+    }
+}
+
+/// Answers the connections that are accepted, with these services, until `stop`.
+async fn answer<I: Clone + Send + Sync + Unpin + 'static>(
+    services: Routes,
+    accepted: mpsc::Receiver<PeerStream<TlsStream<TcpStream>, I>>,
+    stop: &CancellationToken,
+) {
+    let incoming = ReceiverStream::new(accepted).map(Ok::<_, io::Error>);
+    let served = answering().add_routes(services);
+    let served = served.serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::warn!(%error, "a service of the port for nodes has ended");
     }
 }
 
@@ -189,22 +322,40 @@ impl Shared {
     /// Follows a connection to its end.
     async fn greet(
         &self,
+        part: &Part,
         tcp: TcpStream,
         places: Places,
-        calling: mpsc::Sender<CallingStream>,
         closed: CancellationToken,
     ) -> Result<(), NotKept> {
         let deadline = Instant::now() + GREETING_LIMIT;
-        let (stream, certificate) = tokio::select! {
-            greeted = timeout_at(deadline, self.accept(tcp)) => {
+        let accepted = tokio::select! {
+            greeted = timeout_at(deadline, self.accept(part, tcp)) => {
                 greeted.map_err(|_| NotKept::Refused("TLS took too long".to_owned()))??
             }
             () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
         };
-        let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
-        match protocol.as_deref() {
-            Some(CALLS) => {
-                let connection = NodeConnection::new(certificate, closed.clone());
+        let (nodes, calling, requesting) = match part {
+            Part::Leads { nodes, calling, requesting } => (nodes, calling, requesting),
+            Part::PassesOn { leader } => {
+                return self.pass_on(leader(), accepted, deadline, closed, places).await;
+            }
+        };
+        match accepted.protocol {
+            Protocol::Requests => {
+                let stream = PeerStream::new(accepted.stream, &closed, ());
+                if requesting.send(stream).await.is_err() {
+                    return Err(NotKept::stopping());
+                }
+                if !places.unknown.leave() {
+                    return Err(NotKept::replaced());
+                }
+                closed.cancelled().await;
+                drop(places.all);
+                Ok(())
+            }
+            Protocol::Calls { is_passed_on } => {
+                let Accepted { stream, certificate, .. } = accepted;
+                let connection = NodeConnection::new(certificate, is_passed_on, closed.clone());
                 let stream = PeerStream::new(stream, &closed, connection.clone());
                 if calling.send(stream).await.is_err() {
                     return Err(NotKept::stopping());
@@ -224,24 +375,18 @@ impl Shared {
                 drop(places.all);
                 Ok(())
             }
-            Some(REVERSED) => {
-                let kept = self.keep_reversed(stream, certificate, deadline, closed, places);
-                kept.await
-            }
-            Some(_) | None => {
-                Err(NotKept::Refused("its protocol is not one of the cluster".to_owned()))
+            Protocol::Reversed { .. } => {
+                self.keep_reversed(nodes, accepted, deadline, closed, places).await
             }
         }
     }
 
-    async fn accept(
-        &self,
-        tcp: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, CertificateDer<'static>), NotKept> {
+    /// Ends TLS, and learns who is at the other end: the node, also if another server passes its connection on.
+    async fn accept(&self, part: &Part, tcp: TcpStream) -> Result<Accepted, NotKept> {
         let tls = self.tls.borrow().clone();
         tcp.set_nodelay(true).map_err(|error| NotKept::Ended(error.to_string()))?;
-        let acceptor = TlsAcceptor::from(tls.server(&[CALLS, REVERSED]));
-        let stream = match acceptor.accept(tcp).into_fallible().await {
+        let acceptor = TlsAcceptor::from(tls.server(part.protocols()));
+        let mut stream = match acceptor.accept(tcp).into_fallible().await {
             Ok(stream) => stream,
             Err((error, tcp)) => {
                 // TCP drops the alert if the connection is closed while bytes of the client arrive.
@@ -252,29 +397,75 @@ impl Shared {
                 return Err(refused(reason));
             }
         };
-        let chain = stream.get_ref().1.peer_certificates();
-        let own = chain.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
-        let own = own.filter(|own| Role::Node.is_in(tls.region(), own));
-        let own = own.ok_or_else(|| {
-            let name = Role::Node.dns_name(tls.region());
-            let region = shell_quoted(tls.region());
-            NotKept::Refused(format!(
-                "its certificate has no DNS name `{name}`; issue one with \
-                 `nomad-csi agent tls node NAME --cluster-region {region}`"
-            ))
+        let session = stream.get_ref().1;
+        let protocol = session.alpn_protocol().and_then(Protocol::of).ok_or_else(|| {
+            NotKept::Refused("its protocol is not one of the cluster".to_owned())
         })?;
-        Ok((stream, own))
+        let chain = session.peer_certificates();
+        let own = chain.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
+        let own = with_role(own, protocol.role(), tls.region())?;
+        let certificate = match protocol.is_passed_on() {
+            false => own,
+            true => {
+                let sent = read_certificate(&mut stream).await;
+                let sent = sent.map_err(|error| NotKept::Ended(error.to_string()))?;
+                with_role(Some(sent), Role::Node, tls.region())?
+            }
+        };
+        Ok(Accepted { stream, certificate, protocol })
+    }
+
+    /// Passes a connection of a node on to the leader.
+    async fn pass_on(
+        &self,
+        leader: Option<String>,
+        accepted: Accepted,
+        deadline: Instant,
+        closed: CancellationToken,
+        places: Places,
+    ) -> Result<(), NotKept> {
+        let Some(leader) = leader else {
+            return Err(NotKept::Ended("no server leads".to_owned()));
+        };
+        let Accepted { stream: mut node, certificate, protocol } = accepted;
+        let tls = self.tls.borrow().clone();
+        let opened = async {
+            let mut stream = dial(&tls, &leader, protocol.passed_on()).await?;
+            write_certificate(&mut stream, &certificate).await?;
+            Ok::<_, io::Error>(stream)
+        };
+        let opened = tokio::select! {
+            opened = timeout_at(deadline, opened) => opened,
+            () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
+        };
+        let unreached = |error: &dyn std::fmt::Display| {
+            NotKept::Ended(format!("the leader at `{leader}` is not reached: {error}"))
+        };
+        let opened = opened.map_err(|error| unreached(&error))?;
+        let mut stream = opened.map_err(|error| unreached(&error))?;
+        if !places.unknown.leave() {
+            return Err(NotKept::replaced());
+        }
+        tokio::select! {
+            ended = copy_bidirectional(&mut node, &mut stream) => {
+                ended.map_err(|error| NotKept::Ended(error.to_string()))?;
+            }
+            () = closed.cancelled() => {}
+        }
+        drop(places.all);
+        Ok(())
     }
 
     /// Reads which registration a reversed connection belongs to, and keeps it as the channel to that node.
     async fn keep_reversed(
         &self,
-        mut stream: TlsStream<TcpStream>,
-        certificate: CertificateDer<'static>,
+        nodes: &ConnectedNodes,
+        accepted: Accepted,
         deadline: Instant,
         closed: CancellationToken,
         places: Places,
     ) -> Result<(), NotKept> {
+        let Accepted { mut stream, certificate, .. } = accepted;
         let mut token = [0; ConnectionToken::LENGTH];
         let read = tokio::select! {
             read = timeout_at(deadline, stream.read_exact(&mut token)) => read,
@@ -282,7 +473,7 @@ impl Shared {
         };
         let read = read.map_err(|_| NotKept::Refused("it sent no token in time".to_owned()))?;
         read.map_err(|error| NotKept::Ended(error.to_string()))?;
-        let offer = self.nodes.offer(&ConnectionToken::new(token), &certificate);
+        let offer = nodes.offer(&ConnectionToken::new(token), &certificate);
         let unknown = || NotKept::Refused("its token is of no registration".to_owned());
         let offer = offer.ok_or_else(unknown)?;
         let stream = PeerStream::new(stream, &offer.closed, ());
@@ -296,7 +487,7 @@ impl Shared {
         if !places.unknown.leave() {
             return Err(NotKept::replaced());
         }
-        self.nodes.keep(offer, channel).await;
+        nodes.keep(offer, channel).await;
         drop(places.all);
         Ok(())
     }

@@ -2,13 +2,19 @@
 //!
 //! Nodes dial, and servers listen on one port. The protocol (ALPN) says who calls on a connection: on `h2` the node, on
 //! `ncsi-node/1` the server. Both need a certificate of their role. A pair of connections lives and ends together.
+//!
+//! A server that does not lead passes connections of nodes on to the leader (`passed_connection`), and requests of the HTTP
+//! API (`leader_connection`).
 
 mod address_limit;
 pub(crate) mod connected_nodes;
 pub(crate) mod connection_token;
+mod dial;
 pub(crate) mod dialer;
+mod leader_connection;
 pub(crate) mod listener;
 pub(crate) mod node_connection;
+mod passed_connection;
 pub(crate) mod peer_stream;
 mod protocol;
 mod refusal_log;
@@ -17,4 +23,5 @@ mod unknown_connections;
 pub use connected_nodes::{ConnectedNodes, NodeChannel};
 pub use connection_token::ConnectionToken;
 pub use dialer::{Dialer, Registrar};
-pub use listener::NodeListener;
+pub use leader_connection::{LeaderConnection, NoResponse};
+pub use listener::{LeaderAddress, LeaderServices, NodeListener};

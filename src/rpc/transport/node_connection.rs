@@ -15,6 +15,7 @@ pub(crate) struct NodeConnection(Arc<Inner>);
 
 struct Inner {
     certificate: CertificateDer<'static>,
+    is_passed_on: bool,
     closed: CancellationToken,
     bound: OnceLock<BoundNode>,
     is_bound: CancellationToken,
@@ -28,10 +29,21 @@ pub(crate) struct BoundNode {
 }
 
 impl NodeConnection {
-    pub(super) fn new(certificate: CertificateDer<'static>, closed: CancellationToken) -> Self {
+    /// Describes a connection, which another server may have passed on.
+    pub(super) fn new(
+        certificate: CertificateDer<'static>,
+        is_passed_on: bool,
+        closed: CancellationToken,
+    ) -> Self {
         let (bound, is_bound) = (OnceLock::new(), CancellationToken::new());
         let registration = Arc::new(Semaphore::new(1));
-        Self(Arc::new(Inner { certificate, closed, bound, is_bound, registration }))
+        let inner = Inner { certificate, is_passed_on, closed, bound, is_bound, registration };
+        Self(Arc::new(inner))
+    }
+
+    /// Returns whether another server passes it on.
+    pub(crate) fn is_passed_on(&self) -> bool {
+        self.0.is_passed_on
     }
 
     /// Returns the node, if it has registered.

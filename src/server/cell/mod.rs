@@ -1,6 +1,7 @@
 //! The agent's state with the only way to change it.
 
 mod commit;
+mod followed_state;
 mod options;
 mod snapshots;
 mod state_cell;
@@ -11,6 +12,7 @@ mod watch;
 mod writer;
 
 pub use commit::{CommitError, Expected};
+pub use followed_state::{FollowedState, NotCurrent};
 pub use options::CellOptions;
 pub use state_cell::StateCell;
 pub use state_limits::{STATE_LIMITS, StateLimits};

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,12 +30,14 @@ use nomad_csi_claims::state::{Event, ReplayError, State, Topic, replay_changes};
 /// The state of the agent. Clones share their state.
 #[derive(Clone)]
 pub struct StateCell {
-    state: Arc<RwLock<State>>,
-    watches: Watches,
-    queue: mpsc::Sender<Vec<Commit>>,
-    journal: Arc<dyn Journal>,
-    stop: CancellationToken,
-    tasks: TaskTracker,
+    pub(super) state: Arc<RwLock<State>>,
+    pub(super) watches: Watches,
+    pub(super) queue: mpsc::Sender<Vec<Commit>>,
+    pub(super) journal: Arc<dyn Journal>,
+    /// How often a write began or ended: odd while one is under way.
+    pub(super) writes: watch::Receiver<u64>,
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: TaskTracker,
 }
 
 impl StateCell {
@@ -53,11 +55,13 @@ impl StateCell {
             .map_err(|error| inconsistent(journal.place(), error))?;
         let sizes = StateSizes::of(&state);
         let (queue, commits) = mpsc::channel(options.queue.max(1));
+        let (writing, writes) = watch::channel(0);
         let cell = Self {
             state: Arc::new(RwLock::new(state)),
             watches: Watches::default(),
             queue,
             journal: journal.clone(),
+            writes,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
@@ -76,6 +80,7 @@ impl StateCell {
             options,
             commits,
             sizes,
+            writing,
         };
         cell.tasks.spawn(writer.run(cell.stop.clone()));
         cell.tasks.close();
@@ -148,6 +153,15 @@ impl StateCell {
         self.read(State::index)
     }
 
+    /// Waits until a write that is under way now has ended. Other servers may see its changes before this state has them.
+    pub async fn settled(&self) {
+        let mut writes = self.writes.clone();
+        let now = *writes.borrow_and_update();
+        if now % 2 == 1 {
+            writes.wait_for(|count| *count > now).await.ok();
+        }
+    }
+
     /// Waits for changes of these topics from now on. A woken reader sees the change.
     pub fn watch(&self, topics: Vec<Topic>) -> Watch {
         self.watches.watch(topics)
@@ -196,7 +210,7 @@ impl StateCell {
     }
 }
 
-fn inconsistent(place: String, error: ReplayError) -> JournalError {
+pub(super) fn inconsistent(place: String, error: ReplayError) -> JournalError {
     JournalError {
         kind: JournalErrorKind::Damaged,
         operation: "replay",

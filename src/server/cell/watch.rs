@@ -93,17 +93,25 @@ impl Watches {
         }
     }
 
+    /// Wakes all readers.
+    pub(super) fn wake_all(&self) {
+        self.lock().wake_all();
+    }
+
     /// Wakes all readers for the last time.
     pub(super) fn close(&self) {
         let mut readers = self.lock();
         readers.is_closed = true;
-        let of_lists = readers.of_lists.values().flat_map(BTreeMap::values);
-        let all = readers.of_objects.values().chain(of_lists);
-        all.for_each(wake_all);
+        readers.wake_all();
     }
 }
 
 impl Readers {
+    fn wake_all(&self) {
+        let of_lists = self.of_lists.values().flat_map(BTreeMap::values);
+        self.of_objects.values().chain(of_lists).for_each(wake_all);
+    }
+
     fn of(&mut self, topic: &Topic) -> &mut Waiting {
         match topic {
             Topic::Object(subject) => self.of_objects.entry(subject.clone()).or_default(),

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::commit::{Commit, CommitError, decide};
@@ -28,6 +28,8 @@ pub(super) struct Writer {
     pub commits: mpsc::Receiver<Vec<Commit>>,
     pub snapshots: Snapshots,
     pub sizes: StateSizes,
+    /// Counts the begins and ends of writes.
+    pub writing: watch::Sender<u64>,
 }
 
 /// The commits of one write.
@@ -43,6 +45,22 @@ struct DecidedBatch {
 
 /// A commit with its result if the write succeeds. Only a refused one still has its events.
 type DecidedCommit = (Commit, Result<u64, CommitError>);
+
+/// A write that is under way, until its events are applied.
+struct Writing(watch::Sender<u64>);
+
+impl Writing {
+    fn begin(writes: &watch::Sender<u64>) -> Self {
+        writes.send_modify(|count| *count += 1);
+        Self(writes.clone())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
 
 /// Readers learn that nothing changes any more, also after a panic.
 impl Drop for Writer {
@@ -97,6 +115,7 @@ impl Writer {
         let DecidedBatch { first, events, changed, commits } = self.decide_batch(batch);
         if !events.is_empty() {
             let events: Arc<[Event]> = events.into();
+            let _writing = Writing::begin(&self.writing);
             if let Err(error) = self.journal.append(first, events.clone()).await {
                 tracing::error!(error = %error, reason = %error.source, "the journal failed: the changes are refused, and unknown is whether they are stored");
                 self.sizes.undo();

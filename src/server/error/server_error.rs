@@ -237,6 +237,8 @@ pub enum ServerError {
     Stopping,
     /// Another server may lead.
     NoLeader,
+    /// The leader did not answer a change that was passed on to it.
+    LeaderLost,
     /// A bug in the agent.
     Internal(String),
 }
@@ -393,6 +395,7 @@ impl ServerError {
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
             Self::NoLeader => (Code::ApiNoLeader, OTHER),
+            Self::LeaderLost => (Code::ApiOutcomeUnknown, OTHER),
             Self::Internal(_) => (Code::Internal, OTHER),
         }
     }
@@ -406,7 +409,7 @@ impl ServerError {
             Self::Namespace(error) => error.text(),
             Self::Snapshot(error) => error.text(),
             Self::Claim(error) => error.text(),
-            Self::UnknownPath | Self::NotOffered { .. } => self.message(),
+            Self::UnknownPath | Self::NotOffered { .. } | Self::LeaderLost => self.message(),
             Self::UnknownResource => "resource not found".into(),
             Self::InvalidMethod => "Invalid method".into(),
             Self::MissingVolumeId => "missing volume ID".into(),
@@ -580,6 +583,7 @@ impl ServerError {
             },
             Self::Secrets { owner, error } => format!("{owner}: {error}"),
             Self::Stopping => "the agent is stopping".into(),
+            Self::LeaderLost => "the leader did not answer a request that was passed on: read what it was about before you repeat it".into(),
             Self::NoLeader => {
                 "this server is not certain to lead: it waits for etcd, or another server leads"
                     .into()

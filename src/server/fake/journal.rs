@@ -1,12 +1,15 @@
-//! A journal in memory with injected failures.
+//! A journal in memory with injected failures, which another server may follow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 
-use crate::journal::{Journal, JournalError, JournalErrorKind, NextSnapshot, Replay};
+use crate::journal::{
+    Followed, FollowedJournal, Journal, JournalError, JournalErrorKind, NextSnapshot, Replay,
+};
 use nomad_csi_claims::state::{Event, SnapshotChanges, State, StateSnapshot};
 
 /// A fault of one append.
@@ -33,6 +36,9 @@ struct Content {
     snapshots: Vec<usize>,
     next_snapshot: NextSnapshot,
     wants_snapshot: bool,
+    is_silent: bool,
+    /// Whether answers to appends arrive.
+    answers: watch::Sender<bool>,
 }
 
 impl MemoryJournal {
@@ -55,6 +61,16 @@ impl MemoryJournal {
     pub fn want_next(&self, next: NextSnapshot, wants_snapshot: bool) {
         let mut content = self.content();
         (content.next_snapshot, content.wants_snapshot) = (next, wants_snapshot);
+    }
+
+    /// Holds the answers to appends back, or lets them arrive.
+    pub fn hold_answers(&self, are_held: bool) {
+        self.content().answers.send_replace(!are_held);
+    }
+
+    /// Does not answer a server that follows, or answers again.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.content().is_silent = is_silent;
     }
 
     /// Forgets the faults that have not happened yet.
@@ -110,6 +126,8 @@ impl Default for Content {
             snapshots: vec![],
             next_snapshot: NextSnapshot::Changes,
             wants_snapshot: false,
+            is_silent: false,
+            answers: watch::Sender::new(true),
         }
     }
 }
@@ -162,17 +180,21 @@ impl Journal for MemoryJournal {
     async fn append(&self, first: u64, events: Arc<[Event]>) -> Result<(), JournalError> {
         // Lets other tasks run, as a disk write does.
         tokio::task::yield_now().await;
-        let mut content = self.content();
-        match content.faults.pop_front() {
-            None => content.write(first, &events)?,
-            Some(AppendFault::NotWritten(kind)) => return Err(error(kind, "an injected fault")),
-            Some(AppendFault::WrittenButFailed) => {
-                content.write(first, &events)?;
-                let kind = JournalErrorKind::Unavailable;
-                return Err(error(kind, "an injected fault after the write"));
+        let mut answers = {
+            let mut content = self.content();
+            match content.faults.pop_front() {
+                None => content.write(first, &events)?,
+                Some(AppendFault::NotWritten(kind)) => return Err(error(kind, "an injected fault")),
+                Some(AppendFault::WrittenButFailed) => {
+                    content.write(first, &events)?;
+                    let kind = JournalErrorKind::Unavailable;
+                    return Err(error(kind, "an injected fault after the write"));
+                }
             }
-        }
-        content.appends.push(events.len());
+            content.appends.push(events.len());
+            content.answers.subscribe()
+        };
+        answers.wait_for(|arrive| *arrive).await.ok();
         Ok(())
     }
 
@@ -202,5 +224,29 @@ impl Journal for MemoryJournal {
 
     async fn close(&self) -> Result<(), JournalError> {
         Ok(())
+    }
+}
+
+#[async_trait]
+impl FollowedJournal for MemoryJournal {
+    async fn head(&self) -> Result<u64, JournalError> {
+        let content = self.content();
+        match content.is_silent {
+            true => Err(error(JournalErrorKind::Unavailable, "an injected silence")),
+            false => Ok(content.next() - 1),
+        }
+    }
+
+    async fn read_after(&self, after: u64) -> Result<Followed, JournalError> {
+        match self.head().await? {
+            head if head == after => Ok(Followed::Current),
+            head if head < after => Ok(Followed::Gone),
+            _ => {
+                let events = self.read_events(after, usize::MAX).await?;
+                let is_next = events.first().is_some_and(|(first, _)| *first == after + 1);
+                let events = events.into_iter().map(|(_, event)| event).collect();
+                Ok(if is_next { Followed::Events(events) } else { Followed::Gone })
+            }
+        }
     }
 }

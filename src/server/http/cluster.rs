@@ -68,7 +68,7 @@ pub(super) fn agent_self(request: &IncomingRequest) -> Result {
         },
         "stats": {
             "client": {"node_id": info.node_id},
-            "nomad": {"leader": "true", "server": "true"},
+            "nomad": {"leader": request.services.leads().is_ok().to_string(), "server": "true"},
             "nomad_csi": {"version": info.version},
         },
     });

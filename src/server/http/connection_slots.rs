@@ -130,18 +130,30 @@ pub struct Connection {
     peer: Peer,
     place: Arc<ConnectionSlot>,
     holder: Option<ShareHolder>,
+    is_forwarded: bool,
 }
 
 impl Connection {
     /// Describes a connection.
     pub fn new(peer: Peer, place: ConnectionSlot) -> Self {
-        Self { peer, place: Arc::new(place), holder: None }
+        Self { peer, place: Arc::new(place), holder: None, is_forwarded: false }
     }
 
     /// Sets whose share its streams are part of. Without one, they are part of none, as on the Unix socket.
     #[must_use]
     pub fn of(self, holder: Option<ShareHolder>) -> Self {
         Self { holder, ..self }
+    }
+
+    /// Says that another server has checked the request and passed it on.
+    #[must_use]
+    pub(super) fn forwarded(self) -> Self {
+        Self { is_forwarded: true, ..self }
+    }
+
+    /// Returns whether another server has checked the request and passed it on.
+    pub(super) fn is_forwarded(&self) -> bool {
+        self.is_forwarded
     }
 
     /// Returns whether it came over loopback or the Unix socket.

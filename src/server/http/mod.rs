@@ -5,7 +5,8 @@
 //! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
 //! `server::variables` and `claims::state`. Before all of them `guard` refuses what a web page makes a browser
 //! send, `operator` refuses every client that is not the operator what `endpoints` lets only the operator do, and
-//! `limits` bounds what a client can use.
+//! `limits` bounds what a client can use. A server that does not lead answers reads of the state itself and passes the rest on
+//! to the leader (`standby`), where it arrives checked (`forwarded`).
 
 mod accepted_encoding;
 mod alloc_access;
@@ -21,6 +22,7 @@ mod endpoints;
 mod event_payload;
 mod events;
 mod filtering;
+mod forwarded;
 mod guard;
 mod job_documents;
 mod job_scale;
@@ -47,17 +49,20 @@ mod request;
 mod request_id;
 mod route;
 mod router;
+mod standby;
 mod variables;
 mod volume_documents;
 mod volumes;
 
 pub use connection_slots::{Connection, ConnectionSlot, ConnectionSlots, Peer};
+pub use forwarded::forwarded_router;
 pub use guard::AllowedHosts;
 pub use limits::{FREE_BODY, LIMITS, LimitField, Limits};
 pub use operator::{OperatorAccess, OperatorToken};
 #[cfg(any(test, feature = "testing"))]
 pub use operator_router::operator_router;
-pub use router::{HttpSettings, router};
+pub use router::{HttpSettings, router, router_of};
+pub use standby::{LeaderLink, NotForwarded, ServerRole, Standby};
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use serde_json::ser::PrettyFormatter;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::long_body::{LongBody, Pieces};
+use super::standby::ServerRole;
 use crate::error::{ServerError, shortened};
 use nomad_csi_ports::METRICS_CONTENT_TYPE;
 use nomad_csi_wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
@@ -149,18 +150,35 @@ fn indented<T: Serialize + ?Sized>(document: &T) -> serde_json::Result<Vec<u8>> 
 #[derive(Clone, Debug)]
 pub(super) struct ResponseBuilder {
     pub(super) version: HeaderValue,
+    /// How many milliseconds ago this server had everything that the leader had acknowledged.
+    last_contact: u64,
+    knows_leader: bool,
 }
 
 impl ResponseBuilder {
     pub(super) fn of(version: &str) -> Self {
         let version = HeaderValue::from_str(version);
-        Self { version: version.unwrap_or_else(|_| HeaderValue::from_static("unknown")) }
+        let version = version.unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        Self { version, last_contact: 0, knows_leader: true }
+    }
+
+    /// Says how the server is related to the leader.
+    pub(super) fn with_contact(self, role: &ServerRole) -> Self {
+        match role {
+            ServerRole::Leader { .. } => self,
+            ServerRole::Standby(standby) => {
+                let since = standby.state.since_current().as_millis();
+                let last_contact = u64::try_from(since).unwrap_or(u64::MAX);
+                Self { last_contact, knows_leader: standby.leader.has_leader(), ..self }
+            }
+        }
     }
 
     fn add_nomad_headers(&self, headers: &mut HeaderMap, index: u64) {
         headers.insert(INDEX, HeaderValue::from(index.max(1)));
-        headers.insert(LAST_CONTACT, HeaderValue::from_static("0"));
-        headers.insert(KNOWN_LEADER, HeaderValue::from_static("true"));
+        headers.insert(LAST_CONTACT, HeaderValue::from(self.last_contact));
+        let knows_leader = if self.knows_leader { "true" } else { "false" };
+        headers.insert(KNOWN_LEADER, HeaderValue::from_static(knows_leader));
         headers.insert(AGENT, self.version.clone());
         headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     }

@@ -18,7 +18,7 @@ use super::accepted_encoding::is_compressed;
 use super::body::{BodyBudget, ReceivedBody, drain, read_body};
 use super::compressed_list::LEVEL;
 use super::connection_slots::Connection;
-use super::endpoints::{Access, Route};
+use super::endpoints::{Access, Answers, Route};
 use super::guard::{self, AllowedHosts};
 use super::kept_lists::{KeptLists, MIN_COMPRESSED_BODY};
 use super::limits::Limits;
@@ -28,6 +28,7 @@ use super::parameters::Parameters;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::IncomingRequest;
 use super::request_id::with_request_id;
+use super::standby::ServerRole;
 use crate::error::{RequestError, ServerError};
 use crate::services::Services;
 use nomad_csi_wire::DecodeLimits;
@@ -47,6 +48,7 @@ struct Shared {
     services: Services,
     settings: Arc<HttpSettings>,
     operator: Arc<OperatorAccess>,
+    role: ServerRole,
     bodies: BodyBudget,
     /// No other client takes it.
     operator_bodies: BodyBudget,
@@ -55,9 +57,19 @@ struct Shared {
     kept_lists: Arc<KeptLists>,
 }
 
+/// Serves the API of the only server: see [`router_of`].
+pub fn router(
+    services: Services,
+    settings: HttpSettings,
+    operator: OperatorAccess,
+) -> axum::Router {
+    router_of(ServerRole::Leader { has_standbys: false }, services, settings, operator)
+}
+
 /// Serves the API over these services. Every request gets a response, even if its handler panics. A
 /// request without a [`Connection`] in its extensions is refused.
-pub fn router(
+pub fn router_of(
+    role: ServerRole,
     services: Services,
     settings: HttpSettings,
     operator: OperatorAccess,
@@ -83,6 +95,7 @@ pub fn router(
             kept_lists: Arc::default(),
             settings: Arc::new(settings),
             operator: Arc::new(operator),
+            role,
         })
         .layer(CatchPanicLayer::custom(panicked))
         .layer(
@@ -100,7 +113,7 @@ fn may_be_compressed(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Exte
 
 async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let services = &shared.services;
-    let builder = ResponseBuilder::of(&services.agent_info.version);
+    let builder = ResponseBuilder::of(&services.agent_info.version).with_contact(&shared.role);
     let typed = wants_typed_errors(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let Some(connection) = request.extensions().get::<Connection>().cloned() else {
@@ -111,12 +124,16 @@ async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let is_compressed = is_compressed(request.headers(), is_local);
     let (cell, measurements) = (services.cell.clone(), services.measurements.clone());
     let (begun, mut measured) = (Instant::now(), Measured::default());
-    let result = handle(shared, request, connection, is_compressed, &mut measured).await;
-    let index = cell.index();
-    let mut response = match result {
-        Ok(reply) => builder.success(reply, index),
-        Err(error) => builder.failure(&error, typed, index),
+    let result = match forward(&shared, request, &connection, &mut measured).await {
+        Forwarded::Response(response) => Ok(response),
+        Forwarded::Failure(error) => Err(error),
+        Forwarded::AnsweredHere(request) => {
+            let handled = handle(shared, request, connection, is_compressed, &mut measured).await;
+            handled.map(|reply| builder.success(reply, cell.index()))
+        }
     };
+    let index = cell.index();
+    let mut response = result.unwrap_or_else(|error| builder.failure(&error, typed, index));
     if !is_compressed {
         response.extensions_mut().insert(Uncompressed);
     }
@@ -135,8 +152,51 @@ struct Measured {
 }
 
 impl Measured {
+    fn note(&mut self, route: &Route, parameters: &Parameters) {
+        self.operation = Some(route.operation());
+        self.is_blocking = parameters.text("index").is_some_and(|index| index != "0");
+    }
+
     fn operation(&self) -> &'static str {
         self.operation.unwrap_or("Refused")
+    }
+}
+
+/// What became of a request before its body was read.
+enum Forwarded {
+    /// The leader has answered.
+    Response(Response),
+    /// The leader should have answered.
+    Failure(ServerError),
+    /// It is answered by this server, if its head is as it must be.
+    AnsweredHere(Request),
+}
+
+/// Passes a request on that only the leader answers, if this server does not lead.
+async fn forward(
+    shared: &Shared,
+    request: Request,
+    connection: &Connection,
+    measured: &mut Measured,
+) -> Forwarded {
+    let ServerRole::Standby(standby) = &shared.role else {
+        return Forwarded::AnsweredHere(request);
+    };
+    let (parts, body) = request.into_parts();
+    let checked = check(shared, &parts, connection).ok();
+    let checked = checked.filter(|checked| checked.route.answers() == Answers::Leader);
+    let is_read = parts.method == Method::GET;
+    let request = Request::from_parts(parts, body);
+    let Some(Checked { route, parameters, operator }) = checked else {
+        return Forwarded::AnsweredHere(request);
+    };
+    if connection.is_forwarded() {
+        return Forwarded::Failure(ServerError::NoLeader);
+    }
+    measured.note(&route, &parameters);
+    match standby.forward(request, operator.is_ok(), is_read).await {
+        Ok(response) => Forwarded::Response(response),
+        Err(error) => Forwarded::Failure(error),
     }
 }
 
@@ -163,8 +223,7 @@ async fn handle(
         ReceivedBody::default()
     };
     let Checked { route, parameters, operator } = checked?;
-    measured.operation = Some(route.operation());
-    measured.is_blocking = parameters.text("index").is_some_and(|index| index != "0");
+    measured.note(&route, &parameters);
     let is_read = parts.method == Method::GET;
     let request = IncomingRequest {
         pretty: parameters.is_pretty(),
@@ -183,8 +242,9 @@ async fn handle(
         has_waited: false,
         services: shared.services,
     };
+    shared.role.admit(&request.services, &route, &request.parameters).await?;
     // The future of a handler is large, so it exists only after the body has arrived.
-    Box::pin(answer(route, request, is_read, &shared.responses)).await
+    Box::pin(answer(route, request, is_read, &shared.role, &shared.responses)).await
 }
 
 /// The head of a request, checked.
@@ -197,7 +257,9 @@ struct Checked {
 
 /// Checks the head of a request.
 fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Checked, ServerError> {
-    guard::check(head, connection.is_local(), &shared.settings.allowed_hosts)?;
+    if !connection.is_forwarded() {
+        guard::check(head, connection.is_local(), &shared.settings.allowed_hosts)?;
+    }
     let route = Route::parse(&head.method, head.uri.path())?;
     let operator = shared.operator.check(connection.peer(), &head.headers);
     match route.access() {
@@ -211,9 +273,6 @@ fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Check
         }
         Some(_) | None => {}
     }
-    if route.needs_leader() {
-        shared.services.leads()?;
-    }
     Ok(Checked { route, parameters, operator })
 }
 
@@ -222,12 +281,13 @@ async fn answer(
     route: Route,
     mut request: IncomingRequest,
     is_read: bool,
+    role: &ServerRole,
     responses: &ResponseBudget,
 ) -> Result<Reply, ServerError> {
     let reply = route.answer(&request).await?;
     // What was read may be old by now. What was written counts, whichever server leads.
-    if is_read && route.needs_leader() {
-        request.services.leads()?;
+    if is_read {
+        role.check_read(&request.services, &route)?;
     }
     let length = reply.len();
     if length <= LONG {

@@ -72,15 +72,16 @@ pub struct VariableService {
 }
 
 impl VariableService {
-    /// A service over these ports. It expires locks until `stopping` is cancelled. Needs a running
-    /// tokio runtime.
-    pub fn new(ports: ServerPorts, stopping: CancellationToken) -> Self {
-        let variables =
-            Self { ports, writes: KeyedLocks::new(MAX_WAITING), tasks: TaskTracker::new() };
-        let expiry = variables.clone();
-        variables.tasks.spawn(expiry.expire_locks(stopping));
-        variables.tasks.close();
-        variables
+    /// A service over these ports.
+    pub fn new(ports: ServerPorts) -> Self {
+        let tasks = TaskTracker::new();
+        tasks.close();
+        Self { ports, writes: KeyedLocks::new(MAX_WAITING), tasks }
+    }
+
+    /// Ends locks when their time is over, until `stopping`. Needs a running tokio runtime.
+    pub fn start_expiry(&self, stopping: CancellationToken) {
+        self.tasks.spawn(self.clone().expire_locks(stopping));
     }
 
     /// Waits until all writes and the expiry of locks have ended.

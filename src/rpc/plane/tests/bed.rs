@@ -25,7 +25,7 @@ use crate::tls::role::Role;
 use crate::tls::samples;
 use crate::transport::connected_nodes::ConnectedNodes;
 use crate::transport::dialer::Dialer;
-use crate::transport::listener::NodeListener;
+use crate::transport::listener::{LeaderServices, NodeListener};
 use nomad_csi_model::{
     AllocId, AllocReport, Job, JobId, JobType, MountOptions, Namespace, Node, NodeId, PluginId,
     PluginInstance, RestartPolicy, Task, TaskEnvironment, TaskGroup, Term, VolumeAlias,
@@ -314,11 +314,17 @@ impl TestServer {
         let nodes = Arc::new(ConnectedNodes::default());
         let (_, tls) = watch::channel(tls);
         let address = address.parse().unwrap();
-        let listener = NodeListener::bind(address, tls, nodes.clone()).await.unwrap();
+        let listener = NodeListener::bind(address, tls).await.unwrap();
         let address = listener.address().unwrap();
         let service = ControlPlaneService::new(plane.clone(), nodes.clone());
         let stop = CancellationToken::new();
-        let served = tokio::spawn(listener.serve(service.into_routes(), stop.clone()));
+        let services = LeaderServices {
+            nodes: nodes.clone(),
+            calls: service.into_routes(),
+            requests: axum::Router::new(),
+        };
+        let stopped = stop.clone();
+        let served = tokio::spawn(async move { listener.serve(services, stopped).await });
         Self { address, nodes, stop, served }
     }
 

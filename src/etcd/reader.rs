@@ -1,10 +1,12 @@
-//! Reading the snapshot and the log, all at one revision of etcd.
+//! [`Reader`]: the snapshot and the log, all at one revision of etcd.
 
-use super::{FORMAT, Failure, Shared};
-use crate::api::{KeyValue, Range, after_key};
+use std::sync::Arc;
+
+use crate::api::{Etcd, KeyValue, Range, after_key, read_key};
 use crate::batch::{BatchError, BatchHeader};
 use crate::error::{EtcdError, EtcdErrorKind};
-use crate::keys::decoded_index;
+use crate::failure::{FORMAT, Failure};
+use crate::keys::{Keys, decoded_index};
 use crate::manifest::{Manifest, SetEntry};
 use crate::snapshot_set::{SetError, decode_sets};
 use nomad_csi_claims::state::{Event, State, StateSnapshot};
@@ -22,8 +24,37 @@ const CHUNKS: i64 = 32;
 /// The most events of a batch, as far as a search for it goes in one step.
 const LOOKBACK: u64 = 1024;
 
-impl Shared {
-    pub(super) async fn load(&self) -> Result<Replay, Failure> {
+/// Reads what leaders have written. Clones read the same.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) etcd: Arc<dyn Etcd>,
+    pub(crate) keys: Keys,
+}
+
+/// Everything that is there.
+pub(crate) struct Loaded {
+    pub(crate) replay: Replay,
+    pub(crate) manifest: Manifest,
+    /// Whether the keys have a mark of their layout.
+    pub(crate) has_format: bool,
+}
+
+impl Reader {
+    /// Returns where it reads, for messages.
+    pub(crate) fn place(&self) -> String {
+        format!("{} {}", self.etcd.addresses(), self.keys.prefix())
+    }
+
+    /// Reads one key; the latest revision for 0.
+    pub(crate) async fn read(
+        &self,
+        key: Vec<u8>,
+        revision: i64,
+    ) -> Result<(Option<KeyValue>, i64), EtcdError> {
+        read_key(self.etcd.as_ref(), key, revision).await
+    }
+
+    pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let mut attempt = 0;
         loop {
             attempt += 1;
@@ -42,46 +73,61 @@ impl Shared {
         }
     }
 
-    /// Refuses the layout of a later version, and marks new keys. Returns the revision at which it was read.
-    pub(super) async fn check_format(&self) -> Result<i64, Failure> {
+    /// Refuses the layout of a later version. Returns whether there is a mark of the layout, and the revision at which it was
+    /// read.
+    pub(crate) async fn check_format(&self) -> Result<(bool, i64), Failure> {
         let (format, revision) = self.read(self.keys.format(), 0).await?;
         match format {
             Some(found) if found.value != FORMAT.as_bytes() => {
-                return Err(Failure::Format(String::from_utf8_lossy(&found.value).into_owned()));
+                Err(Failure::Format(String::from_utf8_lossy(&found.value).into_owned()))
             }
-            Some(_) => {}
-            None => {
-                self.put(self.keys.format(), FORMAT.into()).await?;
-            }
+            found => Ok((found.is_some(), revision)),
         }
-        Ok(revision)
     }
 
-    async fn load_once(&self) -> Result<Replay, Failure> {
-        let revision = self.check_format().await?;
-        let (head, _) = self.read(self.keys.head(), revision).await?;
+    async fn load_once(&self) -> Result<Loaded, Failure> {
+        let (has_format, revision) = self.check_format().await?;
         let (manifest, _) = self.read(self.keys.snapshots(), revision).await?;
         let manifest = Manifest::read(manifest.as_ref()).ok_or(Failure::Key("snapshots"))?;
         let snapshot = self.load_sets(&manifest, revision).await?;
-        let head = match head {
-            Some(kv) => decoded_index(&kv.value).ok_or(Failure::Key("head"))?,
-            None if manifest.sets.is_empty() => State::FIRST_INDEX,
-            None => return Err(Failure::NoHead),
+        let head = match self.head_at(revision).await? {
+            (Some(head), _) => head,
+            (None, _) if manifest.sets.is_empty() => State::FIRST_INDEX,
+            (None, _) => return Err(Failure::NoHead),
         };
         let after = manifest.index().unwrap_or(State::FIRST_INDEX);
         let events = self.load_log(after, head, revision).await?;
         let accepts_changes = manifest.next() == NextSnapshot::Changes;
-        *self.manifest.lock() = manifest;
-        Ok(Replay { snapshot, accepts_changes, events })
+        let replay = Replay { snapshot, accepts_changes, events };
+        Ok(Loaded { replay, manifest, has_format })
     }
 
-    pub(super) async fn has_key(&self, fingerprint: &str) -> Result<bool, Failure> {
-        let key = self.keys.key_fingerprint();
-        if let (Some(found), _) = self.read(key.clone(), 0).await? {
-            return Ok(found.value == fingerprint.as_bytes());
+    /// Returns the index of the last event at this revision, if there is one; at the latest for 0, linearizably. Returns the
+    /// revision, too.
+    pub(crate) async fn head_at(&self, revision: i64) -> Result<(Option<u64>, i64), Failure> {
+        let (head, revision) = self.read(self.keys.head(), revision).await?;
+        let head = head.map(|kv| decoded_index(&kv.value).ok_or(Failure::Key("head")));
+        Ok((head.transpose()?, revision))
+    }
+
+    /// Returns some of the events after this index, which is the end of a batch, at a revision at which there are some; `None`
+    /// if they are not there any more.
+    pub(crate) async fn events_after(
+        &self,
+        after: u64,
+        revision: i64,
+    ) -> Result<Option<Vec<Event>>, Failure> {
+        let mut limit = FEWEST;
+        let batches = self.page(&self.keys.log(after + 1), &mut limit, revision).await?;
+        let mut events = vec![];
+        for batch in &batches {
+            let (first, more) = self.read_batch(batch, revision).await?;
+            if first != after + 1 + events.len() as u64 {
+                break;
+            }
+            events.extend(more);
         }
-        self.put(key, fingerprint.into()).await?;
-        Ok(true)
+        Ok((!events.is_empty()).then_some(events))
     }
 
     async fn load_sets(
@@ -197,7 +243,7 @@ impl Shared {
     }
 
     /// Returns up to `limit` events after this index.
-    pub(super) async fn read_events(
+    pub(crate) async fn read_events(
         &self,
         after: u64,
         limit: usize,
@@ -224,7 +270,7 @@ impl Shared {
     }
 
     /// Returns the first index of the batch that has this event, or would.
-    pub(super) async fn batch_of(&self, index: u64) -> Result<u64, Failure> {
+    pub(crate) async fn batch_of(&self, index: u64) -> Result<u64, Failure> {
         let mut back = LOOKBACK;
         loop {
             let start = index.saturating_sub(back);

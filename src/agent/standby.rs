@@ -1,0 +1,124 @@
+//! The part of a server that does not lead: it follows the journal of the leader, answers reads, and passes the rest on.
+//!
+//! It begins when a leader has recorded the key of the cluster, so that it can open what the key seals, and ends at once when
+//! this server leads: requests that wait are answered, streams end, and connections of nodes that were passed on are closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::assemble::volume_limits;
+use super::cluster_nodes::ClusterNodes;
+use super::directory::AgentDirs;
+use super::doors::Doors;
+use super::etcd_store::EtcdStore;
+use super::leader_link::{ClusterLeader, address_of};
+use super::role_file::ServerConfig;
+use super::server_role::about;
+use nomad_csi_etcd::LeadingServer;
+use nomad_csi_model::Term;
+use nomad_csi_ports::{HostDirectory, NotLeading, RandomIds, SystemClock};
+use nomad_csi_server::http::{ServerRole, Standby, router_of};
+use nomad_csi_server::store::KeySealer;
+use nomad_csi_server::{FollowedState, PluginCallQueues, ServerPorts, Services, VolumeLimits};
+
+/// How long requests may go on when this server leads.
+const END_LIMIT: Duration = Duration::from_secs(1);
+/// The time between two attempts to read a journal.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Follows the leader that `seen` names, until `end`.
+pub(super) async fn follow(
+    config: &ServerConfig,
+    dirs: &AgentDirs,
+    doors: &Arc<Doors>,
+    store: &EtcdStore,
+    seen: &watch::Receiver<Option<LeadingServer>>,
+    end: &CancellationToken,
+) {
+    let sealer = match store.recorded_sealer(&dirs.key_file(), end).await {
+        Ok(Some(sealer)) => sealer,
+        Ok(None) => return,
+        Err(problems) => {
+            let reason = problems.iter().map(|problem| problem.message.as_str());
+            let reason: Vec<_> = reason.collect();
+            tracing::error!(reason = reason.join("; "), "this server cannot follow the leader");
+            return;
+        }
+    };
+    let opened = end.run_until_cancelled(open(store)).await;
+    let Some(state) = opened else {
+        return;
+    };
+    let services = services(config, doors, &state, sealer);
+    let leader = Arc::new(ClusterLeader::new(seen.clone(), doors.tls.clone()));
+    let role = ServerRole::Standby(Standby { state: state.clone(), leader });
+    let settings = config.agent.http_settings.clone();
+    let limits = settings.limits.clone();
+    let router = router_of(role, services.clone(), settings, doors.operator.access());
+    let mut serving = JoinSet::new();
+    let (open, ended) = (doors.clone(), end.clone());
+    serving.spawn(async move { open.http.serve_for_now(router, limits, ended, END_LIMIT).await });
+    let (open, ended, seen) = (doors.clone(), end.clone(), seen.clone());
+    let leader = Arc::new(move || address_of(seen.borrow().as_ref()));
+    serving.spawn(async move { open.port.pass_on(leader, ended).await });
+    tracing::info!("this server answers reads, and passes the rest on to the one that leads");
+    end.cancelled().await;
+    services.drain(END_LIMIT).await;
+    while serving.join_next().await.is_some() {}
+    state.cell().stop().await;
+}
+
+/// Reads the journal of the leader, again and again until it can be read.
+async fn open(store: &EtcdStore) -> FollowedState {
+    let mut is_failing = false;
+    loop {
+        match FollowedState::open(Arc::new(store.followed())).await {
+            Ok(state) => return state,
+            Err(error) if !is_failing => {
+                tracing::warn!(%error, reason = %error.source, "the journal of the leader cannot be read: this server waits");
+                is_failing = true;
+            }
+            Err(_) => {}
+        }
+        sleep(RETRY).await;
+    }
+}
+
+/// Returns the services of a server that calls no node and changes nothing.
+fn services(
+    config: &ServerConfig,
+    doors: &Doors,
+    state: &FollowedState,
+    sealer: KeySealer,
+) -> Services {
+    let (cell, metrics) = (state.cell().clone(), doors.metrics.clone());
+    let term = Term { epoch: Term::FIRST_EPOCH_OF_ETCD, revision: 0 };
+    let lease = Arc::new(NotLeading);
+    let connected = Arc::default();
+    let hosts: Arc<dyn HostDirectory> =
+        Arc::new(ClusterNodes { connected, term, lease: lease.clone() });
+    let calls = PluginCallQueues::new(
+        config.agent.calls,
+        VolumeLimits::MAX_WAITING,
+        metrics.clone(),
+        cell.clone(),
+        hosts.clone(),
+    );
+    let ports = ServerPorts {
+        cell,
+        sealer: Arc::new(sealer),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(RandomIds),
+        term,
+        lease,
+        hosts,
+        calls,
+    };
+    let limits = volume_limits(&config.agent);
+    Services::following(ports, limits, about(config, &doors.http)).with_metrics(metrics)
+}
