@@ -17,8 +17,8 @@ use super::cluster_tls::tls_problem;
 use super::problems::{journal_problem, key_problem};
 use super::role_file::{EtcdConfig, ServerConfig};
 use nomad_csi_etcd::{
-    Candidate, Etcd, EtcdClient, EtcdError, EtcdFollower, EtcdJournal, Keys, LeadingServer,
-    Leadership, Reclaimed, reclaim, recorded_key,
+    Candidate, Etcd, EtcdClient, EtcdError, EtcdFollower, EtcdJournal, Keys, Leadership,
+    LeadingServer, Reclaimed, reclaim, recorded_key,
 };
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_rpc::certified_client;

@@ -66,7 +66,13 @@ pub(super) async fn follow(
     let (open, ended, seen) = (doors.clone(), end.clone(), seen.clone());
     let leader = Arc::new(move || address_of(seen.borrow().as_ref()));
     serving.spawn(async move { open.port.pass_on(leader, ended).await });
-    tracing::info!("this server answers reads, and passes the rest on to the one that leads");
+    tracing::info!(
+        address = doors.http.address().map(|address| format!("http://{address}")),
+        cluster = doors.cluster_address(),
+        socket = %dirs.agent_socket().display(),
+        data = %dirs.data().display(),
+        "this server answers reads, and passes the rest on to the one that leads"
+    );
     end.cancelled().await;
     services.drain(END_LIMIT).await;
     while serving.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! An etcd in memory: linearizable, with leases, and with answers that are lost. It is always read at its newest revision.
+//! An etcd in memory: linearizable, with leases, and with answers that are lost. It can be read at any revision.
 //!
 //! A lost answer has three forms: the request was carried out, it was not, or it is later, after requests that were sent
 //! after it.
@@ -35,6 +35,8 @@ pub struct FakeEtcd(Arc<Mutex<Content>>);
 #[derive(Clone, Debug, Default)]
 struct Content {
     keys: BTreeMap<Vec<u8>, KeyValue>,
+    /// Every key as each change left it, by the revision of the change.
+    changes: BTreeMap<Vec<u8>, Vec<(i64, Option<KeyValue>)>>,
     revision: i64,
     leases: BTreeMap<i64, i64>,
     next_lease: i64,
@@ -104,12 +106,15 @@ impl FakeEtcd {
     /// Replaces the value of a key.
     pub fn overwrite(&self, key: &[u8], value: Vec<u8>) {
         let mut content = self.content();
+        content.revision += 1;
         content.put(key.to_vec(), value, 0);
     }
 
     /// Removes a key.
     pub fn remove(&self, key: &[u8]) {
-        self.content().keys.remove(key);
+        let mut content = self.content();
+        content.revision += 1;
+        content.retain(|one, _| one != key);
     }
 
     /// Sets what members say, and whether there is an alarm.
@@ -128,13 +133,39 @@ impl Content {
         let known = self.keys.get(&key).map(|kv| kv.create_revision);
         let create_revision = known.unwrap_or(self.revision);
         let kv = KeyValue { key: key.clone(), create_revision, value, lease };
+        self.changes.entry(key.clone()).or_default().push((self.revision, Some(kv.clone())));
         self.keys.insert(key, kv);
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&[u8], &KeyValue) -> bool) {
+        let (revision, changes) = (self.revision, &mut self.changes);
+        self.keys.retain(|key, kv| {
+            let is_kept = is_kept(key, kv);
+            if !is_kept {
+                changes.entry(key.clone()).or_default().push((revision, None));
+            }
+            is_kept
+        });
+    }
+
+    /// Returns the keys of a range at a revision.
+    fn at(&self, range: &Range) -> Vec<KeyValue> {
+        let within = range.from.clone()..range.to.clone();
+        if range.revision == 0 {
+            return self.keys.range(within).map(|(_, kv)| kv.clone()).collect();
+        }
+        let changes = self.changes.range(within);
+        let then = changes.filter_map(|(_, changes)| {
+            let before = changes.iter().take_while(|(revision, _)| *revision <= range.revision);
+            before.last()?.1.clone()
+        });
+        then.collect()
     }
 
     fn end_lease(&mut self, lease: i64) {
         if self.leases.remove(&lease).is_some() {
             self.revision += 1;
-            self.keys.retain(|_, kv| kv.lease != lease);
+            self.retain(|_, kv| kv.lease != lease);
         }
     }
 
@@ -169,7 +200,7 @@ impl Content {
                 Operation::Put { key, value, lease } => self.put(key, value, lease),
                 Operation::Get { key } => found.push(self.keys.get(&key).cloned()),
                 Operation::Delete { from, to } => {
-                    self.keys.retain(|key, _| *key < from || *key >= to);
+                    self.retain(|key, _| key < from.as_slice() || key >= to.as_slice());
                 }
             }
         }
@@ -227,8 +258,7 @@ impl Etcd for FakeEtcd {
         if content.is_silent {
             return Err(failed(EtcdErrorKind::Unknown));
         }
-        let all = content.keys.range(range.from..range.to).map(|(_, kv)| kv.clone());
-        let mut kvs: Vec<_> = all.collect();
+        let mut kvs = content.at(&range);
         let limit = usize::try_from(range.limit).unwrap_or_default();
         let more = limit != 0 && kvs.len() > limit;
         if more {

@@ -216,10 +216,8 @@ async fn claim(
 }
 
 fn leading_server(found: &KeyValue) -> LeadingServer {
-    serde_json::from_slice(&found.value).unwrap_or_else(|_| LeadingServer {
-        name: "unknown".to_owned(),
-        address: String::new(),
-    })
+    serde_json::from_slice(&found.value)
+        .unwrap_or_else(|_| LeadingServer { name: "unknown".to_owned(), address: String::new() })
 }
 
 fn note_leader(seen: &watch::Sender<Option<LeadingServer>>, leader: Option<LeadingServer>) {

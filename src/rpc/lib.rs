@@ -13,9 +13,9 @@ pub use plane::{ClusterFile, ControlPlaneService, NodeProfile, RemoteControlPlan
 pub use tls::{
     Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError, certified_client,
 };
+/// The body of a request that is passed on.
+pub use tonic::body::Body;
 pub use transport::{
     ConnectedNodes, ConnectionToken, Dialer, LeaderAddress, LeaderConnection, LeaderServices,
     NoResponse, NodeChannel, NodeListener, Registrar,
 };
-/// The body of a request that is passed on.
-pub use tonic::body::Body;

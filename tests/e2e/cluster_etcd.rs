@@ -9,6 +9,7 @@ use crate::agent_process::program;
 use crate::cluster_machine::{Cluster, PLUGIN};
 use crate::etcd_process::{EtcdCluster, EtcdOptions, etcd_program};
 use crate::hostpath_fixture::run_in_namespace;
+use crate::http::Address;
 use crate::job_machine::{WRITER, volume};
 use crate::wait::until;
 
@@ -107,8 +108,12 @@ fn a_writer_goes_on_across_killed_and_frozen_servers_and_members_of_etcd() {
         create(&cluster, "later");
         deposed.signal(Signal::CONT);
         deposed.wait_for_lines(1, |line| line.contains("leads no more: it waits"));
-        assert!(deposed.address.ask("GET", "/v1/volumes?type=csi", None).is_err());
         assert_eq!(volume_ids(&cluster).len(), 13);
+        let listed = until("the deposed server to follow", || {
+            let answer = deposed.address.ask("GET", "/v1/volumes?type=csi", None).unwrap();
+            (answer.status == 200).then(|| answer.json()).ok_or_else(|| answer.text())
+        });
+        assert_eq!(listed.as_array().unwrap().len(), 13, "{listed:#}");
 
         assert!(deposed.stop().success());
         let last = cluster.start_standby("server-2");
@@ -119,6 +124,67 @@ fn a_writer_goes_on_across_killed_and_frozen_servers_and_members_of_etcd() {
         cluster.machine.assert_no_claims();
         assert_eq!(written(&cluster), ["started", "stopped"]);
         assert_eq!(volume_ids(&cluster).len(), 13);
+        cluster.end();
+    });
+}
+
+/// B98: a node that knows only the server that does not lead is called through it, and clients use either server.
+#[test]
+fn a_standby_answers_as_the_leader_does_and_passes_the_calls_of_its_node_on() {
+    let test =
+        "cluster_etcd::a_standby_answers_as_the_leader_does_and_passes_the_calls_of_its_node_on";
+    let Some(program) = etcd_program(test) else {
+        return;
+    };
+    run_in_namespace(test, async {
+        let directory = tempfile::tempdir().unwrap();
+        let etcd = etcd(program, directory.path(), EtcdOptions::default());
+        let mut cluster = Cluster::start_over_etcd(etcd.section());
+        let second = cluster.start_standby("server-2");
+        let standby = second.standing();
+        cluster.stop_node();
+        cluster.write_node_of_second();
+        cluster.start_node();
+        start_writer(&cluster);
+
+        let leader = cluster.machine.address().clone();
+        for number in 0..20 {
+            let (writer, reader) = match number % 2 {
+                0 => (&standby, &leader),
+                _ => (&leader, &standby),
+            };
+            let body = serde_json::json!({"Name": format!("n{number}")});
+            let written = writer.ask("PUT", "/v1/namespace", Some(&body)).unwrap();
+            assert_eq!(written.status, 200, "{}", written.text());
+            let read = reader.ask("GET", &format!("/v1/namespace/n{number}"), None).unwrap();
+            assert_eq!(read.json()["Name"], body["Name"], "{number}");
+        }
+        let listed = |address: &Address| address.ask("GET", "/v1/volumes?type=csi", None).unwrap();
+        assert_eq!(listed(&standby).json(), listed(&leader).json());
+        let alloc = cluster.machine.allocs("web")[0]["ID"].as_str().unwrap().to_owned();
+        let path = format!("/v1/client/fs/ls/{alloc}?path=/");
+        let files = |address: &Address| address.ask("GET", &path, None).unwrap().json();
+        assert_eq!(files(&standby), files(&leader));
+        let refused = Address::without_token(standby.tcp());
+        let refused = refused.ask("GET", &path, None).unwrap();
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        let leads = standby.ask("GET", "/v1/status/leader", None).unwrap().json();
+        assert_eq!(leads, leader.tcp().to_string());
+
+        // The node is away with the server that passed its calls on, and comes back with it.
+        drop(second);
+        let second = cluster.start_standby("server-2");
+        second.standing();
+        wait_for_node(&cluster);
+        cluster.machine.stop("web");
+        cluster.machine.assert_no_claims();
+        assert_eq!(written(&cluster), ["started", "stopped"]);
+
+        // Without the first, the second leads, and the node is its own.
+        cluster.kill_server();
+        cluster.machine.agent = Some(second.ready());
+        wait_for_node(&cluster);
+        create(&cluster, "later");
         cluster.end();
     });
 }

@@ -132,10 +132,20 @@ impl Cluster {
 
     /// Writes the configuration of a node.
     pub(crate) fn write_node(&self, name: &str, data: &str, certificate: &str) {
+        self.write_node_of(name, data, certificate, &[&self.address, &self.second]);
+    }
+
+    /// Lets the node know only the second server from its next start on.
+    pub(crate) fn write_node_of_second(&self) {
+        self.write_node_of("node.toml", "node", "n1", &[&self.second]);
+    }
+
+    fn write_node_of(&self, name: &str, data: &str, certificate: &str, servers: &[&str]) {
         let endpoint = endpoint(self.machine.directory.path());
+        let servers: Vec<_> = servers.iter().map(|server| format!("'{server}'")).collect();
         let keys = format!(
-            "data_dir = '{data}'\nservers = ['{}', '{}']\nplugin_endpoints = ['{PLUGIN}={endpoint}']",
-            self.address, self.second
+            "data_dir = '{data}'\nservers = [{}]\nplugin_endpoints = ['{PLUGIN}={endpoint}']",
+            servers.join(", ")
         );
         self.write(name, &keys, certificate);
     }

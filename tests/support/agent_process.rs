@@ -99,6 +99,16 @@ impl WaitingAgent {
         });
     }
 
+    /// Waits until it answers beside the server that leads, and returns its address.
+    pub(crate) fn standing(&self) -> Address {
+        let message = "this server answers reads, and passes the rest on to the one that leads";
+        let line = until("the server to stand by", || {
+            let found = line_of(&self.log.lines, &[message]);
+            found.ok_or_else(|| format!("{:#?}", self.log.lines.lock().unwrap()))
+        });
+        address_in(&line)
+    }
+
     /// Waits until it is ready.
     pub(crate) fn ready(mut self) -> AgentProcess {
         let log = self.log.clone();
@@ -107,14 +117,13 @@ impl WaitingAgent {
             if let Some(status) = child.try_wait().unwrap() {
                 panic!("the agent ended with {status}: {:#?}", log.lines.lock().unwrap());
             }
-            ready_line(&log.lines).ok_or_else(|| format!("{:#?}", log.lines.lock().unwrap()))
+            let found = line_of(&log.lines, &["the agent is ready", "the server is ready"]);
+            found.ok_or_else(|| format!("{:#?}", log.lines.lock().unwrap()))
         });
-        let address = ready["address"].as_str().unwrap().trim_start_matches("http://");
-        let data = ready["data"].as_str().unwrap().to_owned();
         AgentProcess {
-            address: Address::Tcp(address.parse().unwrap(), Some(operator_token(&data))),
+            address: address_in(&ready),
             socket: ready["socket"].as_str().unwrap().into(),
-            data,
+            data: ready["data"].as_str().unwrap().to_owned(),
             is_ended: false,
             child,
             log,
@@ -241,12 +250,18 @@ pub(crate) fn kill_tasks(data: &str) {
     }
 }
 
-fn ready_line(log: &Mutex<Vec<String>>) -> Option<Value> {
+/// The first line of the log with one of these messages.
+fn line_of(log: &Mutex<Vec<String>>, messages: &[&str]) -> Option<Value> {
     let lines = log.lock().unwrap();
     let mut events = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    events.find(|event| {
-        event["message"] == "the agent is ready" || event["message"] == "the server is ready"
-    })
+    events.find(|event| messages.iter().any(|message| event["message"] == *message))
+}
+
+/// The address in a line of the log, with the operator's token.
+fn address_in(line: &Value) -> Address {
+    let address = line["address"].as_str().unwrap().trim_start_matches("http://");
+    let token = operator_token(line["data"].as_str().unwrap());
+    Address::Tcp(address.parse().unwrap(), Some(token))
 }
 
 /// Sends a signal to a process that the test started.

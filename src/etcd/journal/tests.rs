@@ -6,13 +6,14 @@ use tokio::sync::watch;
 
 use super::append::{Appended, ended};
 use super::*;
-use crate::api::{MemberStatus, TransactionAnswer};
+use crate::api::{KeyValue, MemberStatus, TransactionAnswer};
 use crate::batch::{Batch, MAX_BYTES};
 use crate::fake::{FakeEtcd, Fault};
 use crate::leadership::{Candidate, LeadingServer};
 use nomad_csi_claims::state::samples::History;
 use nomad_csi_claims::state::{State, StateSnapshot, Subject, replay, replay_changes};
 use nomad_csi_model::Term;
+use nomad_csi_server::JournalErrorKind;
 
 const FIRST: u64 = State::FIRST_INDEX + 1;
 const HISTORY: u64 = 20;

@@ -32,8 +32,11 @@ impl Shared {
                 return Ok(());
             };
             from = after_key(&last.key);
-            let mut indexes: Vec<_> =
-                answer.kvs.iter().filter_map(|kv| self.reader.keys.index_of_chunk(&kv.key)).collect();
+            let mut indexes: Vec<_> = answer
+                .kvs
+                .iter()
+                .filter_map(|kv| self.reader.keys.index_of_chunk(&kv.key))
+                .collect();
             indexes.dedup();
             for index in indexes {
                 if manifest.sets.iter().all(|set| set.index != index) {

@@ -94,7 +94,8 @@ fn a_lease_is_certain_for_nine_tenths_of_it_since_the_request() {
 async fn a_lease_of_no_time_is_not_certain() {
     let etcd: Arc<dyn Etcd> = Arc::new(FakeEtcd::default());
     let candidate = Candidate { seconds: 0, ..candidate("s1") };
-    let leader = Leadership::win(etcd, &candidate, &unseen(), &CancellationToken::new()).await.unwrap();
+    let leader =
+        Leadership::win(etcd, &candidate, &unseen(), &CancellationToken::new()).await.unwrap();
     assert!(!leader.is_certain());
 }
 

@@ -205,6 +205,7 @@ impl RemoteControlPlane {
 
     /// Publishes a list, unless a newer one is there.
     fn publish(&self, list: Arc<AssignedAllocs>) {
+        self.servers.answered();
         self.listed.send_if_modified(|listed| {
             let is_newer = listed.as_ref().is_none_or(|old| old.revision <= list.revision);
             if is_newer {
@@ -378,6 +379,10 @@ impl Registrar for RemoteControlPlane {
 
     fn disconnected(&self, server: &str) {
         self.servers.remove(server);
+    }
+
+    fn is_served(&self) -> watch::Receiver<bool> {
+        self.servers.is_served()
     }
 }
 

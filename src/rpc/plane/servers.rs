@@ -25,6 +25,7 @@ pub(super) struct ConnectedServer {
 pub(super) struct Servers {
     state: Mutex<State>,
     changes: watch::Sender<u64>,
+    is_served: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -46,16 +47,33 @@ impl Servers {
         let (name, connection) = (name.to_owned(), state.connections);
         state.connected.push(ConnectedServer { name, connection, client: client_over(channel) });
         drop(state);
+        self.answered();
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Notes that a server answers this node.
+    pub(super) fn answered(&self) {
+        self.is_served.send_if_modified(|is_served| !std::mem::replace(is_served, true));
+    }
+
+    /// Returns whether a server answers this node, as far as it knows.
+    pub(super) fn is_served(&self) -> watch::Receiver<bool> {
+        self.is_served.subscribe()
+    }
+
     pub(super) fn remove(&self, name: &str) {
-        self.state.lock().connected.retain(|server| server.name != name);
+        let mut state = self.state.lock();
+        state.connected.retain(|server| server.name != name);
+        if state.connected.is_empty() {
+            self.is_served.send_replace(false);
+        }
+        drop(state);
         self.changes.send_modify(|count| *count += 1);
     }
 
     /// Puts a server behind the others, and its leader before them.
     pub(super) fn leave(&self, left: &ConnectedServer, leader: Option<&str>) {
+        self.is_served.send_replace(false);
         let mut state = self.state.lock();
         let connected = &mut state.connected;
         if let Some(at) = connected.iter().position(|one| one.connection == left.connection) {

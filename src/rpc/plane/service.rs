@@ -79,8 +79,7 @@ impl ControlPlaneService {
         registration: &Registration,
         is_passed_on: bool,
     ) -> Result<Registering, RegistrationRefused> {
-        let begun =
-            self.nodes.begin(&registration.node.id, &registration.session, is_passed_on);
+        let begun = self.nodes.begin(&registration.node.id, &registration.session, is_passed_on);
         begun.map_err(|refused| match refused {
             BeginRefused::Duplicate => RegistrationRefused::Duplicate,
             BeginRefused::Busy => {

@@ -4,5 +4,6 @@ mod bed;
 mod breaks;
 mod calls;
 mod lists;
+mod passed_on;
 mod strangers;
 mod trust;

@@ -104,6 +104,12 @@ impl ClusterTls {
         valid
     }
 
+    /// Returns the certificate of this process.
+    #[cfg(test)]
+    pub(crate) fn own_certificate(&self) -> &CertificateDer<'static> {
+        &self.chain[0]
+    }
+
     /// Returns the configuration of a connection that this process opens, for one protocol.
     pub(crate) fn client(&self, protocol: &[u8]) -> Arc<ClientConfig> {
         let mut config = ClientConfig::clone(&self.client);

@@ -10,7 +10,7 @@ use crate::tls::cluster_tls::ClusterTls;
 use crate::tls::role::Role;
 
 /// Opens a connection to a server for one protocol.
-pub(super) async fn dial(
+pub(crate) async fn dial(
     tls: &ClusterTls,
     server: &str,
     protocol: &[u8],

@@ -1,8 +1,8 @@
 //! [`Dialer`]: keeps the connections of a node to its servers open.
 //!
 //! It opens a pair to a server: it registers on the first, and the second begins with the token of the registration. When
-//! one of them ends, both do, and a pair is opened again after a pause that grows. One pair is enough: it is to the server that
-//! leads, or to one that passes it on. Without one, all servers are dialled at once.
+//! one of them ends, both do, and a pair is opened again after a pause that grows. One server that answers is enough: it leads, or
+//! passes the pair on to the one that leads. Without one, all servers are dialled at once.
 
 use std::io;
 use std::sync::Arc;
@@ -51,6 +51,9 @@ pub trait Registrar: Send + Sync {
 
     /// The connections to a server are gone.
     fn disconnected(&self, server: &str);
+
+    /// Returns whether a server answers the node, so that it needs no other one.
+    fn is_served(&self) -> watch::Receiver<bool>;
 }
 
 /// Keeps the connections of a node to its servers open.
@@ -60,8 +63,6 @@ pub struct Dialer {
     registrar: Arc<dyn Registrar>,
     services: Routes,
     ids: Arc<dyn IdSource>,
-    /// How many pairs there are.
-    pairs: watch::Sender<usize>,
 }
 
 impl Dialer {
@@ -74,7 +75,7 @@ impl Dialer {
         services: Routes,
         ids: Arc<dyn IdSource>,
     ) -> Self {
-        Self { servers, tls, registrar, services, ids, pairs: watch::Sender::new(0) }
+        Self { servers, tls, registrar, services, ids }
     }
 
     /// Keeps the connections open until `stop`, and closes them.
@@ -84,10 +85,10 @@ impl Dialer {
 
     async fn keep_connected(&self, server: &str, stop: &CancellationToken) {
         let mut failures = 0;
-        let mut pairs = self.pairs.subscribe();
+        let mut is_served = self.registrar.is_served();
         while !stop.is_cancelled() {
             tokio::select! {
-                _ = pairs.wait_for(|count| *count == 0) => {}
+                _ = is_served.wait_for(|is_served| !is_served) => {}
                 () = stop.cancelled() => return,
             }
             let begun = Instant::now();
@@ -136,7 +137,7 @@ impl Dialer {
             Ok(Err(error)) => return self.describe(&error),
             Err(_) => return "the second connection took too long".to_owned(),
         };
-        let _connected = Connected::new(self, server, channel);
+        let _connected = Connected::new(self.registrar.as_ref(), server, channel);
         let incoming =
             stream::once(async { Ok::<_, io::Error>(reversed) }).chain(stream::pending());
         let served = answering().add_routes(self.services.clone()).serve_with_incoming(incoming);
@@ -180,21 +181,19 @@ impl Dialer {
 
 /// A pair of connections that the registrar knows, until it is dropped.
 struct Connected<'a> {
-    dialer: &'a Dialer,
+    registrar: &'a dyn Registrar,
     server: &'a str,
 }
 
 impl<'a> Connected<'a> {
-    fn new(dialer: &'a Dialer, server: &'a str, channel: Channel) -> Self {
-        dialer.registrar.connected(server, channel);
-        dialer.pairs.send_modify(|count| *count += 1);
-        Self { dialer, server }
+    fn new(registrar: &'a dyn Registrar, server: &'a str, channel: Channel) -> Self {
+        registrar.connected(server, channel);
+        Self { registrar, server }
     }
 }
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
-        self.dialer.registrar.disconnected(self.server);
-        self.dialer.pairs.send_modify(|count| *count -= 1);
+        self.registrar.disconnected(self.server);
     }
 }

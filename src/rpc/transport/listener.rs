@@ -32,9 +32,7 @@ use super::dial::dial;
 use super::node_connection::NodeConnection;
 use super::passed_connection::{read_certificate, write_certificate};
 use super::peer_stream::{PeerStream, channel_over};
-use super::protocol::{
-    CALLS, PASSED_CALLS, PASSED_REVERSED, REQUESTS, REVERSED, answering,
-};
+use super::protocol::{CALLS, PASSED_CALLS, PASSED_REVERSED, REQUESTS, REVERSED, answering};
 use super::refusal_log::RefusalLog;
 use super::unknown_connections::{Limits, UnknownConnections, UnknownPlace};
 use crate::tls::cluster_tls::ClusterTls;
@@ -84,7 +82,9 @@ enum Part {
         calling: mpsc::Sender<CallingStream>,
         requesting: mpsc::Sender<RequestingStream>,
     },
-    PassesOn { leader: LeaderAddress },
+    PassesOn {
+        leader: LeaderAddress,
+    },
 }
 
 impl Part {
@@ -151,7 +151,11 @@ impl Protocol {
         match self {
             Self::Requests => Role::Server,
             Self::Calls { .. } | Self::Reversed { .. } => {
-                if self.is_passed_on() { Role::Server } else { Role::Node }
+                if self.is_passed_on() {
+                    Role::Server
+                } else {
+                    Role::Node
+                }
             }
         }
     }
@@ -212,10 +216,7 @@ impl NodeListener {
     ///
     /// # Errors
     /// If it cannot be opened.
-    pub async fn bind(
-        address: SocketAddr,
-        tls: watch::Receiver<ClusterTls>,
-    ) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, tls: watch::Receiver<ClusterTls>) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let unknown = UnknownConnections::new(MAX_UNKNOWN);
         let all = AddressLimit::new(MAX_CONNECTIONS);
@@ -398,9 +399,10 @@ impl Shared {
             }
         };
         let session = stream.get_ref().1;
-        let protocol = session.alpn_protocol().and_then(Protocol::of).ok_or_else(|| {
-            NotKept::Refused("its protocol is not one of the cluster".to_owned())
-        })?;
+        let protocol = session
+            .alpn_protocol()
+            .and_then(Protocol::of)
+            .ok_or_else(|| NotKept::Refused("its protocol is not one of the cluster".to_owned()))?;
         let chain = session.peer_certificates();
         let own = chain.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
         let own = with_role(own, protocol.role(), tls.region())?;

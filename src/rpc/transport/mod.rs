@@ -9,14 +9,14 @@
 mod address_limit;
 pub(crate) mod connected_nodes;
 pub(crate) mod connection_token;
-mod dial;
+pub(crate) mod dial;
 pub(crate) mod dialer;
-mod leader_connection;
+pub(crate) mod leader_connection;
 pub(crate) mod listener;
 pub(crate) mod node_connection;
-mod passed_connection;
+pub(crate) mod passed_connection;
 pub(crate) mod peer_stream;
-mod protocol;
+pub(crate) mod protocol;
 mod refusal_log;
 mod unknown_connections;
 

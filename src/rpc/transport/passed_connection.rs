@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 const MAX_CERTIFICATE: usize = 16 << 10;
 
 /// Says which certificate the node of a connection has.
-pub(super) async fn write_certificate<S: AsyncWrite + Unpin>(
+pub(crate) async fn write_certificate<S: AsyncWrite + Unpin>(
     stream: &mut S,
     certificate: &CertificateDer<'_>,
 ) -> io::Result<()> {
@@ -25,7 +25,7 @@ pub(super) async fn write_certificate<S: AsyncWrite + Unpin>(
 }
 
 /// Reads which certificate the node of a connection has.
-pub(super) async fn read_certificate<S: AsyncRead + Unpin>(
+pub(crate) async fn read_certificate<S: AsyncRead + Unpin>(
     stream: &mut S,
 ) -> io::Result<CertificateDer<'static>> {
     let length = usize::from(stream.read_u16().await?);

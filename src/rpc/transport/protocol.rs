@@ -10,11 +10,11 @@ pub(super) const CALLS: &[u8] = b"h2";
 pub(super) const REVERSED: &[u8] = b"ncsi-node/1";
 
 /// A connection of a node that calls, which another server passes on to the leader.
-pub(super) const PASSED_CALLS: &[u8] = b"ncsi-passed-calls/1";
+pub(crate) const PASSED_CALLS: &[u8] = b"ncsi-passed-calls/1";
 /// A connection of a node on which it is called, which another server passes on to the leader.
 pub(super) const PASSED_REVERSED: &[u8] = b"ncsi-passed-node/1";
 /// Requests of the HTTP API that another server passes on to the leader.
-pub(super) const REQUESTS: &[u8] = b"ncsi-http/1";
+pub(crate) const REQUESTS: &[u8] = b"ncsi-http/1";
 
 /// How often each end asks whether the other one is there, and how long it waits for the answer.
 const PING: Duration = Duration::from_secs(5);

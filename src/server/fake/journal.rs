@@ -184,7 +184,9 @@ impl Journal for MemoryJournal {
             let mut content = self.content();
             match content.faults.pop_front() {
                 None => content.write(first, &events)?,
-                Some(AppendFault::NotWritten(kind)) => return Err(error(kind, "an injected fault")),
+                Some(AppendFault::NotWritten(kind)) => {
+                    return Err(error(kind, "an injected fault"));
+                }
                 Some(AppendFault::WrittenButFailed) => {
                     content.write(first, &events)?;
                     let kind = JournalErrorKind::Unavailable;

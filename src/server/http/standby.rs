@@ -111,7 +111,9 @@ impl ServerRole {
 
 /// Returns whether the client takes a state that may be old.
 fn is_stale(parameters: &Parameters) -> bool {
-    parameters.get("stale").is_some_and(|value| value.is_empty() || parse_boolean(value) == Some(true))
+    parameters
+        .get("stale")
+        .is_some_and(|value| value.is_empty() || parse_boolean(value) == Some(true))
 }
 
 impl Standby {

@@ -14,6 +14,7 @@ use crate::http::{
     Connection, ConnectionSlots, HttpSettings, OperatorAccess, OperatorToken, Peer,
     forwarded_router, router_of,
 };
+use crate::journal::FollowedJournal as _;
 use crate::ports::ServerPorts;
 use nomad_csi_ports::NotLeading;
 use nomad_csi_testing::PluginSettings;
@@ -227,7 +228,10 @@ async fn a_standby_without_the_journal_answers_only_who_takes_an_old_state() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_of_the_leader_is_unknown_for_a_write_only() {
     let Pair { standby, link, state, .. } = pair().await;
-    let write = ("DELETE /v1/volume/csi/db", "the leader did not answer a request that was passed on: read what it was about before you repeat it");
+    let write = (
+        "DELETE /v1/volume/csi/db",
+        "the leader did not answer a request that was passed on: read what it was about before you repeat it",
+    );
     let read = ("GET /v1/volume/csi/db", "No cluster leader");
     for (fault, expected) in [
         (NotForwarded::NotSent("no".to_owned()), [(write.0, read.1), read]),
