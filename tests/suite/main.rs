@@ -88,6 +88,7 @@ mod linearizability;
 mod neighbours_real;
 mod nomad_acl;
 mod nomad_merge;
+mod packages;
 mod pictures;
 #[cfg(feature = "agent")]
 mod pipelines;
@@ -110,7 +111,6 @@ mod shell;
 mod shell_names;
 mod spec_examples;
 mod transcripts;
-mod unit_file;
 mod voice;
 
 mod spec_files;
