@@ -111,6 +111,7 @@ mod shell;
 mod shell_names;
 mod spec_examples;
 mod transcripts;
+mod upgrade;
 mod voice;
 
 mod spec_files;
