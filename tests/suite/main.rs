@@ -90,6 +90,8 @@ mod nomad_acl;
 mod nomad_merge;
 mod packages;
 mod pictures;
+#[cfg(all(feature = "agent", unix))]
+mod pipeline_files;
 #[cfg(feature = "agent")]
 mod pipelines;
 #[cfg(feature = "agent")]
