@@ -61,6 +61,8 @@ mod failed_reports;
 mod faults;
 #[cfg(feature = "agent")]
 mod fixpoint;
+#[cfg(feature = "agent")]
+mod from_other_tools;
 mod fuzz_corpus;
 mod generated;
 #[cfg(feature = "agent")]
