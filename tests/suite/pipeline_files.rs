@@ -288,7 +288,7 @@ fn the_component_installs_plans_with_a_comment_and_applies_the_plan() {
     let request = server.only_request();
     assert_eq!(request.line(), "POST /projects/3/merge_requests/12/notes");
     assert_eq!(request.header("private-token"), Some("the-token"));
-    assert!(request.body.starts_with("body=%23%23%23%20prod%0A"), "{}", request.body);
+    assert!(request.body.starts_with("body=%23%23%23+prod%0A"), "{}", request.body);
 
     let (code, text) = run_job(&machine, &jobs, "apply-prod", &[]);
     assert_eq!(code, 0, "{text}");

@@ -23,9 +23,11 @@ pub(crate) fn print_version(context: &CommandContext) -> Exit {
 }
 
 fn describe(version: &str, commit: Option<&str>, features: &[&str]) -> String {
-    let commit = commit.filter(|commit| !commit.is_empty());
-    let commit = commit.map(|commit| format!("commit {commit}\n")).unwrap_or_default();
-    format!("nomad-csi {version}\n{commit}features {}\n", features.join(", "))
+    let features = features.join(", ");
+    let commit = commit.filter(|commit| !commit.is_empty()).map(|commit| ("commit", commit));
+    let lines =
+        [("nomad-csi", version)].into_iter().chain(commit).chain([("features", &*features)]);
+    lines.map(|(name, value)| format!("{name} {value}\n")).collect()
 }
 
 #[cfg(test)]
