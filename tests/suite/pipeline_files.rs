@@ -149,7 +149,8 @@ fn run_action(
         ("sha256", sha256.to_owned()),
         ("environment", "prod".to_owned()),
         ("options", "--var-file envs/prod.vars.hcl".to_owned()),
-        ("set-options", "--set web-prod --deny literal-secrets".to_owned()),
+        ("set-options", "--set web-prod".to_owned()),
+        ("plan-options", "--deny literal-secrets".to_owned()),
     ]);
     let value = |text: &str| {
         let inner = text.strip_prefix("${{ ").and_then(|text| text.strip_suffix(" }}"));
