@@ -229,6 +229,11 @@ pub(crate) enum Command {
         after_long_help = "Examples:\n  nomad-csi man volume create\n  nomad-csi man --directory man1"
     )]
     Man(ManArgs),
+    /// Print the version, the commit and the features of this program
+    ///
+    /// `--version` prints the version alone. A program that is not of a release has no commit.
+    #[command(after_long_help = "Example:\n  nomad-csi version")]
+    Version,
 }
 
 impl Command {
@@ -261,7 +266,8 @@ impl Command {
             | Self::Context(_)
             | Self::Explain(_)
             | Self::Completion(_)
-            | Self::Man(_) => None,
+            | Self::Man(_)
+            | Self::Version => None,
             #[cfg(feature = "agent")]
             Self::Agent(_) => None,
         }

@@ -19,7 +19,7 @@ use super::commands::volume::VolumeCommand;
 use super::commands::{
     alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, import, job,
     man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
-    validate, volume,
+    validate, version, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -60,6 +60,7 @@ pub(super) fn dispatch(
         },
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),
         Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
+        Command::Version => Ok(version::print_version(context)),
         Command::Auth(AuthCommand::Check(arguments)) => {
             runtime.client(auth::check(context, arguments))
         }
@@ -151,6 +152,7 @@ fn obeys_policies(command: &Command) -> bool {
         | Command::Explain(_)
         | Command::Completion(_)
         | Command::Man(_)
+        | Command::Version
         | Command::Auth(_)
         | Command::Context(_)
         | Command::Import(_)

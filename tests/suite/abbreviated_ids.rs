@@ -123,6 +123,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-snapshot-delete", Named),
     ("nomad-csi-snapshot-list", NoChange),
     ("nomad-csi-validate", NoChange),
+    ("nomad-csi-version", NoChange),
     ("nomad-csi-volume", NoChange),
     ("nomad-csi-volume-modify", Changes(&["volume modify da iops=100"])),
     ("nomad-csi-volume-abandon", Changes(&["volume abandon da --yes"])),

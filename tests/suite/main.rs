@@ -61,6 +61,8 @@ mod failed_reports;
 mod faults;
 #[cfg(feature = "agent")]
 mod fixpoint;
+#[cfg(feature = "agent")]
+mod from_other_tools;
 mod fuzz_corpus;
 mod generated;
 #[cfg(feature = "agent")]
@@ -88,7 +90,10 @@ mod linearizability;
 mod neighbours_real;
 mod nomad_acl;
 mod nomad_merge;
+mod packages;
 mod pictures;
+#[cfg(all(feature = "agent", unix))]
+mod pipeline_files;
 #[cfg(feature = "agent")]
 mod pipelines;
 #[cfg(feature = "agent")]
@@ -110,7 +115,7 @@ mod shell;
 mod shell_names;
 mod spec_examples;
 mod transcripts;
-mod unit_file;
+mod upgrade;
 mod voice;
 
 mod spec_files;

@@ -30,4 +30,5 @@ pub(crate) mod snapshot;
 mod status;
 pub(crate) mod submit;
 pub(crate) mod validate;
+pub(crate) mod version;
 pub(crate) mod volume;
