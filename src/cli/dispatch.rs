@@ -17,8 +17,8 @@ use super::commands::snapshot::SnapshotCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, import, job,
-    man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
+    alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, help, import,
+    job, man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
     validate, volume,
 };
 use super::error::CliError;
@@ -59,6 +59,7 @@ pub(super) fn dispatch(
             }
         },
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),
+        Command::Help(arguments) => help::print_help(context, arguments, Cli::command()),
         Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
         Command::Auth(AuthCommand::Check(arguments)) => {
             runtime.client(auth::check(context, arguments))
@@ -150,6 +151,7 @@ fn obeys_policies(command: &Command) -> bool {
         | Command::Fmt(_)
         | Command::Explain(_)
         | Command::Completion(_)
+        | Command::Help(_)
         | Command::Man(_)
         | Command::Auth(_)
         | Command::Context(_)

@@ -11,6 +11,7 @@ pub(crate) mod drift;
 pub(crate) mod explain;
 pub(crate) mod fmt;
 pub(crate) mod forget;
+pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod job;
 mod live_lists;

@@ -100,6 +100,7 @@ pub(crate) enum JobCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi job status\n  nomad-csi job status db -o json"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(JobStatusArgs),
 }
 

@@ -20,6 +20,7 @@ pub(crate) enum PluginCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(PluginStatusArgs),
     /// Show what would be lost if a plugin, or its part on a node, ended
     ///

@@ -51,6 +51,7 @@ pub(crate) enum VolumeCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi volume status\n  nomad-csi volume status db -o json"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(VolumeStatusArgs),
     /// Give up a creation that did not end
     ///
