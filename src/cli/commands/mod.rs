@@ -32,3 +32,4 @@ mod status;
 pub(crate) mod submit;
 pub(crate) mod validate;
 pub(crate) mod volume;
+mod watching;

@@ -2,7 +2,7 @@
 
 use clap::{Arg, Args, Subcommand};
 
-use crate::cli::args::{OutputArgs, not_empty};
+use crate::cli::args::{OutputArgs, WatchArgs, not_empty};
 use crate::cli::commands::job::WaitingArgs;
 
 /// The subcommands of `alloc`.
@@ -61,6 +61,9 @@ pub(crate) struct AllocStatusArgs {
     pub id: Option<String>,
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Arguments of `alloc logs`.

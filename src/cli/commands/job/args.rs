@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::refused_variables::RefusedVariables;
 use crate::cli::args::{
     GivenVariable, OutputArgs, PluginFilesArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat,
-    SYNTAX_HELP, SpecSyntax, not_empty,
+    SYNTAX_HELP, SpecSyntax, WatchArgs, not_empty,
 };
 use crate::cli::durations::TimeSpan;
 use nomad_csi_client::reconcile::workflow::JobWait;
@@ -316,4 +316,7 @@ pub(crate) struct JobStatusArgs {
     pub id: Option<String>,
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
