@@ -207,6 +207,7 @@ fn dispatch_direct(command: &DirectCommand, runtime: CommandRuntime<'_>) -> Resu
             let options = RuntimeOptions {
                 default_log_level: LogLevel::Warn,
                 threads: Threads::Many,
+                waiting_message: None,
                 abort_message: direct::check::LEFT,
             };
             runtime.run(&options, direct::check::check_plugin(context, arguments))
