@@ -135,7 +135,7 @@ fn is_one_mistake(word: &str, other: &str) -> bool {
     let (word, other) = (&word[start..], &other[start..]);
     match (word, other) {
         ([], []) => true,
-        ([a, b, rest @ ..], [c, d, others @ ..]) if a == d && b == c => rest == others,
+        ([a, b, rest @ ..], [c, d, others @ ..]) if a == d && b == c && rest == others => true,
         _ => {
             let after = |letters: &[char]| letters.get(1..).map(<[char]>::to_vec);
             let (shorter, others) = (after(word), after(other));

@@ -174,7 +174,11 @@ async fn a_response_that_takes_long_is_reported_once_and_its_time_can_be_limited
 /// The server holds such a request on purpose, for longer than others may take.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_query_is_neither_slow_nor_cut_off() {
-    let server = Server::always(Reply::Hang).await;
+    let server = Server::start(|request, _| match request.line().contains("/v1/nodes") {
+        true => Reply::Hang,
+        false => json("\"leader\""),
+    })
+    .await;
     let slow = Arc::new(SlowResponses::default());
     let client = NomadClient::new(&ClientSettings {
         request_timeout: Some(Duration::from_secs(7)),

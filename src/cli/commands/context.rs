@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
+use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{key_values, table};
@@ -73,7 +74,7 @@ pub(crate) struct ContextUseArgs {
 /// Arguments of `context show`.
 #[derive(Args, Debug)]
 pub(crate) struct ContextShowArgs {
-    /// Name of the context [default: the default cluster]
+    /// Name of the context [default: that of NOMAD_CSI_CONTEXT, or the default cluster]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// The output format.
@@ -202,7 +203,8 @@ fn show(
     home: &ConfigHome,
     arguments: &ContextShowArgs,
 ) -> Result<Exit, CliError> {
-    let typed = arguments.name.clone().or(context.global.context.clone());
+    let variable = context.environment.text(Variable::Context)?.map(str::to_owned);
+    let typed = arguments.name.clone().or(context.global.context.clone()).or(variable);
     let chosen = home.selected_name()?;
     let Some(name) = typed.or_else(|| chosen.clone()) else {
         return Err(Diagnostic::error(Code::ConfigNoContext, "no context is selected")

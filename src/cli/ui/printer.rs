@@ -130,7 +130,7 @@ impl Printer {
         const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
         let text = shown_text(text);
         let text = match self.colour_out {
-            true => text,
+            true => text.into_owned(),
             false => anstream::adapter::strip_str(&text).to_string(),
         };
         self.suspend_bars(|| write_raw(&self.out, &format!("{CLEAR}{text}"), true));
