@@ -166,8 +166,8 @@ fn place_of(word: &str, words: &[String], command_line: &Command) -> (Vec<String
 fn tips(path: &[String], word: &str, rest: &[String]) -> Vec<String> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let command = |command: &str, rest: &[String]| {
-        let rest = rest.iter().map(|word| format!(" {}", shell_quoted(word)));
-        format!("nomad-csi {command}{}", rest.collect::<String>())
+        let rest: String = rest.iter().map(|word| format!(" {}", shell_quoted(word))).collect();
+        format!("nomad-csi {command}{rest}")
     };
     let (shows, removes) = (SHOWING.contains(&word), REMOVING.contains(&word));
     match (&*path, word) {
