@@ -363,7 +363,8 @@ mod tests {
         for (word, command, expected) in [
             ("deleted", "delete", true),
             ("delte", "delete", true),
-            ("dleete", "delete", false),
+            ("dleete", "delete", true),
+            ("dleeet", "delete", false),
             ("deleet", "delete", true),
             ("relase", "release", true),
             ("detac", "detach", true),

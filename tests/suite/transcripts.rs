@@ -253,11 +253,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     (Code::ApiUnreachable, "tests/suite/client_failures.rs", "an_unreachable_address_is_reported"),
     (Code::ApiUnknownHost, "tests/suite/client_failures.rs", "an_unknown_host_is_reported"),
     (
-        Code::ApiTimeout,
-        "tests/suite/client_failures.rs",
-        "reads_time_out_after_a_minute_and_writes_after_fifteen",
-    ),
-    (
         Code::ApiTls,
         "tests/suite/client_tls.rs",
         "a_write_without_the_client_certificate_has_no_effect",
