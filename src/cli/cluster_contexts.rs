@@ -1,22 +1,23 @@
 //! The cluster that a command selects from the config file.
 //!
-//! `--context NAME` overrides the environment. A different address in the environment is an error,
-//! because the command would name two clusters. The default cluster that `context use` sets has the
+//! `--context NAME` overrides the environment, as does the name in NOMAD_CSI_CONTEXT. A different address in the
+//! environment is an error, because the command would name two clusters. The default cluster that `context use` sets has the
 //! lowest precedence: the environment overrides single settings, and an address from a flag or
 //! NOMAD_ADDR disables it as a whole. A token is therefore never sent to another cluster than its own.
 //! Only commands that connect to a server read the config file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::args::GlobalArgs;
 use super::env::{Environment, Variable};
 use super::error::CliError;
-use nomad_csi_client::files::{self, ClusterContext, ClusterContexts};
+use nomad_csi_client::files::{self, ClusterContext, ClusterContexts, NewContext};
 use nomad_csi_client::nomad::RedactedString;
 use nomad_csi_client::ports::SecretSource as _;
 use nomad_csi_client::secrets::LocalSecrets;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap, closest_match};
+use nomad_csi_model::one_line;
 use nomad_csi_model::private::NotPrivate;
 
 /// The setting that selected the cluster.
@@ -24,6 +25,8 @@ use nomad_csi_model::private::NotPrivate;
 pub(super) enum SelectedBy {
     /// `--context`.
     Flag,
+    /// NOMAD_CSI_CONTEXT.
+    Variable,
     /// `context use`.
     ContextUse,
 }
@@ -44,17 +47,25 @@ pub(super) struct SelectedCluster {
     token_warning: OnceLock<Diagnostic>,
 }
 
-/// The directory of the config file and of the default cluster's name.
+/// The config file, and the file with the default cluster's name.
 #[derive(Clone, Debug)]
-pub(super) struct ConfigHome(PathBuf);
+pub(super) struct ConfigHome {
+    config: PathBuf,
+    /// `None` if the command line names the config file.
+    selection: Option<PathBuf>,
+}
 
 impl ConfigHome {
-    /// Returns the user's config directory.
+    /// Returns the config file that the command line names, relative to `directory`, or that of the user.
     ///
     /// # Errors
-    /// Fails if no environment variable names it.
-    pub(super) fn of(environment: &Environment) -> Result<Self, CliError> {
-        Self::find(environment).ok_or_else(|| {
+    /// Fails if no environment variable names the user's config directory.
+    pub(super) fn of(
+        global: &GlobalArgs,
+        environment: &Environment,
+        directory: &Path,
+    ) -> Result<Self, CliError> {
+        Self::find(global, environment, directory).ok_or_else(|| {
             let message = "cannot find the config directory: no environment variable names it";
             Diagnostic::error(Code::ConfigUnreadable, message)
                 .help("set XDG_CONFIG_HOME or HOME (on Windows APPDATA)")
@@ -62,22 +73,27 @@ impl ConfigHome {
         })
     }
 
-    fn find(environment: &Environment) -> Option<Self> {
+    fn find(global: &GlobalArgs, environment: &Environment, directory: &Path) -> Option<Self> {
+        if let Some(named) = &global.config_file {
+            return Some(Self { config: directory.join(named), selection: None });
+        }
         let named = environment.path(Variable::ConfigHome);
         let windows = || environment.path(Variable::AppData).filter(|_| cfg!(windows));
         let home = || Some(environment.path(Variable::Home)?.join(".config"));
         let home = named.or_else(windows).or_else(home)?;
-        Some(Self(home.join("nomad-csi")))
+        let home = home.join("nomad-csi");
+        let (config, selection) = (home.join("config.toml"), Some(home.join("context")));
+        Some(Self { config, selection })
     }
 
     /// Returns the path of the config file.
-    pub(super) fn config(&self) -> PathBuf {
-        self.0.join("config.toml")
+    pub(super) fn config(&self) -> &Path {
+        &self.config
     }
 
-    /// Returns the path of the file with the default cluster's name.
-    fn selection_file(&self) -> PathBuf {
-        self.0.join("context")
+    /// Returns the directory that relative paths of the config file start from.
+    fn directory(&self) -> PathBuf {
+        self.config.parent().map(Path::to_owned).unwrap_or_default()
     }
 
     /// Reads all contexts. Without a config file, returns none.
@@ -86,7 +102,12 @@ impl ConfigHome {
     /// Returns every problem of the file.
     pub(super) fn contexts(&self) -> Result<(ClusterContexts, SourceMap), CliError> {
         let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
-        let read = files::read_config(&self.config(), &mut sources, &mut diagnostics);
+        let read = files::read_config(&self.config, &mut sources, &mut diagnostics);
+        if read.is_none() && self.selection.is_none() {
+            let message = format!("config file `{}` does not exist", self.config.display());
+            let help = "name another file with `--config-file`, or add a cluster to this one with `nomad-csi context add`";
+            return Err(Diagnostic::error(Code::ConfigUnreadable, message).help(help).into());
+        }
         if diagnostics.has_errors() {
             diagnostics.sort();
             return Err(CliError::from(diagnostics).with_sources(sources));
@@ -99,11 +120,14 @@ impl ConfigHome {
     /// # Errors
     /// Fails if the file cannot be read.
     pub(super) fn selected_name(&self) -> Result<Option<String>, CliError> {
-        files::current_context(&self.selection_file()).map_err(|error| {
+        let Some(selection) = &self.selection else {
+            return Ok(None);
+        };
+        files::current_context(selection).map_err(|error| {
             if let Some(refused) = NotPrivate::find(&error) {
                 return refused.diagnostic("use the selected context").into();
             }
-            let message = format!("cannot read `{}`", self.selection_file().display());
+            let message = format!("cannot read `{}`", selection.display());
             Diagnostic::error(Code::ConfigUnreadable, message).note(error.to_string()).into()
         })
     }
@@ -111,14 +135,60 @@ impl ConfigHome {
     /// Stores the name of the default cluster, or none.
     ///
     /// # Errors
-    /// Fails if the file cannot be written.
+    /// Fails if the file cannot be written, or the command line names the config file.
     pub(super) fn select(&self, name: Option<&str>) -> Result<(), CliError> {
-        files::set_current_context(&self.selection_file(), name.unwrap_or_default()).map_err(
-            |error| {
-                let message = format!("cannot write `{}`", self.selection_file().display());
-                Diagnostic::error(Code::CliFile, message).note(error.to_string()).into()
-            },
-        )
+        let Some(selection) = &self.selection else {
+            let message = "cannot set the default cluster: it is one of the user's config file, and `--config-file` names another file";
+            return Err(Diagnostic::error(Code::CliInvalidValue, message)
+                .help("name the cluster with `--context` or NOMAD_CSI_CONTEXT in each command")
+                .into());
+        };
+        files::set_current_context(selection, name.unwrap_or_default()).map_err(|error| {
+            let message = format!("cannot write `{}`", selection.display());
+            Diagnostic::error(Code::CliFile, message).note(error.to_string()).into()
+        })
+    }
+
+    /// Adds a context to the end of the config file, and creates the file if there is none.
+    ///
+    /// # Errors
+    /// Fails if the file has a problem or has the context, the settings are not valid in it, or it cannot be written.
+    pub(super) fn add(&self, name: &str, context: &NewContext) -> Result<(), CliError> {
+        let cannot = |why: &str| {
+            let message = format!("cannot add context `{}`: {why}", one_line(name));
+            Diagnostic::error(Code::CliInvalidValue, message)
+        };
+        let before = match files::read_limited(&self.config) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let unreadable = match NotPrivate::find(&error) {
+                    Some(refused) => refused.diagnostic("add a context to the config file"),
+                    None => cannot(&format!("cannot read `{}`", self.config.display()))
+                        .note(error.to_string()),
+                };
+                return Err(unreadable.into());
+            }
+        };
+        if before.is_some() && self.contexts()?.0.contains_key(name) {
+            let known = cannot(&format!("`{}` has one of this name", self.config.display()));
+            return Err(known.help("choose another name, or edit the file").into());
+        }
+        let text = files::with_context(before.as_deref().unwrap_or_default(), name, context);
+        let (mut sources, mut diagnostics) = (SourceMap::default(), Diagnostics::default());
+        files::parse_config(&text, &self.config, &mut sources, &mut diagnostics);
+        if diagnostics.has_errors() {
+            return Err(CliError::from(diagnostics).with_sources(sources));
+        }
+        let directory = self.directory();
+        if let Some(before) = before {
+            files::rewrite(&directory, &self.config, before.as_bytes(), text.as_bytes())?;
+            return Ok(());
+        }
+        std::fs::create_dir_all(&directory).map_err(|error| {
+            cannot(&format!("cannot create `{}`", directory.display())).note(error.to_string())
+        })?;
+        Ok(files::write_private(&directory, &self.config, text.as_bytes())?)
     }
 
     /// Reads one context by its name.
@@ -135,7 +205,7 @@ impl ConfigHome {
 
     /// Adds where the name of the default cluster comes from and how to change it.
     fn explain_selection(&self, unknown: Diagnostic) -> Diagnostic {
-        let choice = self.selection_file();
+        let choice = self.selection.as_deref().unwrap_or(Path::new("context"));
         unknown
             .note(format!(
                 "`nomad-csi context use` set this default cluster in `{}`",
@@ -152,7 +222,7 @@ impl ConfigHome {
         match closest_match(name, names.iter().copied()) {
             Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
             None if names.is_empty() => {
-                diagnostic.help("define it: `[context.NAME]` with an `address`")
+                diagnostic.help("define one with `nomad-csi context add NAME --address URL`")
             }
             None => diagnostic.help(format!("use one of: {}", names.join(", "))),
         }
@@ -166,17 +236,27 @@ impl ConfigHome {
 pub(super) fn select_cluster(
     global: &GlobalArgs,
     environment: &Environment,
+    directory: &Path,
 ) -> Result<Option<SelectedCluster>, CliError> {
     if global.is_embedded() {
         return Ok(None);
     }
-    let (home, name, by) = match &global.context {
-        Some(name) => (ConfigHome::of(environment)?, name.clone(), SelectedBy::Flag),
-        None if global.address.is_some() || environment.is_set(Variable::Address) => {
-            return Ok(None);
+    let home = || ConfigHome::of(global, environment, directory);
+    let variable = environment.text(Variable::Context)?;
+    let (home, name, by) = match (&global.context, variable) {
+        (Some(name), _) => (home()?, name.clone(), SelectedBy::Flag),
+        (None, _) if global.address.is_some() => return Ok(None),
+        (None, Some(name)) => (home()?, name.to_owned(), SelectedBy::Variable),
+        (None, None) if environment.is_set(Variable::Address) => return Ok(None),
+        (None, None) if global.config_file.is_some() => {
+            let message =
+                "no cluster is selected: a file that `--config-file` names has no default cluster";
+            return Err(Diagnostic::error(Code::ConfigNoContext, message)
+                .help("name the cluster with `--context` or NOMAD_CSI_CONTEXT")
+                .into());
         }
-        None => {
-            let Some(home) = ConfigHome::find(environment) else {
+        (None, None) => {
+            let Some(home) = ConfigHome::find(global, environment, directory) else {
                 return Ok(None);
             };
             let Some(name) = home.selected_name()? else {
@@ -190,6 +270,10 @@ pub(super) fn select_cluster(
         let unknown = home.unknown_context(&name, &contexts);
         return Err(match by {
             SelectedBy::Flag => unknown.into(),
+            SelectedBy::Variable => {
+                let help = "change or unset NOMAD_CSI_CONTEXT, or override it with `--context`";
+                unknown.note("NOMAD_CSI_CONTEXT names it").help(help).into()
+            }
             SelectedBy::ContextUse => home.explain_selection(unknown).into(),
         });
     };
@@ -197,7 +281,7 @@ pub(super) fn select_cluster(
         name,
         cluster,
         selected_by: by,
-        directory: home.0,
+        directory: home.directory(),
         sources: Arc::new(sources),
         token_warning: OnceLock::new(),
     };
@@ -216,20 +300,26 @@ fn same_address(one: &str, other: &str) -> bool {
 impl SelectedCluster {
     /// The message omits the address of the environment, which may contain a password.
     fn address_conflict(&self) -> CliError {
+        let (name, address) = (&self.name, &self.cluster.address);
+        let (choice, help) = match self.selected_by {
+            SelectedBy::Variable => {
+                (format!("NOMAD_CSI_CONTEXT={name}"), "unset NOMAD_ADDR or NOMAD_CSI_CONTEXT")
+            }
+            SelectedBy::Flag | SelectedBy::ContextUse => {
+                (format!("--context {name}"), "unset NOMAD_ADDR, or remove `--context`")
+            }
+        };
         let message = format!(
-            "`--context {}` conflicts with NOMAD_ADDR: the address of the context is `{}`",
-            self.name, self.cluster.address
+            "`{choice}` conflicts with NOMAD_ADDR: the address of the context is `{address}`"
         );
-        Diagnostic::error(Code::CliContextConflict, message)
-            .help("unset NOMAD_ADDR, or remove `--context`")
-            .into()
+        Diagnostic::error(Code::CliContextConflict, message).help(help).into()
     }
 
-    /// Returns the setting that takes precedence: the context's value if `--context` selected it, else
+    /// Returns the setting that takes precedence: the context's value if `--context` or NOMAD_CSI_CONTEXT selected it, else
     /// the environment's. Falls back to the other value.
     pub(super) fn prefer<T>(&self, own: Option<T>, environment: Option<T>) -> Option<T> {
         match self.selected_by {
-            SelectedBy::Flag => own.or(environment),
+            SelectedBy::Flag | SelectedBy::Variable => own.or(environment),
             SelectedBy::ContextUse => environment.or(own),
         }
     }

@@ -16,10 +16,12 @@ use super::exit::Exit;
 use super::interrupts::Interrupts;
 use super::policies::read_policies;
 use super::run_reports::RunReports;
+use super::server_outage::SlowResponseLine;
 use super::servers::Servers;
 use super::settings::{namespace, server_target};
 use super::ui::{Printer, RunReport, TimeReference, problems_text, render};
 use nomad_csi_client::files;
+use nomad_csi_client::nomad::SlowResponseObserver;
 use nomad_csi_client::ports::{ClusterApi, ProcessTable, SecretSource};
 use nomad_csi_client::secrets::LocalSecrets;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics, SourceMap};
@@ -161,7 +163,7 @@ impl CommandContext {
     /// Returns the selected cluster of the config file, if any.
     fn selected_cluster(&self) -> Result<Option<&SelectedCluster>, CliError> {
         if self.selected_cluster.get().is_none() {
-            let chosen = select_cluster(&self.global, &self.environment)?;
+            let chosen = select_cluster(&self.global, &self.environment, &self.directory)?;
             // Only this thread sets it: a command resolves the cluster before it starts other work.
             drop(self.selected_cluster.set(chosen));
         }
@@ -242,8 +244,22 @@ impl CommandContext {
         &self,
         work: impl AsyncFnOnce(&dyn ClusterApi) -> Result<Exit, CliError>,
     ) -> Result<Exit, CliError> {
+        let observer = SlowResponseLine(Arc::clone(&self.printer));
+        self.with_observed_cluster(Arc::new(observer), work).await
+    }
+
+    /// Does the same as [`Self::with_cluster`], and reports responses that take long to `observer`.
+    ///
+    /// # Errors
+    /// Those of [`Self::with_cluster`].
+    pub(super) async fn with_observed_cluster(
+        &self,
+        observer: Arc<dyn SlowResponseObserver>,
+        work: impl AsyncFnOnce(&dyn ClusterApi) -> Result<Exit, CliError>,
+    ) -> Result<Exit, CliError> {
         let chosen = self.selected_cluster()?;
-        let target = server_target(&self.global, &self.environment, &self.directory, chosen)?;
+        let mut target = server_target(&self.global, &self.environment, &self.directory, chosen)?;
+        target.observe_slow_responses(observer);
         if let Some((remark, sources)) = chosen.and_then(SelectedCluster::token_warning) {
             self.print_diagnostics(&remark.clone().into(), sources);
         }

@@ -16,6 +16,7 @@ use super::commands::drift::DriftArgs;
 use super::commands::explain::ExplainArgs;
 use super::commands::fmt::FmtArgs;
 use super::commands::forget::ForgetArgs;
+use super::commands::help::HelpArgs;
 use super::commands::import::ImportArgs;
 use super::commands::job::JobCommand;
 use super::commands::man::ManArgs;
@@ -224,6 +225,9 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     #[command(after_long_help = "Example:\n  nomad-csi completion zsh")]
     Completion(CompletionArgs),
+    /// Print the help of a command
+    #[command(after_long_help = "Example:\n  nomad-csi help volume create")]
+    Help(HelpArgs),
     /// Print the manual
     #[command(
         after_long_help = "Examples:\n  nomad-csi man volume create\n  nomad-csi man --directory man1"
@@ -266,6 +270,7 @@ impl Command {
             | Self::Context(_)
             | Self::Explain(_)
             | Self::Completion(_)
+            | Self::Help(_)
             | Self::Man(_)
             | Self::Version => None,
             #[cfg(feature = "agent")]

@@ -17,8 +17,8 @@ use super::commands::snapshot::SnapshotCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, import, job,
-    man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
+    alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, help, import,
+    job, man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
     validate, version, volume,
 };
 use super::error::CliError;
@@ -59,6 +59,7 @@ pub(super) fn dispatch(
             }
         },
         Command::Completion(arguments) => completion::print_completion_script(context, arguments),
+        Command::Help(arguments) => help::print_help(context, arguments, Cli::command()),
         Command::Man(arguments) => man::print_manual(context, arguments, Cli::command()),
         Command::Version => Ok(version::print_version(context)),
         Command::Auth(AuthCommand::Check(arguments)) => {
@@ -151,6 +152,7 @@ fn obeys_policies(command: &Command) -> bool {
         | Command::Fmt(_)
         | Command::Explain(_)
         | Command::Completion(_)
+        | Command::Help(_)
         | Command::Man(_)
         | Command::Version
         | Command::Auth(_)
@@ -207,6 +209,7 @@ fn dispatch_direct(command: &DirectCommand, runtime: CommandRuntime<'_>) -> Resu
             let options = RuntimeOptions {
                 default_log_level: LogLevel::Warn,
                 threads: Threads::Many,
+                waiting_message: None,
                 abort_message: direct::check::LEFT,
             };
             runtime.run(&options, direct::check::check_plugin(context, arguments))

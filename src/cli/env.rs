@@ -37,6 +37,7 @@ macro_rules! variables {
 
 variables! {
     Address = "NOMAD_ADDR": "Address of the server: http://, https:// or unix://.";
+    Context = "NOMAD_CSI_CONTEXT": "Name of a cluster in the config file, as in `--context`.";
     Region = "NOMAD_REGION": "Region that handles the requests.";
     Namespace = "NOMAD_NAMESPACE": "Namespace; `*` means all namespaces in commands that read.";
     Token = "NOMAD_TOKEN": "ACL token.";

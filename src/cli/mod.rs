@@ -25,6 +25,7 @@ mod ledger;
 mod manual;
 #[cfg(unix)]
 mod operator_token;
+mod other_words;
 mod policies;
 mod process_environment;
 mod process_table;
@@ -37,10 +38,10 @@ mod server_connection;
 mod server_outage;
 mod servers;
 mod settings;
-mod single_dash;
 mod spec_runs;
 mod specs;
 mod ui;
+mod usage_tips;
 mod workflow;
 
 pub use commands::completion::registration;

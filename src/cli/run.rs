@@ -11,10 +11,11 @@ use super::commands::completion;
 use super::dispatch::dispatch;
 use super::env::Variable;
 use super::exit::Exit;
+use super::other_words::in_own_words;
 use super::process_environment::{OutputStream, ProcessEnvironment};
-use super::settings::{output_width, uses_colour};
-use super::single_dash::with_two_dashes;
+use super::settings::{HELP_WIDTH, output_width, uses_colour};
 use super::ui::{OutputReader, Printer, PrinterStream};
+use super::usage_tips::with_own_tips;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, SourceMap};
 use nomad_csi_model::one_line;
 
@@ -24,7 +25,7 @@ pub fn run_command_line(process_environment: ProcessEnvironment) -> Exit {
     let parsed = parse(&process_environment, width);
     let global = parsed.as_ref().map(|cli| cli.global.clone()).unwrap_or_default();
     let process = process_environment.ownership;
-    let mut context = command_context(process_environment, global, width);
+    let mut context = command_context(process_environment, global.with_all_namespaces(), width);
     let started = context.clock.now();
     context.reports = parsed.as_ref().ok().and_then(|cli| cli.command.reports(started));
     let exit = match parsed {
@@ -76,11 +77,16 @@ fn parse(process_environment: &ProcessEnvironment, width: usize) -> Result<Cli, 
     if let Ok(Some(shell)) = process_environment.environment.text(Variable::Complete) {
         return Err(ParseFailure::Completion(shell.to_owned()));
     }
-    Cli::command()
-        .term_width(width.min(100))
-        .try_get_matches_from(with_two_dashes(&process_environment.arguments))
+    let command_line = Cli::command().term_width(width.min(HELP_WIDTH));
+    let words = in_own_words(&process_environment.arguments, &command_line);
+    command_line
+        .try_get_matches_from(&words)
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
-        .map_err(ParseFailure::Clap)
+        .map_err(|error| {
+            let words = words.iter().map(|word| word.to_string_lossy().into_owned());
+            let words = words.collect::<Vec<_>>();
+            ParseFailure::Clap(with_own_tips(error, &words, &Cli::command()))
+        })
 }
 
 fn command_context(

@@ -1,15 +1,18 @@
 //! The asynchronous runtime of a command: its threads, its log and its interrupts.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::command_context::CommandContext;
 use super::error::CliError;
 use super::exit::Exit;
+use super::interrupts::Interrupts;
 use super::process_environment::ProcessOwnership;
 use super::settings::log_settings;
 use super::ui::Printer;
@@ -37,6 +40,9 @@ impl CommandRuntime<'_> {
         let options = RuntimeOptions {
             default_log_level: LogLevel::Warn,
             threads: Threads::of_client(self.context),
+            waiting_message: Some(
+                "interrupted: waiting for the requests that were sent; a second interrupt ends the command without their results",
+            ),
             abort_message: "aborted: requests in flight may still take effect; check with `nomad-csi volume status`",
         };
         self.run(&options, command)
@@ -50,6 +56,9 @@ impl CommandRuntime<'_> {
         let options = RuntimeOptions {
             default_log_level: LogLevel::Info,
             threads: Threads::of_client(self.context),
+            waiting_message: Some(
+                "interrupted: waiting for the steps that were begun; a second interrupt ends the command without their results",
+            ),
             abort_message: "aborted: requests in flight may still take effect; the next round detects them",
         };
         self.run(&options, command)
@@ -65,6 +74,7 @@ impl CommandRuntime<'_> {
         let options = RuntimeOptions {
             default_log_level: LogLevel::Info,
             threads,
+            waiting_message: None,
             abort_message: "aborted: the next start resumes unfinished operations",
         };
         self.run(&options, command)
@@ -86,6 +96,8 @@ pub(super) struct RuntimeOptions {
     pub default_log_level: LogLevel,
     /// The number of threads.
     pub threads: Threads,
+    /// The line for a command that still runs a moment after the first interrupt.
+    pub waiting_message: Option<&'static str>,
     /// The line that a second interrupt prints.
     pub abort_message: &'static str,
 }
@@ -142,9 +154,15 @@ fn run_in_runtime(
                 ProcessOwnership::Shared => std::future::pending().await,
             }
         };
+        let waiting = say_if_waiting(&context.interrupts, || {
+            if let Some(message) = options.waiting_message {
+                context.printer.print_status(message);
+            }
+        });
         tokio::select! {
             ended = command => ended,
             never = signals => match never {},
+            never = waiting => match never {},
             () = context.interrupts.aborted() => {
                 context.printer.print_status(options.abort_message);
                 Err(CliError::already_reported(Exit::Interrupted))
@@ -154,6 +172,17 @@ fn run_in_runtime(
     // A thread may still be reading standard input.
     runtime.shutdown_background();
     ended
+}
+
+/// How long a command may run after an interrupt before it says what it waits for.
+const WAITING: Duration = Duration::from_secs(1);
+
+/// Calls `say` for a command that still runs a moment after the first interrupt. Never returns.
+async fn say_if_waiting(interrupts: &Interrupts, say: impl FnOnce()) -> Infallible {
+    interrupts.stop().cancelled().await;
+    tokio::time::sleep(WAITING).await;
+    say();
+    std::future::pending().await
 }
 
 fn start_log(context: &CommandContext, level: LogLevel) -> Result<(), CliError> {
@@ -182,5 +211,29 @@ impl Write for LogWriter {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_says_that_it_waits_only_if_it_still_runs_a_second_after_an_interrupt() {
+        for (is_interrupted, runs_for, expected) in
+            [(false, 3600, false), (true, 0, false), (true, 5, true)]
+        {
+            let interrupts = Interrupts::default();
+            if is_interrupted {
+                interrupts.interrupt();
+            }
+            let said = Cell::new(false);
+            let waiting = say_if_waiting(&interrupts, || said.set(true));
+            let ended = tokio::time::timeout(Duration::from_secs(runs_for), waiting).await;
+            assert!(ended.is_err());
+            assert_eq!(said.get(), expected, "{is_interrupted} {runs_for}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::durations::TimeSpan;
 use super::ui::{Printer, WaitLine, one_line};
+use nomad_csi_client::nomad::SlowResponseObserver;
 use nomad_csi_client::ports::{ApiError, OutageObserver};
 
 /// Prints one line when a wait begins and one when it ends. On a terminal, a live line shows its duration.
@@ -73,6 +74,38 @@ impl OutageObserver for OutageLog {
     fn gave_up(&self, server: &str) {
         tracing::warn!("{}", gave_up_line(server));
     }
+}
+
+/// Prints a line when a response takes long.
+pub(super) struct SlowResponseLine(pub Arc<Printer>);
+
+impl std::fmt::Debug for SlowResponseLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SlowResponseLine")
+    }
+}
+
+impl SlowResponseObserver for SlowResponseLine {
+    fn no_response_yet(&self, server: &str, action: &str, after: Duration) {
+        self.0.print_status(&slow_line(server, action, after));
+    }
+}
+
+/// Logs that a response takes long, for a command that runs for months.
+#[derive(Debug)]
+pub(super) struct SlowResponseLog;
+
+impl SlowResponseObserver for SlowResponseLog {
+    fn no_response_yet(&self, server: &str, action: &str, after: Duration) {
+        tracing::warn!("{}", slow_line(server, action, after));
+    }
+}
+
+fn slow_line(server: &str, action: &str, after: Duration) -> String {
+    let (server, action, after) = (one_line(server), one_line(action), TimeSpan(after));
+    format!(
+        "server {server}: no response for {after} to the request to {action}, still waiting; `--request-timeout` limits the wait"
+    )
 }
 
 fn away_line(server: &str, why: &ApiError, timeout: Duration) -> String {

@@ -2,6 +2,7 @@
 //! variable.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::args::{GlobalArgs, LogFormat, RedactedText as Secret};
 use super::cluster_contexts::{SelectedBy, SelectedCluster};
@@ -14,7 +15,8 @@ use super::operator_token::add_operator_token;
 use crate::telemetry::{LogFormat as LineFormat, LogLevel, LogSettings};
 use nomad_csi_client::files::ClusterContext;
 use nomad_csi_client::nomad::{
-    ClientSettings, ProxySettings, RedactedString, ResponseLimits, TlsSettings,
+    ClientSettings, ProxySettings, RedactedString, ResponseLimits, SlowResponseObserver,
+    TlsSettings,
 };
 use nomad_csi_model::Namespace;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -27,6 +29,18 @@ pub enum Target {
     /// An agent inside this process.
     #[cfg(feature = "agent")]
     Embedded(Box<EmbeddedTarget>),
+}
+
+impl Target {
+    /// Lets `observer` know of a response that takes long.
+    pub(super) fn observe_slow_responses(&mut self, observer: Arc<dyn SlowResponseObserver>) {
+        let settings = match self {
+            Self::Cluster(settings) => settings.as_mut(),
+            #[cfg(feature = "agent")]
+            Self::Embedded(embedded) => &mut embedded.settings,
+        };
+        settings.slow_responses = Some(observer);
+    }
 }
 
 impl From<NotUtf8> for CliError {
@@ -147,6 +161,8 @@ fn cluster_settings(
             no_proxy: environment.text(Variable::NoProxy)?.map(str::to_owned),
         },
         limits: response_limits(global, environment)?,
+        request_timeout: global.request_timeout.map(|timeout| timeout.0),
+        slow_responses: None,
     })
 }
 
@@ -240,6 +256,9 @@ pub(super) fn uses_colour(
     let forced = global.force_color || environment.is_set(Variable::NomadForceColor);
     !forbidden && (forced || (is_terminal && !dumb))
 }
+
+/// The widest help, in columns.
+pub(super) const HELP_WIDTH: usize = 100;
 
 /// Returns the width of the output: COLUMNS, else the terminal width, else a width for logs.
 pub(super) fn output_width(environment: &Environment, terminal: Option<usize>) -> usize {

@@ -55,6 +55,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-auth-check", NoChange),
     ("nomad-csi-completion", NoChange),
     ("nomad-csi-context", NoChange),
+    ("nomad-csi-context-add", NoChange),
     ("nomad-csi-context-list", NoChange),
     ("nomad-csi-context-show", NoChange),
     ("nomad-csi-context-use", NoChange),
@@ -64,6 +65,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-explain-placement", NoChange),
     ("nomad-csi-fmt", NoChange),
     ("nomad-csi-forget", Changes(&["forget da --set web --ledger file:ledger"])),
+    ("nomad-csi-help", NoChange),
     ("nomad-csi-import", Named),
     ("nomad-csi-job", NoChange),
     (

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use nomad_csi_client::nomad::{ClientSettings, NomadClient};
+use nomad_csi_client::nomad::{ClientSettings, NomadClient, SlowResponseObserver};
 use nomad_csi_client::ports::{
-    ApiError, OutageObserver, ServerWait, VolumeApi as _, VolumeReader as _,
+    ApiError, OutageObserver, ServerWait, TopicWatch as _, VolumeApi as _, VolumeReader as _,
+    WatchRequest, WatchTopic,
 };
 use nomad_csi_model::Secrets;
 use nomad_csi_model::diagnostic::Code;
@@ -136,6 +137,60 @@ async fn requests_stop_together_when_a_server_stays_away() {
     assert_eq!(read, [Err(Code::ApiConnectionLost); 8]);
     assert_eq!(lines, ["away", "gave up"]);
     assert!((8..=20).contains(&probes), "{probes}");
+}
+
+#[derive(Debug, Default)]
+struct SlowResponses(Mutex<Vec<String>>);
+
+impl SlowResponseObserver for SlowResponses {
+    fn no_response_yet(&self, _: &str, action: &str, after: Duration) {
+        let mut lines = self.0.lock().expect("no panic");
+        lines.push(format!("{action} {}", after.as_secs()));
+    }
+}
+
+/// The first request without a response is reported after three seconds, and each ends when the user says.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_takes_long_is_reported_once_and_its_time_can_be_limited() {
+    let server = Server::always(Reply::Hang).await;
+    for (limit, expected) in [(2, vec![]), (7, vec!["list the plugins 3"])] {
+        let slow = Arc::new(SlowResponses::default());
+        let client = NomadClient::new(&ClientSettings {
+            request_timeout: Some(Duration::from_secs(limit)),
+            slow_responses: Some(slow.clone()),
+            ..ClientSettings::new(server.url())
+        });
+        let client = client.expect("the address is valid");
+        for _ in 0..2 {
+            let error = client.list_plugins(None).await.expect_err("the server is silent");
+            assert_eq!(error.code, Code::ApiTimeout);
+            let limit = format!("did not respond within {limit}s");
+            assert!(error.message.contains(&limit), "{}", error.message);
+        }
+        assert_eq!(*slow.0.lock().expect("no panic"), expected);
+    }
+}
+
+/// The server holds such a request on purpose, for longer than others may take.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_query_is_neither_slow_nor_cut_off() {
+    let server = Server::start(|request, _| match request.line().contains("/v1/nodes") {
+        true => Reply::Hang,
+        false => json("\"leader\""),
+    })
+    .await;
+    let slow = Arc::new(SlowResponses::default());
+    let client = NomadClient::new(&ClientSettings {
+        request_timeout: Some(Duration::from_secs(7)),
+        slow_responses: Some(slow.clone()),
+        ..ClientSettings::new(server.url())
+    });
+    let client = client.expect("the address is valid");
+    let wait = WatchRequest { index: Some(7), max_wait: Duration::from_secs(30) };
+    let watching = client.watch_topic(&WatchTopic::Nodes, wait);
+    let watched = tokio::time::timeout(Duration::from_secs(30), watching).await;
+    assert!(watched.is_err(), "{watched:?}");
+    assert_eq!(slow.0.lock().expect("no panic").len(), 0);
 }
 
 /// A create in a cluster without a leader may have gone further than the error shows.

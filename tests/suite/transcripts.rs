@@ -86,6 +86,7 @@ transcripts! {
     a_volume_is_expanded = "volume/expand.md";
     orphans_are_listed_registered_and_deleted = "orphans/orphans.md";
     orphans_of_the_embedded_agent = "orphans/embedded.md";
+    words_of_other_programs_are_understood = "command_line/other-words.md";
     codes_are_explained = "command_line/explain.md";
     wrong_usage_is_an_error = "command_line/usage.md";
     one_set_of_files_for_several_environments = "language/fleet.md";
@@ -124,6 +125,7 @@ transcripts! {
     an_agent_that_cannot_start_reports_the_reason = "embedded/agent.md";
     a_server_or_a_node_that_cannot_start_reports_the_reason = "embedded/cluster.md";
     lifecycle_of_one_volume = "embedded/lifecycle.md";
+    changes_of_volumes_are_watched = "volume/watch.md";
     volumes_are_listed = "volume/status-list.md";
     a_creation_is_shown_and_given_up = "volume/abandon.md";
     a_volume_is_shown = "volume/status-one.md";
@@ -250,11 +252,6 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (Code::ApiUnreachable, "tests/suite/client_failures.rs", "an_unreachable_address_is_reported"),
     (Code::ApiUnknownHost, "tests/suite/client_failures.rs", "an_unknown_host_is_reported"),
-    (
-        Code::ApiTimeout,
-        "tests/suite/client_failures.rs",
-        "reads_time_out_after_a_minute_and_writes_after_fifteen",
-    ),
     (
         Code::ApiTls,
         "tests/suite/client_tls.rs",

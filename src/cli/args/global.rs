@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::redacted::RedactedText;
+use crate::cli::durations::TimeSpan;
+use nomad_csi_model::Namespace;
 
 const SERVER: &str = "Server";
 const MESSAGES: &str = "Messages";
@@ -21,6 +23,12 @@ pub(crate) struct GlobalArgs {
     /// Name of a cluster in the config file; overrides the environment
     #[arg(long, global = true, value_name = "NAME", help_heading = SERVER, conflicts_with = "address")]
     pub context: Option<String>,
+    /// Config file with named clusters [default: nomad-csi/config.toml in the user's config directory]
+    ///
+    /// The command uses the cluster that `--context` or NOMAD_CSI_CONTEXT names. What `context use` selected is of another
+    /// file, and does not count.
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER, value_hint = ValueHint::FilePath, hide_short_help = true)]
+    pub config_file: Option<PathBuf>,
     /// Run against an agent in this process that keeps its state in DIR
     ///
     /// Default directory: `nomad-csi/embedded` in the user's state directory. If an agent already
@@ -37,8 +45,11 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "NAME", help_heading = SERVER, hide_short_help = true)]
     pub region: Option<String>,
     /// Namespace; `*` means all namespaces in commands that read
-    #[arg(long, global = true, value_name = "NAME", help_heading = SERVER)]
+    #[arg(short = 'n', long, global = true, value_name = "NAME", help_heading = SERVER)]
     pub namespace: Option<String>,
+    /// All namespaces, in commands that read; like `--namespace '*'`
+    #[arg(short = 'A', long, global = true, help_heading = SERVER, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     /// ACL token; prefer NOMAD_TOKEN, because other users can read this flag in the process list
     #[arg(long, global = true, value_name = "TOKEN", help_heading = SERVER, hide_short_help = true)]
     pub token: Option<RedactedText>,
@@ -63,6 +74,12 @@ pub(crate) struct GlobalArgs {
         default_missing_value = "true", help_heading = SERVER, hide_short_help = true
     )]
     pub tls_skip_verify: Option<bool>,
+    /// Longest time until the response to a request begins, such as 5s; `--timeout` is the same where it is free
+    ///
+    /// A request that ends then may have taken effect; the error says so. Requests that a server holds until something
+    /// happens have limits of their own. [default: 60s, and 15m for a request that changes something]
+    #[arg(long, global = true, value_name = "TIME", help_heading = SERVER, hide_short_help = true, value_parser = request_timeout)]
+    pub request_timeout: Option<TimeSpan>,
     /// Limit of what a server may send, such as list-items=1000000, repeatable
     #[arg(long, global = true, value_name = "NAME=VALUE", help_heading = SERVER, hide_short_help = true)]
     pub response_limit: Vec<String>,
@@ -87,6 +104,14 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
+    /// Returns the same arguments, with `--all-namespaces` as the namespace that it means.
+    pub(crate) fn with_all_namespaces(self) -> Self {
+        match self.all_namespaces {
+            true => Self { namespace: Some(Namespace::ALL.to_owned()), ..self },
+            false => self,
+        }
+    }
+
     /// Returns true if the server is an agent inside this process.
     pub(crate) fn is_embedded(&self) -> bool {
         #[cfg(feature = "agent")]
@@ -94,6 +119,14 @@ impl GlobalArgs {
         #[cfg(not(feature = "agent"))]
         let embedded = false;
         embedded
+    }
+}
+
+fn request_timeout(text: &str) -> Result<TimeSpan, String> {
+    let timeout: TimeSpan = text.parse()?;
+    match timeout.0.is_zero() {
+        true => Err("the server needs some time to respond, such as 5s".to_owned()),
+        false => Ok(timeout),
     }
 }
 

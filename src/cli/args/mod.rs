@@ -18,6 +18,7 @@ mod secrets;
 mod server_wait;
 mod set;
 mod value_parsers;
+mod watch;
 
 pub(crate) use changes::{
     ChangeArgs, NO_PROVIDER_HELP, SERVER_VERSION_HELP, SHARE_HELP, StandingChangeArgs,
@@ -37,3 +38,4 @@ pub(crate) use secrets::SecretArgs;
 pub(crate) use server_wait::ServerWaitArgs;
 pub(crate) use set::SetArgs;
 pub(crate) use value_parsers::{drift_field, not_empty, one_of};
+pub(crate) use watch::WatchArgs;

@@ -18,7 +18,7 @@ use super::shell_words::{Shell, TypedWord, is_option};
 use crate::cli::args::GlobalArgs;
 use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
-use crate::cli::env::{Environment, Variable};
+use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::OutputFormat;
@@ -145,12 +145,11 @@ fn with_live_values(
     command_line: clap::Command,
     words: &[OsString],
 ) -> clap::Command {
-    let server = Arc::new(ServerValues::new(
-        global(command_line.clone(), words),
-        named_objects(command_line.clone(), words),
-        context,
-    ));
-    let values = CompletedValues { contexts: contexts(&context.environment), server };
+    let global = global(command_line.clone(), words);
+    let contexts = contexts(&global, context);
+    let server =
+        Arc::new(ServerValues::new(global, named_objects(command_line.clone(), words), context));
+    let values = CompletedValues { contexts, server };
     values.complete("", command_line)
 }
 
@@ -254,15 +253,19 @@ fn explained_words() -> Vec<String> {
 }
 
 /// Returns the names of the config file's contexts. Empty if it cannot be read.
-fn contexts(environment: &Environment) -> Vec<String> {
-    let read = ConfigHome::of(environment).and_then(|home| home.contexts());
+fn contexts(global: &GlobalArgs, context: &CommandContext) -> Vec<String> {
+    let home = ConfigHome::of(global, &context.environment, &context.directory);
+    let read = home.and_then(|home| home.contexts());
     read.map(|(contexts, _)| contexts.into_keys().collect()).unwrap_or_default()
 }
 
 /// The flags on the command line so far.
 fn global(command_line: clap::Command, words: &[OsString]) -> GlobalArgs {
     let matches = command_line.ignore_errors(true).try_get_matches_from(words);
-    matches.and_then(|matches| GlobalArgs::from_arg_matches(&matches)).unwrap_or_default()
+    matches
+        .and_then(|matches| GlobalArgs::from_arg_matches(&matches))
+        .unwrap_or_default()
+        .with_all_namespaces()
 }
 
 /// The objects on the command line so far, of the command that is completed.

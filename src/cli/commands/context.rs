@@ -1,25 +1,37 @@
-//! `context list|use|show`: the clusters of the config file.
+//! `context list|add|use|show`: the clusters of the config file.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
 use serde_json::{Value, json};
 
-use crate::cli::args::OutputArgs;
+use crate::cli::args::{OutputArgs, not_empty};
 use crate::cli::cluster_contexts::ConfigHome;
 use crate::cli::command_context::CommandContext;
+use crate::cli::env::Variable;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{key_values, table};
-use nomad_csi_client::files::ClusterContext;
+use nomad_csi_client::files::{ClusterContext, NewContext};
 use nomad_csi_client::ports::Document;
-use nomad_csi_model::SecretRef;
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
+use nomad_csi_model::{SecretRef, one_line};
 
 /// The subcommands of `context`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ContextCommand {
     /// List the clusters of the config file
     #[command(after_long_help = "Example:\n  nomad-csi context list")]
+    #[command(aliases = ["ls", "status"])]
     List(OutputArgs),
+    /// Add a cluster to the config file
+    ///
+    /// The flags of the server become the settings of the context: `--address`, `--region`, `--namespace`, the
+    /// certificates and `--policy`. What the file has stays as it is. The file never contains a token, only where it is.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi context add production --address https://nomad.example:4646 --token-env PROD_TOKEN"
+    )]
+    Add(ContextAddArgs),
     /// Set the default cluster; flags and environment variables override it
     #[command(
         after_long_help = "Examples:\n  nomad-csi context use production\n  nomad-csi context use --none"
@@ -27,7 +39,25 @@ pub(crate) enum ContextCommand {
     Use(ContextUseArgs),
     /// Show a cluster of the config file without its token
     #[command(after_long_help = "Example:\n  nomad-csi context show production")]
+    #[command(aliases = ["get", "describe"])]
     Show(ContextShowArgs),
+}
+
+/// Arguments of `context add`.
+#[derive(Args, Debug)]
+pub(crate) struct ContextAddArgs {
+    /// Name of the context
+    #[arg(value_name = "NAME", value_parser = not_empty())]
+    pub name: String,
+    /// Environment variable that has the token
+    #[arg(long, value_name = "VARIABLE", value_parser = not_empty())]
+    pub token_env: Option<String>,
+    /// File that has the token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "token_env")]
+    pub token_file: Option<PathBuf>,
+    /// Make it the default cluster, as `context use` does
+    #[arg(long = "use")]
+    pub becomes_default: bool,
 }
 
 /// Arguments of `context use`.
@@ -44,7 +74,7 @@ pub(crate) struct ContextUseArgs {
 /// Arguments of `context show`.
 #[derive(Args, Debug)]
 pub(crate) struct ContextShowArgs {
-    /// Name of the context [default: the default cluster]
+    /// Name of the context [default: that of NOMAD_CSI_CONTEXT, or the default cluster]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// The output format.
@@ -60,9 +90,10 @@ pub(crate) fn manage_contexts(
     context: &CommandContext,
     command: &ContextCommand,
 ) -> Result<Exit, CliError> {
-    let home = ConfigHome::of(&context.environment)?;
+    let home = ConfigHome::of(&context.global, &context.environment, &context.directory)?;
     match command {
         ContextCommand::List(arguments) => list(context, &home, arguments),
+        ContextCommand::Add(arguments) => add(context, &home, arguments),
         ContextCommand::Use(arguments) => choose(context, &home, arguments),
         ContextCommand::Show(arguments) => show(context, &home, arguments),
     }
@@ -102,6 +133,53 @@ fn list(
     Ok(Exit::Done)
 }
 
+fn add(
+    context: &CommandContext,
+    home: &ConfigHome,
+    arguments: &ContextAddArgs,
+) -> Result<Exit, CliError> {
+    let global = &context.global;
+    let cannot = |why: &str| {
+        let message = format!("cannot add context `{}`: {why}", one_line(&arguments.name));
+        Diagnostic::error(Code::CliInvalidValue, message)
+    };
+    let Some(address) = global.address.clone() else {
+        return Err(cannot("it has no address").help("add `--address URL`").into());
+    };
+    if global.token.is_some() {
+        let help = "name where the token is, with `--token-env VARIABLE` or `--token-file FILE`";
+        return Err(cannot("the config file cannot contain a token").help(help).into());
+    }
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| context.directory.join(path));
+    let policy = match global.policy.as_slice() {
+        [] => None,
+        [one] => path(&Some(one.clone())),
+        _ => return Err(cannot("a context has one policy").help("give `--policy` once").into()),
+    };
+    let added = NewContext {
+        address,
+        region: global.region.clone(),
+        namespace: global.namespace.clone(),
+        token_env: arguments.token_env.clone(),
+        token_file: path(&arguments.token_file),
+        ca_cert: path(&global.ca_cert),
+        ca_path: path(&global.ca_path),
+        client_cert: path(&global.client_cert),
+        client_key: path(&global.client_key),
+        tls_server_name: global.tls_server_name.clone(),
+        tls_skip_verify: global.tls_skip_verify,
+        policy,
+    };
+    home.add(&arguments.name, &added)?;
+    let (name, config) = (one_line(&arguments.name), home.config().display());
+    context.printer.print_status(&format!("added context `{name}` to `{config}`"));
+    if arguments.becomes_default {
+        let name = Some(arguments.name.clone());
+        return choose(context, home, &ContextUseArgs { name, none: false });
+    }
+    Ok(Exit::Done)
+}
+
 fn choose(
     context: &CommandContext,
     home: &ConfigHome,
@@ -125,7 +203,8 @@ fn show(
     home: &ConfigHome,
     arguments: &ContextShowArgs,
 ) -> Result<Exit, CliError> {
-    let typed = arguments.name.clone().or(context.global.context.clone());
+    let variable = context.environment.text(Variable::Context)?.map(str::to_owned);
+    let typed = arguments.name.clone().or(context.global.context.clone()).or(variable);
     let chosen = home.selected_name()?;
     let Some(name) = typed.or_else(|| chosen.clone()) else {
         return Err(Diagnostic::error(Code::ConfigNoContext, "no context is selected")

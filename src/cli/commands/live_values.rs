@@ -66,7 +66,8 @@ impl ServerValues {
 
     /// Queries the server for a time that a user does not notice.
     fn ask(&self, kind: ServerValue) -> Vec<String> {
-        let Ok(chosen) = select_cluster(&self.global, &self.environment) else {
+        let chosen = select_cluster(&self.global, &self.environment, &self.directory);
+        let Ok(chosen) = chosen else {
             return vec![];
         };
         let chosen = chosen.as_ref();

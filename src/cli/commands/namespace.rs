@@ -16,6 +16,7 @@ use nomad_csi_model::Namespace;
 pub(crate) enum NamespaceCommand {
     /// List the namespaces
     #[command(after_long_help = "Example:\n  nomad-csi namespace list")]
+    #[command(aliases = ["ls", "status", "get"])]
     List(NamespaceListArgs),
     /// Create a namespace
     ///

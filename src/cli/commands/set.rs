@@ -18,9 +18,11 @@ use nomad_csi_model::diagnostic::Diagnostics;
 pub(crate) enum SetCommand {
     /// List sets
     #[command(after_long_help = "Example:\n  nomad-csi set list")]
+    #[command(aliases = ["ls", "status"])]
     List(SetListArgs),
     /// Show the volumes that a set owns and its unfinished operations
     #[command(after_long_help = "Example:\n  nomad-csi set show web")]
+    #[command(aliases = ["get", "describe"])]
     Show(SetShowArgs),
 }
 

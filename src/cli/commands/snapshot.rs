@@ -31,6 +31,7 @@ pub(crate) enum SnapshotCommand {
     ///
     /// Servers do not store snapshots. The command reads every page of the plugin's list.
     #[command(after_long_help = "Example:\n  nomad-csi snapshot list --plugin ebs")]
+    #[command(aliases = ["ls", "status", "get"])]
     List(SnapshotListArgs),
     /// Delete snapshots
     ///

@@ -79,8 +79,9 @@ fn a_flag_and_the_environment_can_enable_verification() {
         };
         let environment =
             environment(&[("XDG_CONFIG_HOME", home), ("NOMAD_SKIP_VERIFY", variable)]);
-        let chosen = crate::cli::cluster_contexts::select_cluster(&global, &environment)
-            .expect("a valid config file");
+        let chosen =
+            crate::cli::cluster_contexts::select_cluster(&global, &environment, Path::new(""))
+                .expect("a valid config file");
         let settings =
             cluster_settings(&global, &environment, chosen.as_ref()).expect("UTF-8 variables");
         assert_eq!(settings.tls.skip_verify, expected, "{by_flag} {flag:?} {variable}");
@@ -104,7 +105,11 @@ fn a_token_file_that_others_can_read_causes_a_warning() {
         std::fs::set_permissions(&token, std::fs::Permissions::from_mode(mode))
             .expect("an own file");
         let environment = environment(&[("XDG_CONFIG_HOME", home)]);
-        let chosen = crate::cli::cluster_contexts::select_cluster(&named("lab"), &environment);
+        let chosen = crate::cli::cluster_contexts::select_cluster(
+            &named("lab"),
+            &environment,
+            Path::new(""),
+        );
         let chosen = chosen.expect("a valid config file");
         let chosen = chosen.as_ref().expect("a selected cluster");
         let settings =
@@ -134,7 +139,7 @@ fn joined(
     let config_home = home.path().to_string_lossy().into_owned();
     pairs.push(("XDG_CONFIG_HOME", &config_home));
     let environment = environment(&pairs);
-    let settings = crate::cli::cluster_contexts::select_cluster(flags, &environment)
+    let settings = crate::cli::cluster_contexts::select_cluster(flags, &environment, Path::new(""))
         .and_then(|chosen| cluster_settings(flags, &environment, chosen.as_ref()))
         .map_err(|error| -> Vec<Code> { error.diagnostics.iter().map(|one| one.code).collect() })?;
     let shown = format!("{settings:?}");

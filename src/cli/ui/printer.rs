@@ -40,6 +40,8 @@ pub(crate) struct Printer {
     out: Mutex<StreamState>,
     err: Mutex<StreamState>,
     bars: Mutex<Option<MultiProgress>>,
+    /// Results and messages that are kept for now.
+    held: Mutex<Option<(String, String)>>,
     colour_out: bool,
     colour_err: bool,
     can_redraw: bool,
@@ -87,6 +89,7 @@ impl Printer {
             out: target(out),
             err: target(err),
             bars: Mutex::new(None),
+            held: Mutex::new(None),
             colour_out,
             colour_err,
             can_redraw,
@@ -110,6 +113,37 @@ impl Printer {
     /// Returns true if progress lines can be redrawn in place.
     pub(crate) fn can_redraw(&self) -> bool {
         self.can_redraw
+    }
+
+    /// Returns true if standard output is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.out_is == OutputDevice::Terminal
+    }
+
+    /// Returns true if results can be replaced by later ones.
+    pub(crate) fn can_redraw_results(&self) -> bool {
+        self.is_terminal() && self.can_redraw
+    }
+
+    /// Replaces what the terminal shows.
+    pub(crate) fn replace_screen(&self, text: &str) {
+        const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+        let text = shown_text(text);
+        let text = match self.colour_out {
+            true => text.into_owned(),
+            false => anstream::adapter::strip_str(&text).to_string(),
+        };
+        self.suspend_bars(|| write_raw(&self.out, &format!("{CLEAR}{text}"), true));
+    }
+
+    /// Keeps what is printed from now on.
+    pub(super) fn hold(&self) {
+        *lock(&self.held) = Some(<(String, String)>::default());
+    }
+
+    /// Returns the results and the messages that were kept, and keeps no more.
+    pub(super) fn release(&self) -> (String, String) {
+        lock(&self.held).take().unwrap_or_default()
     }
 
     /// Writes text to standard output, unchanged except for colours.
@@ -198,6 +232,11 @@ impl Printer {
 
     /// Writes text that a terminal only shows, and a workflow runner too.
     fn write(&self, target: &Mutex<StreamState>, text: &str, colour: bool) {
+        if let Some((results, messages)) = &mut *lock(&self.held) {
+            let kept = if std::ptr::eq(target, &raw const self.out) { results } else { messages };
+            kept.push_str(text);
+            return;
+        }
         let text = shown_text(text);
         match self.reader {
             OutputReader::Person => write_raw(target, &text, colour),

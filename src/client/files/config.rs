@@ -94,15 +94,25 @@ pub fn read_config(
             return Some(ClusterContexts::new());
         }
     };
-    let source = sources.add(path.display().to_string(), text.as_str());
+    Some(parse_config(&text, path, sources, diagnostics))
+}
+
+/// Reads the text of a config file, which is or will be at `path`. Problems are added to `diagnostics`.
+pub fn parse_config(
+    text: &str,
+    path: &Path,
+    sources: &mut SourceMap,
+    diagnostics: &mut Diagnostics,
+) -> ClusterContexts {
+    let source = sources.add(path.display().to_string(), text);
     let mut reader = ConfigReader {
-        text: &text,
+        text,
         directory: path.parent().unwrap_or(Path::new("")),
         source,
         hidden: vec![],
         diagnostics,
     };
-    let contexts = match DeTable::parse(&text) {
+    let contexts = match DeTable::parse(text) {
         Ok(file) => reader.file(file.get_ref()),
         Err(error) => {
             reader.syntax(&error);
@@ -111,14 +121,14 @@ pub fn read_config(
     };
     let hidden = reader.hidden;
     hidden.into_iter().for_each(|span| sources.hide(span));
-    Some(contexts)
+    contexts
 }
 
 /// Reads a file that decides what commands do, if no other user could have written or replaced it.
 ///
 /// # Errors
 /// If it cannot be read, is too large, or another user could have changed it.
-pub(super) fn read_limited(path: &Path) -> io::Result<String> {
+pub fn read_limited(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let opened = GivenFile::of(open_given_choice(path)?, PIPE_LIMIT)?;
     opened.take(MAX_BYTES + 1).read_to_string(&mut text)?;

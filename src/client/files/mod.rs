@@ -1,6 +1,7 @@
 //! Reads and writes the user's files: specifications, maps, the config file, policies, reports and file
 //! ledgers.
 
+mod added_context;
 mod config;
 mod given;
 mod ledger;
@@ -15,9 +16,10 @@ mod text;
 mod timed;
 mod write;
 
+pub use added_context::{NewContext, with_context};
 pub use config::{
-    CONTEXT_KEYS, ClusterContext, ClusterContexts, current_context, read_config,
-    set_current_context,
+    CONTEXT_KEYS, ClusterContext, ClusterContexts, current_context, parse_config, read_config,
+    read_limited, set_current_context,
 };
 pub(crate) use given::GivenFile;
 pub use given::{PIPE_LIMIT, StreamTexts, is_passing, is_stream, read_at_most, read_bytes};

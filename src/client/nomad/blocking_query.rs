@@ -12,7 +12,11 @@ use http::{HeaderMap, Method};
 
 use super::client::{ListedVolumes, NomadClient, add_volume, list_parameters};
 use super::request::{ApiRequest, check_addressable};
-use crate::ports::{ApiError, VolumeQuery, VolumeWatch, WatchRequest, WatchResponse, WithDocument};
+use super::retrying::Access;
+use crate::ports::{
+    ApiError, TopicWatch, VolumeQuery, VolumeWatch, WatchRequest, WatchResponse, WatchTopic,
+    WithDocument,
+};
 use nomad_csi_model::diagnostic::Code;
 use nomad_csi_model::{NamespacedId, Volume, VolumeSummary};
 use nomad_csi_wire::{self as wire, INDEX, VolumeDocument, VolumeStub};
@@ -108,5 +112,33 @@ impl VolumeWatch for NomadClient {
             None => None,
         };
         Ok(with_index(value, &headers, wait))
+    }
+}
+
+#[async_trait]
+impl TopicWatch for NomadClient {
+    async fn watch_topic(
+        &self,
+        topic: &WatchTopic,
+        wait: WatchRequest,
+    ) -> Result<WatchResponse<()>, ApiError> {
+        let blocking = BlockingQuery::new(wait);
+        let csi = ("type", "csi");
+        let (path, query): (&[&str], _) = match topic {
+            WatchTopic::Volumes(scope) => (&["volumes"], vec![csi, ("namespace", scope.as_str())]),
+            WatchTopic::Claims(scope) => {
+                (&["volumes", "claims"], vec![csi, ("namespace", scope.as_str())])
+            }
+            WatchTopic::Plugins => (&["plugins"], vec![csi]),
+            WatchTopic::Jobs(scope) => (&["jobs"], vec![("namespace", scope.as_str())]),
+            WatchTopic::Allocations(scope) => {
+                (&["allocations"], vec![("namespace", scope.as_str())])
+            }
+            WatchTopic::Nodes => (&["nodes"], vec![]),
+        };
+        let mut get = ApiRequest { query, ..ApiRequest::new(Method::GET, path) };
+        blocking.add_to(&mut get);
+        let response = self.session.call(&get, "wait for a change", Access::Read).await?;
+        Ok(with_index((), &response.headers, wait))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -20,7 +21,9 @@ use super::connection_error::{connection_error, timeout_error};
 use super::limits::{ResponseLimits, limit_size};
 use super::request::{ApiRequest, RequestContext, limit_help};
 use super::retrying::{Access, AttemptError};
-use super::settings::{ClientSettings, RedactedString, TlsSettings, TokenSource};
+use super::settings::{
+    ClientSettings, RedactedString, SlowResponseObserver, TlsSettings, TokenSource,
+};
 use super::transport::Transport;
 use crate::ports::ApiError;
 use nomad_csi_model::diagnostic::Code;
@@ -31,6 +34,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Limit until the response to a write begins. Nomad gives a controller two minutes, queues the
 /// requests of one plugin, and tries each of its instances.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// How long a request may take before that is said.
+const SLOW: Duration = Duration::from_secs(3);
 /// Limit of an error body, in bytes; the rest is not read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
@@ -61,6 +66,10 @@ pub(super) struct Endpoint {
     /// The other headers of every request.
     headers: HeaderMap,
     limits: ResponseLimits,
+    request_timeout: Option<Duration>,
+    slow_responses: Option<Arc<dyn SlowResponseObserver>>,
+    /// True after a slow response was reported.
+    is_reported_slow: AtomicBool,
     http: OnceCell<reqwest::Client>,
 }
 
@@ -98,6 +107,9 @@ impl Endpoint {
             headers: common_headers(transport.host_header())?,
             transport,
             limits: settings.limits.clone(),
+            request_timeout: settings.request_timeout,
+            slow_responses: settings.slow_responses.clone(),
+            is_reported_slow: AtomicBool::new(false),
             http: OnceCell::new(),
         })
     }
@@ -215,14 +227,37 @@ impl Endpoint {
             Access::Read => READ_TIMEOUT,
             Access::Write | Access::VolumeWrite => WRITE_TIMEOUT,
         };
-        let timeout = request.timeout.unwrap_or(default);
+        let timeout = request.timeout.or(self.request_timeout).unwrap_or(default);
         tracing::debug!(method = %ready.method(), path = ready.url().path(), "request");
-        let response = tokio::time::timeout(timeout, http.execute(ready))
+        let sending = tokio::time::timeout(timeout, http.execute(ready));
+        let response = self
+            .report_if_slow(sending, request, context)
             .await
             .map_err(|_| timeout_error(timeout, context))?
             .map_err(|error| connection_error(&error, context))?;
         tracing::debug!(status = response.status().as_u16(), "response");
         Ok(response)
+    }
+
+    /// Waits for a response, and says once if that takes long. A server holds a blocking query on purpose.
+    async fn report_if_slow<T>(
+        &self,
+        sending: impl Future<Output = T>,
+        request: &ApiRequest<'_>,
+        context: RequestContext<'_>,
+    ) -> T {
+        let is_held = request.query.iter().any(|(key, _)| matches!(*key, "index" | "wait"));
+        let Some(observer) = self.slow_responses.as_ref().filter(|_| !is_held) else {
+            return sending.await;
+        };
+        let mut sending = std::pin::pin!(sending);
+        if let Ok(ended) = tokio::time::timeout(SLOW, sending.as_mut()).await {
+            return ended;
+        }
+        if !self.is_reported_slow.swap(true, Ordering::Relaxed) {
+            observer.no_response_yet(self.name(), context.action, SLOW);
+        }
+        sending.await
     }
 
     fn build_request(

@@ -36,4 +36,6 @@ pub use client::NomadClient;
 pub use ledger::NomadLedger;
 pub use limits::{RESPONSE_LIMITS, ResponseLimits};
 pub use loopback::loopback_addresses;
-pub use settings::{ClientSettings, ProxySettings, RedactedString, TlsSettings, TokenSource};
+pub use settings::{
+    ClientSettings, ProxySettings, RedactedString, SlowResponseObserver, TlsSettings, TokenSource,
+};

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use zeroize::Zeroizing;
 
@@ -39,6 +40,12 @@ pub trait TokenSource: std::fmt::Debug + Send + Sync {
     fn current(&self) -> Option<RedactedString>;
 }
 
+/// Observes that a server takes long to respond.
+pub trait SlowResponseObserver: std::fmt::Debug + Send + Sync {
+    /// The server has not responded to a request for this time. The request goes on. `action` completes "to".
+    fn no_response_yet(&self, server: &str, action: &str, after: Duration);
+}
+
 /// The settings of a client. An empty text counts as unset.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
@@ -64,6 +71,11 @@ pub struct ClientSettings {
     pub proxies: ProxySettings,
     /// The limits of the server's responses.
     pub limits: ResponseLimits,
+    /// The limit until the response to a request begins; the client's own limits by default. A request that a server
+    /// holds until something happens has another one.
+    pub request_timeout: Option<Duration>,
+    /// Observes the first request that takes long.
+    pub slow_responses: Option<Arc<dyn SlowResponseObserver>>,
 }
 
 impl ClientSettings {
@@ -84,6 +96,8 @@ impl ClientSettings {
             tls: TlsSettings::default(),
             proxies: ProxySettings::default(),
             limits: ResponseLimits::default(),
+            request_timeout: None,
+            slow_responses: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::provider_api::SnapshotApi;
 use super::server_wait::ServerWait;
 use super::variable_api::VariableReader;
 use super::volume_api::{ApiError, VolumeApi, WithDocument};
-use super::volume_watch::VolumeWatch;
+use super::volume_watch::{TopicWatch, VolumeWatch};
 use nomad_csi_model::{BlockedEvaluations, ClientNode, Namespace, NodeId};
 use nomad_csi_wire::{
     AllocationDocument, NamespaceDocument, NodeDocument, NodeStub, NodeUpdateResponse,
@@ -49,6 +49,7 @@ pub trait ClusterApi:
     + AccessReader
     + VariableReader
     + VolumeWatch
+    + TopicWatch
 {
     /// Returns the ledger that the server's variables of this namespace hold.
     fn ledger(&self, namespace: Namespace) -> Arc<dyn Ledger>;

@@ -35,4 +35,4 @@ pub use variable_api::VariableReader;
 pub use volume_api::{
     ApiError, ServerKind, VolumeApi, VolumeQuery, VolumeReader, WithDocument, WriteReply,
 };
-pub use volume_watch::{VolumeWatch, WatchRequest, WatchResponse};
+pub use volume_watch::{TopicWatch, VolumeWatch, WatchRequest, WatchResponse, WatchTopic};

@@ -1,11 +1,11 @@
-//! Blocking queries for a server's volumes.
+//! Blocking queries for a server's volumes and other objects.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::volume_api::{ApiError, VolumeQuery, WithDocument};
-use nomad_csi_model::{NamespacedId, Volume, VolumeSummary};
+use nomad_csi_model::{Namespace, NamespacedId, Volume, VolumeSummary};
 
 /// The response to a blocking query.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,4 +44,32 @@ pub trait VolumeWatch: Send + Sync {
         key: &NamespacedId,
         wait: WatchRequest,
     ) -> Result<WatchResponse<Option<WithDocument<Volume>>>, ApiError>;
+}
+
+/// Objects of a server whose changes can be waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchTopic {
+    /// The volumes of a namespace, or of all.
+    Volumes(Namespace),
+    /// The claims of a namespace, or of all. Only the agent has them.
+    Claims(Namespace),
+    /// The plugins.
+    Plugins,
+    /// The jobs of a namespace, or of all.
+    Jobs(Namespace),
+    /// The allocations of a namespace, or of all.
+    Allocations(Namespace),
+    /// The nodes.
+    Nodes,
+}
+
+/// Waits for changes of objects without reading them.
+#[async_trait]
+pub trait TopicWatch: Send + Sync {
+    /// Returns after a change of an object of the topic, or a timeout.
+    async fn watch_topic(
+        &self,
+        topic: &WatchTopic,
+        wait: WatchRequest,
+    ) -> Result<WatchResponse<()>, ApiError>;
 }

@@ -1,8 +1,8 @@
 //! Arguments of `alloc`.
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
-use crate::cli::args::{OutputArgs, not_empty};
+use crate::cli::args::{OutputArgs, WatchArgs, not_empty};
 use crate::cli::commands::job::WaitingArgs;
 
 /// The subcommands of `alloc`.
@@ -12,6 +12,7 @@ pub(crate) enum AllocCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi alloc status\n  nomad-csi alloc status 3761b601 -o json"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(AllocStatusArgs),
     /// Print what a task writes
     ///
@@ -19,6 +20,7 @@ pub(crate) enum AllocCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi alloc logs 3761b601\n  nomad-csi alloc logs -f --stderr -n 20 3761b601 web"
     )]
+    #[command(arg = namespace_without_letter())]
     Logs(AllocLogsArgs),
     /// Show the files of an allocation
     ///
@@ -59,6 +61,9 @@ pub(crate) struct AllocStatusArgs {
     pub id: Option<String>,
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Arguments of `alloc logs`.
@@ -130,4 +135,13 @@ pub(crate) struct AllocSignalArgs {
     /// Name of the signal, such as SIGHUP
     #[arg(short, long, value_name = "SIGNAL", value_parser = not_empty())]
     pub signal: String,
+}
+
+/// Returns `--namespace` of `alloc logs`, where `-n` is a number of lines, as in Nomad.
+fn namespace_without_letter() -> Arg {
+    Arg::new("namespace")
+        .long("namespace")
+        .value_name("NAME")
+        .help_heading("Server")
+        .help("Namespace; `*` means all namespaces. `-n` is the number of lines")
 }

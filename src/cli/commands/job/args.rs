@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::refused_variables::RefusedVariables;
 use crate::cli::args::{
     GivenVariable, OutputArgs, PluginFilesArgs, REPORT_FORMAT_HELP, ReportArgs, ReportFormat,
-    SYNTAX_HELP, SpecSyntax, not_empty,
+    SYNTAX_HELP, SpecSyntax, WatchArgs, not_empty,
 };
 use crate::cli::durations::TimeSpan;
 use nomad_csi_client::reconcile::workflow::JobWait;
@@ -100,6 +100,7 @@ pub(crate) enum JobCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi job status\n  nomad-csi job status db -o json"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(JobStatusArgs),
 }
 
@@ -315,4 +316,7 @@ pub(crate) struct JobStatusArgs {
     pub id: Option<String>,
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }

@@ -13,6 +13,7 @@ pub(crate) enum NodeCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi node status\n  nomad-csi node status worker-1 -o json"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(NodeStatusArgs),
     /// Let a node get new allocations, or not
     ///

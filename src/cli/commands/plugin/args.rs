@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueHint};
 
 #[cfg(feature = "agent")]
 use super::direct::DirectCommand;
-use crate::cli::args::{OutputArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat};
+use crate::cli::args::{OutputArgs, ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, WatchArgs};
 use crate::cli::durations::TimeSpan;
 use nomad_csi_wire::Filter;
 
@@ -20,6 +20,7 @@ pub(crate) enum PluginCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi plugin status\n  nomad-csi plugin status ebs -o wide"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(PluginStatusArgs),
     /// Show what would be lost if a plugin, or its part on a node, ended
     ///
@@ -68,6 +69,9 @@ pub(crate) struct PluginStatusArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Arguments of `plugin impact`.

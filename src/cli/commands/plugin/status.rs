@@ -6,10 +6,11 @@ use super::args::PluginStatusArgs;
 use super::find::{PLUGINS, read_named_plugin};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::ask;
+use crate::cli::commands::watching::{watch, watched_output};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::capacity_report;
-use nomad_csi_client::ports::{ClusterApi, Document, WithDocument};
+use crate::cli::ui::{OutputFormat, capacity_report};
+use nomad_csi_client::ports::{ClusterApi, Document, WatchTopic, WithDocument};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
 use nomad_csi_model::{CapacityReport, PluginId, PluginSummary};
 use nomad_csi_wire::{CapacityReportDocument, Filter, PluginDocument, capacity_to_wire};
@@ -22,15 +23,22 @@ pub(crate) async fn show_plugins(
     context: &CommandContext,
     arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {
-    ask(context, async |api| look(context, api, arguments).await).await
+    if !arguments.watch.watch {
+        let output = &arguments.output.output;
+        return ask(context, async |api| look(context, api, arguments, output).await).await;
+    }
+    let output = watched_output(context, &arguments.output.output);
+    let is_json = matches!(output, OutputFormat::Json);
+    let topics = vec![WatchTopic::Plugins];
+    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
 }
 
 async fn look(
     context: &CommandContext,
     api: &dyn ClusterApi,
     arguments: &PluginStatusArgs,
+    output: &OutputFormat,
 ) -> Result<Exit, CliError> {
-    let output = &arguments.output.output;
     let Some(prefix) = arguments.id.as_deref().filter(|id| !id.is_empty()) else {
         let listed = api.list_plugins(None).await?;
         let Some(filter) = &arguments.filter else {

@@ -15,7 +15,7 @@ use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ledger::ledger_access;
-use crate::cli::server_outage::OutageLog;
+use crate::cli::server_outage::{OutageLog, SlowResponseLog};
 use crate::cli::specs::{EmptyFiles, LoadOptions, read_specifications};
 use crate::cli::ui::one_line;
 use crate::telemetry::{ReconcileMetrics, serve_metrics};
@@ -52,7 +52,7 @@ pub(crate) async fn reconcile_until_stopped(
         None => None,
     };
     context
-        .with_cluster(async |cluster| {
+        .with_observed_cluster(Arc::new(SlowResponseLog), async |cluster| {
             let cluster = &*cluster.waiting(ServerWait {
                 timeout: arguments.server_wait.server_wait.0,
                 observer: Arc::new(OutageLog),

@@ -9,7 +9,8 @@ use super::cut_off::{cuts_off, cuts_off_id};
 use super::doctor::DoctorArgs;
 use crate::cli::args::{
     FileArgs, LedgerArgs, NO_PROVIDER_HELP, OutputArgs, ParallelismArgs, SERVER_VERSION_HELP,
-    SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, one_of, required_paths,
+    SHARE_HELP, SYNTAX_HELP, SecretArgs, ServerWaitArgs, SpecSyntax, WatchArgs, one_of,
+    required_paths,
 };
 use crate::cli::durations::TimeSpan;
 use nomad_csi_model::{AllocId, ServerVersion};
@@ -51,6 +52,7 @@ pub(crate) enum VolumeCommand {
     #[command(
         after_long_help = "Examples:\n  nomad-csi volume status\n  nomad-csi volume status db -o json"
     )]
+    #[command(aliases = ["list", "ls", "get", "describe", "show"])]
     Status(VolumeStatusArgs),
     /// Give up a creation that did not end
     ///
@@ -253,6 +255,9 @@ pub(crate) struct VolumeStatusArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Arguments of `volume abandon`.

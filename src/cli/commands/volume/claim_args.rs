@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::cut_off::cuts_off;
-use crate::cli::args::{OutputArgs, one_of};
+use crate::cli::args::{OutputArgs, WatchArgs, one_of};
 use crate::cli::durations::TimeSpan;
 use crate::cli::error::CliError;
 use nomad_csi_client::reconcile::workflow::LONGEST_CLAIM_WAIT;
@@ -19,6 +19,9 @@ pub(crate) struct ClaimsArgs {
     /// The output format.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Arguments of `volume claim`.

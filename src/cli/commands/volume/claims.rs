@@ -3,10 +3,11 @@
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::{check_namespace, print_list};
+use crate::cli::commands::watching::{watch, watched_output};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::ui::claim_list;
-use nomad_csi_client::ports::{VolumeClaimRequest, VolumeReleaseRequest};
+use crate::cli::ui::{OutputFormat, claim_list};
+use nomad_csi_client::ports::{ClusterApi, VolumeClaimRequest, VolumeReleaseRequest, WatchTopic};
 use nomad_csi_client::reconcile::workflow::{claim_volume, list_claims, release_volume};
 use nomad_csi_model::{AllocId, Namespace, NamespacedId, VolumeAlias, VolumeId};
 
@@ -18,21 +19,32 @@ pub(crate) async fn show_claims(
     context: &CommandContext,
     arguments: &ClaimsArgs,
 ) -> Result<Exit, CliError> {
-    let output = &arguments.output.output;
-    context
-        .with_cluster(async |cluster| {
-            let workflow = context.workflow(cluster, "volume claims", 1);
-            let scope = context.namespace()?.unwrap_or_default();
-            let id = arguments.id.as_deref();
-            let listed = list_claims(&workflow, &scope, id).await?;
-            if listed.is_empty() {
-                check_namespace(cluster, &scope, "list claims").await?;
-            }
-            print_list(context, output, listed, &nothing(&scope, id), |claims| {
-                claim_list(claims, &context.time_reference(), output.is_wide())
-            })
-        })
-        .await
+    if !arguments.watch.watch {
+        let output = &arguments.output.output;
+        return context.with_cluster(async |api| look(context, api, arguments, output).await).await;
+    }
+    let topics = vec![WatchTopic::Claims(context.namespace()?.unwrap_or_default())];
+    let output = watched_output(context, &arguments.output.output);
+    let is_json = matches!(output, OutputFormat::Json);
+    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
+}
+
+async fn look(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    arguments: &ClaimsArgs,
+    output: &OutputFormat,
+) -> Result<Exit, CliError> {
+    let workflow = context.workflow(cluster, "volume claims", 1);
+    let scope = context.namespace()?.unwrap_or_default();
+    let id = arguments.id.as_deref();
+    let listed = list_claims(&workflow, &scope, id).await?;
+    if listed.is_empty() {
+        check_namespace(cluster, &scope, "list claims").await?;
+    }
+    print_list(context, output, listed, &nothing(&scope, id), |claims| {
+        claim_list(claims, &context.time_reference(), output.is_wide())
+    })
 }
 
 fn nothing(scope: &Namespace, id: Option<&str>) -> String {

@@ -2,14 +2,17 @@
 
 use clap::Args;
 
-use crate::cli::args::{ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat};
+use crate::cli::args::{ParallelismArgs, REPORT_FORMAT_HELP, ReportFormat, WatchArgs};
 use crate::cli::command_context::CommandContext;
+use crate::cli::commands::watching::watch;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{doctor_json, doctor_text, json_text};
+use nomad_csi_client::ports::{ClusterApi, WatchTopic};
 use nomad_csi_client::reconcile::workflow::{
     DoctorReport, DoctorRequest, diagnose_volumes, fix_findings,
 };
+use nomad_csi_model::Namespace;
 use nomad_csi_plan::doctor::Severity;
 
 /// Arguments of `volume doctor`.
@@ -29,13 +32,16 @@ pub(crate) struct DoctorArgs {
     ///
     /// A volume is detached from a node where no allocation uses it. Everything else needs a
     /// person. Asks for approval on a terminal.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     pub fix: bool,
     /// Skip the approval prompt of `--fix`
     #[arg(long, short, requires = "fix")]
     pub yes: bool,
     #[arg(short, long, value_name = "FORMAT", default_value = "text", help = REPORT_FORMAT_HELP)]
     pub output: ReportFormat,
+    /// Whether changes are shown.
+    #[command(flatten)]
+    pub watch: WatchArgs,
     /// The limit of concurrent work.
     #[command(flatten)]
     pub parallelism: ParallelismArgs,
@@ -49,26 +55,46 @@ pub(crate) async fn diagnose(
     context: &CommandContext,
     arguments: &DoctorArgs,
 ) -> Result<Exit, CliError> {
-    context
-        .with_cluster(async |cluster| {
-            let parallelism = arguments.parallelism.parallelism;
-            let workflow = context.workflow(cluster, "volume doctor", parallelism);
-            let request = DoctorRequest {
-                id: arguments.id.as_deref(),
-                scope: context.namespace()?.unwrap_or_default(),
-                asks_providers: !arguments.no_provider,
-            };
-            let mut report = diagnose_volumes(&workflow, &request).await?;
-            if arguments.fix && fix_findings(&workflow, context, &report, arguments.yes).await? {
-                report = diagnose_volumes(&workflow, &request).await?;
-            }
-            context.printer.print_result(&match arguments.output {
-                ReportFormat::Text => doctor_text(&report, cluster.name()),
-                ReportFormat::Json => json_text(&doctor_json(&report, cluster.name())),
-            });
-            Ok(exit(&report))
-        })
-        .await
+    if !arguments.watch.watch {
+        let format = arguments.output;
+        return context.with_cluster(async |api| look(context, api, arguments, format).await).await;
+    }
+    let scope = context.namespace()?.unwrap_or_default();
+    let topics = vec![
+        WatchTopic::Volumes(scope),
+        WatchTopic::Allocations(Namespace::new(Namespace::ALL)),
+        WatchTopic::Plugins,
+        WatchTopic::Nodes,
+    ];
+    let format = match context.printer.is_terminal() {
+        true => arguments.output,
+        false => ReportFormat::Json,
+    };
+    let is_json = format == ReportFormat::Json;
+    watch(context, topics, is_json, async |api| look(context, api, arguments, format).await).await
+}
+
+async fn look(
+    context: &CommandContext,
+    cluster: &dyn ClusterApi,
+    arguments: &DoctorArgs,
+    format: ReportFormat,
+) -> Result<Exit, CliError> {
+    let workflow = context.workflow(cluster, "volume doctor", arguments.parallelism.parallelism);
+    let request = DoctorRequest {
+        id: arguments.id.as_deref(),
+        scope: context.namespace()?.unwrap_or_default(),
+        asks_providers: !arguments.no_provider,
+    };
+    let mut report = diagnose_volumes(&workflow, &request).await?;
+    if arguments.fix && fix_findings(&workflow, context, &report, arguments.yes).await? {
+        report = diagnose_volumes(&workflow, &request).await?;
+    }
+    context.printer.print_result(&match format {
+        ReportFormat::Text => doctor_text(&report, cluster.name()),
+        ReportFormat::Json => json_text(&doctor_json(&report, cluster.name())),
+    });
+    Ok(exit(&report))
 }
 
 fn exit(report: &DoctorReport) -> Exit {

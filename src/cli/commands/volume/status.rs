@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::args::VolumeStatusArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::{Layout, ask, check_namespace};
+use crate::cli::commands::watching::{watch, watched_output};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{
@@ -12,7 +13,7 @@ use crate::cli::ui::{
     volume_detail, volume_health, volume_list, volume_overview,
 };
 use nomad_csi_client::ports::{
-    ApiError, ClusterApi, Document, VolumeApi, VolumeQuery, WithDocument,
+    ApiError, ClusterApi, Document, VolumeApi, VolumeQuery, WatchTopic, WithDocument,
 };
 use nomad_csi_client::reconcile::workflow::{self, pending_creations};
 use nomad_csi_model::diagnostic::{Code, Diagnostic};
@@ -35,15 +36,26 @@ pub(crate) async fn show_volumes(
     context: &CommandContext,
     arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {
-    ask(context, async |api| look(context, api, arguments).await).await
+    if !arguments.watch.watch {
+        let output = &arguments.output.output;
+        return ask(context, async |api| look(context, api, arguments, output).await).await;
+    }
+    let scope = context.namespace()?.unwrap_or_default();
+    let mut topics = vec![WatchTopic::Volumes(scope.clone())];
+    if arguments.id.is_some() {
+        topics.extend([WatchTopic::Allocations(scope), WatchTopic::Plugins]);
+    }
+    let output = watched_output(context, &arguments.output.output);
+    let is_json = matches!(output, OutputFormat::Json);
+    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
 }
 
 async fn look(
     context: &CommandContext,
     api: &dyn ClusterApi,
     arguments: &VolumeStatusArgs,
+    output: &OutputFormat,
 ) -> Result<Exit, CliError> {
-    let output = &arguments.output.output;
     let query = VolumeQuery {
         namespace: context.namespace()?.unwrap_or_default(),
         prefix: arguments.id.clone().filter(|id| !id.is_empty()),

@@ -73,7 +73,7 @@ fn at_its_place(problem: &Diagnostic, planned: &PlannedVolume) -> Diagnostic {
     }
 }
 
-/// Counts the outcomes, unless there is only one or all succeeded.
+/// Counts the outcomes, unless there is only one or nothing was done.
 fn summary(outcomes: &[Outcome]) -> Option<String> {
     let count = |is: fn(&Status) -> bool| outcomes.iter().filter(|one| is(&one.status)).count();
     let unknown = count(Status::is_unknown);
@@ -81,10 +81,10 @@ fn summary(outcomes: &[Outcome]) -> Option<String> {
     let skipped = count(|status| {
         matches!(status, Status::Blocked | Status::Stale(_) | Status::DependencyFailed(_))
     });
-    if outcomes.len() < 2 || failed + unknown + skipped == 0 {
+    let done = count(|status| matches!(status, Status::Done(_) | Status::Removed));
+    if outcomes.len() < 2 || done + failed + unknown + skipped == 0 {
         return None;
     }
-    let done = count(|status| matches!(status, Status::Done(_) | Status::Removed));
     let not_started =
         count(|status| matches!(status, Status::NotStarted | Status::ServerUnreachable(_)));
     let unchanged = count(|status| *status == Status::Unchanged);
