@@ -35,23 +35,23 @@ impl OutageLines {
 
 impl OutageObserver for OutageLines {
     fn server_unreachable(&self, server: &str, why: &ApiError, timeout: Duration) {
-        self.printer.print_status(&away_line(server, why, timeout));
+        self.printer.print_notice(&away_line(server, why, timeout));
         self.begin_live_line(server);
     }
 
     fn server_silent(&self, server: &str, since: Duration) {
-        self.printer.print_status(&silent_line(server, since));
+        self.printer.print_notice(&silent_line(server, since));
         self.begin_live_line(server);
     }
 
     fn server_back(&self, server: &str, after: Duration) {
         self.end_live_line();
-        self.printer.print_status(&back_line(server, after));
+        self.printer.print_notice(&back_line(server, after));
     }
 
     fn gave_up(&self, server: &str) {
         self.end_live_line();
-        self.printer.print_status(&gave_up_line(server));
+        self.printer.print_notice(&gave_up_line(server));
     }
 }
 
@@ -87,7 +87,7 @@ impl std::fmt::Debug for SlowResponseLine {
 
 impl SlowResponseObserver for SlowResponseLine {
     fn no_response_yet(&self, server: &str, action: &str, after: Duration) {
-        self.0.print_status(&slow_line(server, action, after));
+        self.0.print_notice(&slow_line(server, action, after));
     }
 }
 

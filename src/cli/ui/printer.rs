@@ -188,6 +188,12 @@ impl Printer {
         self.print_lines(&in_one_line(message));
     }
 
+    /// Writes a message of one line to standard error at once, also while other output is kept.
+    pub(crate) fn print_notice(&self, message: &str) {
+        let line = format!("{}\n", in_one_line(message));
+        self.suspend_bars(|| self.write_through(&self.err, &line, self.colour_err));
+    }
+
     /// Writes text of several lines, none of which begins with text from outside, and a line end to standard error.
     pub(crate) fn print_lines(&self, text: &str) {
         let text = format!("{text}\n");
@@ -237,6 +243,10 @@ impl Printer {
             kept.push_str(text);
             return;
         }
+        self.write_through(target, text, colour);
+    }
+
+    fn write_through(&self, target: &Mutex<StreamState>, text: &str, colour: bool) {
         let text = shown_text(text);
         match self.reader {
             OutputReader::Person => write_raw(target, &text, colour),
