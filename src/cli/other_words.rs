@@ -39,7 +39,7 @@ fn may_differ(word: &OsString) -> bool {
     };
     match text.strip_prefix("--") {
         Some(option) => ["json", "timeout", "auto-approve"].contains(&name_and_value(option).0),
-        None => matches!(text, "help" | "version") || (text.starts_with('-') && text.len() > 2),
+        None => text == "help" || (text.starts_with('-') && text.len() > 2),
     }
 }
 
@@ -73,7 +73,6 @@ impl Reader<'_> {
             return Some(text.to_owned());
         }
         match text {
-            "version" if self.depth == 0 => Some("--version".to_owned()),
             "help" if self.depth > 0 && self.command.has_subcommands() && !self.asks => {
                 self.asks = true;
                 None
@@ -251,14 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn help_and_version_are_words_too() {
+    fn help_is_a_word_too() {
         for (line, expected) in [
-            ("x version", "x --version"),
             ("x volume help create", "x help volume create"),
             ("x volume help", "x help volume"),
             ("x help volume", "x help volume"),
             ("x volume status help", "x volume status help"),
-            ("x volume status version", "x volume status version"),
             ("x --namespace help volume status", "x --namespace help volume status"),
         ] {
             assert_eq!(own(line), expected, "{line}");

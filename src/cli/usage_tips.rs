@@ -11,7 +11,7 @@ use clap::{Command, Error};
 use nomad_csi_model::shell_quoted;
 
 /// The commands that change nothing, by their last word, and the groups of commands.
-const READING: [&str; 41] = [
+const READING: [&str; 42] = [
     "validate",
     "render",
     "fmt",
@@ -31,6 +31,7 @@ const READING: [&str; 41] = [
     "explain",
     "completion",
     "man",
+    "version",
     "help",
     "status",
     "list",

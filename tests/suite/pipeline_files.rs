@@ -198,7 +198,9 @@ fn succeeded(results: &[(i32, String)]) {
 
 #[test]
 fn the_action_installs_plans_with_one_comment_and_applies_the_plan() {
-    let Some(mut machine) = Machine::new("the_action_installs_plans_with_one_comment_and_applies_the_plan") else {
+    let Some(mut machine) =
+        Machine::new("the_action_installs_plans_with_one_comment_and_applies_the_plan")
+    else {
         return;
     };
     let sha256 = machine.sha256.clone();
@@ -232,7 +234,8 @@ fn the_action_installs_plans_with_one_comment_and_applies_the_plan() {
 
 #[test]
 fn the_action_installs_nothing_with_another_checksum() {
-    let Some(mut machine) = Machine::new("the_action_installs_nothing_with_another_checksum") else {
+    let Some(mut machine) = Machine::new("the_action_installs_nothing_with_another_checksum")
+    else {
         return;
     };
     let other = "0".repeat(64);
@@ -281,7 +284,9 @@ fn run_job(machine: &Machine, jobs: &Value, name: &str, more: &[(&str, String)])
 
 #[test]
 fn the_component_installs_plans_with_a_comment_and_applies_the_plan() {
-    let Some(machine) = Machine::new("the_component_installs_plans_with_a_comment_and_applies_the_plan") else {
+    let Some(machine) =
+        Machine::new("the_component_installs_plans_with_a_comment_and_applies_the_plan")
+    else {
         return;
     };
     let jobs = component(&machine, &machine.sha256);
