@@ -120,11 +120,11 @@ fn page(
     let examples = help.lines().map(str::trim).filter(|line| line.starts_with("nomad-csi "));
     let examples: String = examples.map(|line| format!("{}\n", escaped(line))).collect();
     if !examples.is_empty() {
-        text += &format!(".SH EXAMPLES\n.nf\n{examples}.fi\n");
+        text.extend([".SH EXAMPLES\n.nf\n", &examples, ".fi\n"]);
     }
     let others = related.iter().cloned().chain(command.get_subcommands().map(page_name));
     let others = others.map(|name| format!("\\fB{}\\fR(1)", escaped(&name)));
-    text += &format!(".SH \"SEE ALSO\"\n{}\n", others.collect::<Vec<_>>().join(", "));
+    text.extend([".SH \"SEE ALSO\"\n", &others.collect::<Vec<_>>().join(", "), "\n"]);
     Ok(text)
 }
 

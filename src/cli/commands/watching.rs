@@ -159,7 +159,7 @@ fn report_once(context: &CommandContext, error: &CliError, is_failing: &mut bool
 /// Returns whether an error can end by itself.
 fn passes(error: &CliError) -> bool {
     let mut codes = error.diagnostics.iter().map(|one| one.code);
-    codes.any(|code| is_passing(code))
+    codes.any(is_passing)
 }
 
 fn is_passing(code: Code) -> bool {

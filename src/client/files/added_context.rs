@@ -81,7 +81,7 @@ fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => written.extend(['\\', c]),
-            c if c.is_control() => written += &format!("\\u{:04x}", u32::from(c)),
+            c if c.is_control() => written.extend([format!("\\u{:04x}", u32::from(c))]),
             c => written.push(c),
         }
     }

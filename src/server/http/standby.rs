@@ -10,12 +10,14 @@
 //! change come and go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::extract::Request;
 use axum::response::Response;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONNECTION, TE, TRANSFER_ENCODING, UPGRADE};
+use tokio::time::timeout;
 
 use super::endpoints::{Answers, Route};
 use super::forwarded::{FORWARDED, forwarded_for};
@@ -25,6 +27,9 @@ use crate::cell::FollowedState;
 use crate::error::ServerError;
 use crate::services::Services;
 use nomad_csi_wire::{TOKEN, parse_boolean};
+
+/// How often a read that waits for a write looks whether this server is still the leader.
+const LEASE_CHECKED: Duration = Duration::from_millis(500);
 
 /// What a server is among several.
 #[derive(Clone)]
@@ -86,7 +91,10 @@ impl ServerRole {
             Self::Leader { has_standbys } => {
                 services.leads()?;
                 if *has_standbys && answers == Answers::State {
-                    services.cell.settled().await;
+                    // Without etcd a write may never end, and the lease does.
+                    while timeout(LEASE_CHECKED, services.cell.settled()).await.is_err() {
+                        services.leads()?;
+                    }
                 }
                 Ok(())
             }

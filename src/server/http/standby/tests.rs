@@ -190,7 +190,7 @@ async fn no_client_sees_a_change_come_and_go() {
     assert!(names(&ask(&standby, "GET /v1/namespaces", "", &[]).await));
     let read = ask(&leader, "GET /v1/namespaces", "", &[]);
     let mut read = std::pin::pin!(read);
-    let early = tokio::time::timeout(std::time::Duration::from_secs(1), &mut read).await;
+    let early = tokio::time::timeout(Duration::from_secs(1), &mut read).await;
     assert!(early.is_err(), "the leader has answered before it knew");
     agent.journal.hold_answers(false);
     assert!(names(&read.await));
@@ -198,11 +198,37 @@ async fn no_client_sees_a_change_come_and_go() {
     state.cell().stop().await;
 }
 
+/// etcd has no quorum: the write does not end, and no other server is known not to lead.
+#[tokio::test(start_paused = true)]
+async fn a_read_does_not_wait_longer_than_this_server_leads() {
+    let Pair { agent, leader, state, .. } = pair().await;
+    let last = agent.cell.index();
+    agent.journal.hold_answers(true);
+    let writer = leader.clone();
+    let body = json!({"Name": "x"}).to_string();
+    let write = tokio::spawn(async move { operate(&writer, "PUT /v1/namespace", &body).await });
+    while agent.journal.head().await.unwrap() == last {
+        tokio::task::yield_now().await;
+    }
+    let read = {
+        let leader = leader.clone();
+        tokio::spawn(async move { ask(&leader, "GET /v1/namespaces", "", &[]).await })
+    };
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(!read.is_finished());
+    agent.lease.set_certain(false);
+    let refused = tokio::time::timeout(Duration::from_secs(1), read).await.unwrap().unwrap();
+    assert_eq!((refused.status.as_u16(), refused.text.as_str()), (500, "No cluster leader"));
+    agent.journal.hold_answers(false);
+    write.await.unwrap();
+    state.cell().stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_standby_without_the_journal_answers_only_who_takes_an_old_state() {
     let Pair { agent, standby, link, state, .. } = pair().await;
     agent.journal.set_silent(true);
-    tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
     link.has_leader.store(false, Ordering::Relaxed);
     let refused = ask(&standby, "GET /v1/plugins?type=csi", "", &[]).await;
     assert_eq!((refused.status.as_u16(), refused.text.as_str()), (500, "No cluster leader"));
@@ -216,7 +242,7 @@ async fn a_standby_without_the_journal_answers_only_who_takes_an_old_state() {
     assert_eq!(refused.status, 500);
     agent.journal.set_silent(false);
     link.has_leader.store(true, Ordering::Relaxed);
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let read = ask(&standby, "GET /v1/plugins?type=csi", "", &[]).await;
     assert_eq!(read.status, 200, "{}", read.text);
     assert_eq!(read.header("x-nomad-knownleader"), "true");
@@ -317,7 +343,7 @@ async fn a_blocking_query_of_a_standby_waits_for_changes_of_the_leader() {
     let begun = tokio::time::Instant::now();
     let answer = waiting.await.unwrap();
     assert!(answer.text.contains("\"x\""), "{}", answer.text);
-    assert!(begun.elapsed() < std::time::Duration::from_secs(1));
+    assert!(begun.elapsed() < Duration::from_secs(1));
     state.cell().stop().await;
 }
 
