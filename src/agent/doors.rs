@@ -17,6 +17,7 @@ use super::run::create_token;
 use crate::telemetry::AgentMetrics;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_rpc::{ClusterTls, NodeListener};
+use nomad_csi_server::AgentInfo;
 
 /// The open sockets of a server.
 pub(super) struct Doors {
@@ -64,6 +65,18 @@ impl Doors {
     pub(super) async fn close(self) {
         let operator = self.operator;
         drop(run_blocking(move || operator.end()).await);
+    }
+}
+
+/// Returns what the server reports about itself.
+pub(super) fn about(config: &ServerConfig, http: &Listeners) -> AgentInfo {
+    AgentInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: config.name(),
+        region: config.region.clone(),
+        datacenter: AgentInfo::DATACENTER.to_owned(),
+        address: http.address().map(|address| address.to_string()).unwrap_or_default(),
+        node_id: String::new(),
     }
 }
 

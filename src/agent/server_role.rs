@@ -22,7 +22,7 @@ use super::cluster_tls::load_tls;
 use super::core_dumps::restrict_core_dumps;
 use super::data_role::DataRole;
 use super::directory::AgentDirs;
-use super::doors::Doors;
+use super::doors::{Doors, about};
 use super::etcd_store::{EtcdStore, Led};
 use super::listen::{DRAIN_LIMIT, Listeners};
 use super::node_registration::not_committed;
@@ -38,7 +38,7 @@ use nomad_csi_model::{Term, shell_quoted};
 use nomad_csi_ports::{
     Clock, HostDirectory, IdSource, LeaderLease, RandomIds, SoleServer, SystemClock,
 };
-use nomad_csi_rpc::{ConnectedNodes, ControlPlaneService, LeaderServices, Role};
+use nomad_csi_rpc::{ConnectedNodes, ControlPlaneService, LeaderServices, Role, Routes};
 use nomad_csi_server::http::{ConnectionSlots, ServerRole, forwarded_router, router_of};
 use nomad_csi_server::{
     AgentInfo, Expected, NodeEvents, PluginCallQueues, ServerPorts, Services, StateCell,
@@ -231,7 +231,7 @@ impl Server {
         let answers = LeaderServices {
             nodes: connected,
             calls: plane.into_routes(),
-            requests: forwarded_router(router.clone(), places),
+            requests: Routes::from(forwarded_router(router.clone(), places)),
         };
         let (mut http, mut nodes) = (JoinSet::new(), JoinSet::new());
         let (open, stopped) = (doors.clone(), stop_nodes.clone());
@@ -257,18 +257,6 @@ impl Server {
         self.stop_nodes.cancel();
         while self.nodes.join_next().await.is_some() {}
         self.services.cell.stop().await;
-    }
-}
-
-/// Returns what the server reports about itself.
-pub(super) fn about(config: &ServerConfig, http: &Listeners) -> AgentInfo {
-    AgentInfo {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: config.name(),
-        region: config.region.clone(),
-        datacenter: AgentInfo::DATACENTER.to_owned(),
-        address: http.address().map(|address| address.to_string()).unwrap_or_default(),
-        node_id: String::new(),
     }
 }
 

@@ -15,6 +15,8 @@ pub use tls::{
 };
 /// The body of a request that is passed on.
 pub use tonic::body::Body;
+/// What a connection between servers is answered by.
+pub use tonic::service::Routes;
 pub use transport::{
     ConnectedNodes, ConnectionToken, Dialer, LeaderAddress, LeaderConnection, LeaderServices,
     NoResponse, NodeChannel, NodeListener, Registrar,

@@ -9,7 +9,7 @@ const ROWS: [(&str, &str, &str); 13] = [
     ("events of the journal", "src/server/store/codec.rs", "EVENT_VERSION"),
     ("snapshots of the journal", "src/server/store/codec.rs", "SNAPSHOT_VERSION"),
     ("tables of the journal", "src/server/store/failure.rs", "FORMAT_VERSION"),
-    ("layout of the keys in etcd", "src/etcd/journal.rs", "FORMAT"),
+    ("layout of the keys in etcd", "src/etcd/failure.rs", "FORMAT"),
     ("batches of events in etcd", "src/etcd/batch.rs", "FORMAT"),
     ("sealed secrets", "src/server/store/seal.rs", "VERSION"),
     ("catalogue of the embedded plugin", "src/hostpath/catalog/store.rs", "FORMAT"),

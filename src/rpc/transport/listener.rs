@@ -72,7 +72,7 @@ pub struct LeaderServices {
     /// What nodes call.
     pub calls: Routes,
     /// The HTTP API, for requests that other servers pass on.
-    pub requests: axum::Router,
+    pub requests: Routes,
 }
 
 /// What a server does with its connections.
@@ -240,7 +240,7 @@ impl NodeListener {
         let part = Arc::new(Part::Leads { nodes, calling, requesting });
         tokio::join!(
             answer(calls, accepted_calling, &stop),
-            answer(requests.into(), accepted_requesting, &stop),
+            answer(requests, accepted_requesting, &stop),
             self.accept(part, &stop),
         );
     }

@@ -10,11 +10,11 @@ use http::HeaderValue;
 
 use super::connection_slots::{Connection, ConnectionSlots, Peer};
 
-/// Says for whom a server passes a request on.
+/// Says whether a request that a server passes on is the operator's.
 pub(super) const FORWARDED: &str = "x-nomad-csi-forwarded";
-/// For the operator.
+/// It is.
 const OPERATOR: &str = "operator";
-/// For another client.
+/// It is of another client.
 const CLIENT: &str = "client";
 
 /// Returns the value for a client.

@@ -4,6 +4,8 @@
 //! client accepts it (`wire::ErrorBody`). Every response has Nomad's metadata with an index of at
 //! least 1: with index 0, Nomad's clients repeat blocking queries without a pause.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use futures_util::stream::Stream;
@@ -14,7 +16,6 @@ use serde_json::ser::PrettyFormatter;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::long_body::{LongBody, Pieces};
-use super::standby::ServerRole;
 use crate::error::{ServerError, shortened};
 use nomad_csi_ports::METRICS_CONTENT_TYPE;
 use nomad_csi_wire::{AGENT, ErrorBody, INDEX, KNOWN_LEADER, LAST_CONTACT, NEXT_TOKEN};
@@ -162,16 +163,10 @@ impl ResponseBuilder {
         Self { version, last_contact: 0, knows_leader: true }
     }
 
-    /// Says how the server is related to the leader.
-    pub(super) fn with_contact(self, role: &ServerRole) -> Self {
-        match role {
-            ServerRole::Leader { .. } => self,
-            ServerRole::Standby(standby) => {
-                let since = standby.state.since_current().as_millis();
-                let last_contact = u64::try_from(since).unwrap_or(u64::MAX);
-                Self { last_contact, knows_leader: standby.leader.has_leader(), ..self }
-            }
-        }
+    /// Sets how long ago this server had everything that the leader had acknowledged, and whether one leads.
+    pub(super) fn with_contact(self, (last, knows_leader): (Duration, bool)) -> Self {
+        let last_contact = u64::try_from(last.as_millis()).unwrap_or(u64::MAX);
+        Self { last_contact, knows_leader, ..self }
     }
 
     fn add_nomad_headers(&self, headers: &mut HeaderMap, index: u64) {

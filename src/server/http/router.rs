@@ -113,7 +113,8 @@ fn may_be_compressed(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Exte
 
 async fn respond(State(shared): State<Shared>, request: Request) -> Response {
     let services = &shared.services;
-    let builder = ResponseBuilder::of(&services.agent_info.version).with_contact(&shared.role);
+    let builder =
+        ResponseBuilder::of(&services.agent_info.version).with_contact(shared.role.contact());
     let typed = wants_typed_errors(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let Some(connection) = request.extensions().get::<Connection>().cloned() else {

@@ -75,6 +75,15 @@ pub enum NotForwarded {
 }
 
 impl ServerRole {
+    /// Returns how long ago this server had everything that the leader had acknowledged, and whether a server leads, as far as
+    /// is known.
+    pub(super) fn contact(&self) -> (Duration, bool) {
+        match self {
+            Self::Leader { .. } => (Duration::ZERO, true),
+            Self::Standby(standby) => (standby.state.since_current(), standby.leader.has_leader()),
+        }
+    }
+
     /// Lets a request in, when what it reads is not older than it.
     ///
     /// # Errors

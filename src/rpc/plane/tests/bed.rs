@@ -321,7 +321,7 @@ impl TestServer {
         let services = LeaderServices {
             nodes: nodes.clone(),
             calls: service.into_routes(),
-            requests: axum::Router::new(),
+            requests: Routes::default(),
         };
         let stopped = stop.clone();
         let served = tokio::spawn(async move { listener.serve(services, stopped).await });

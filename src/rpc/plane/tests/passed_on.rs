@@ -10,15 +10,20 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 
-use super::bed::{Certificates, TestNode, TestPlane, TestServer, at, profile, soon};
+use super::super::remote::RemoteControlPlane;
+use super::bed::{Certificates, TestMemory, TestNode, TestPlane, TestServer, at, profile, soon};
+use crate::tls::cluster_tls::ClusterTls;
 use crate::tls::role::Role;
 use crate::transport::dial::dial;
+use crate::transport::dialer::Dialer;
 use crate::transport::leader_connection::{LeaderConnection, NoResponse};
 use crate::transport::listener::NodeListener;
 use crate::transport::passed_connection::write_certificate;
 use crate::transport::protocol::{PASSED_CALLS, REQUESTS};
 use nomad_csi_ports::ControlPlane as _;
+use nomad_csi_testing::CountingIds;
 
 /// A server that does not lead.
 struct Standby {
@@ -110,13 +115,16 @@ async fn a_direct_connection_takes_the_place_of_one_that_is_passed_on_and_not_th
     soon("the first channel ends", first.ended()).await;
     bed.leader.wait_for_nodes(&["n1"]).await;
     let second = bed.leader.nodes.channel(&"n1".into()).unwrap();
-    let before = bed.plane.registrations.borrow().len();
-    let third = bed.node(&[bed.standby.address]).await;
-    // Its registrations are refused before they reach the plane, again and again.
-    passed.stop().await;
-    third.stop().await;
-    assert_eq!(bed.plane.registrations.borrow().len(), before);
+    let ids = Arc::new(CountingIds::default());
+    let memory = Arc::new(TestMemory::default());
+    let third = RemoteControlPlane::open(profile("n1", 1, "run-1"), memory, ids.clone()).await;
+    let (_, tls) = watch::channel(bed.certificates.tls(Role::Node, "n1"));
+    let dialer = Dialer::new(vec![], tls, Arc::new(third.unwrap()), Routes::default(), ids);
+    let (address, pair) = (bed.standby.address.to_string(), CancellationToken::new());
+    let reason = soon("a refusal", dialer.connect_once(&address, &pair)).await;
+    assert!(reason.contains("the node is connected already"), "{reason}");
     assert!(bed.leader.nodes.channel(&"n1".into()).is_some());
+    passed.stop().await;
     direct.stop().await;
     soon("the second channel ends", second.ended()).await;
     bed.stop().await;
@@ -156,7 +164,7 @@ async fn what_is_passed_on_is_checked_at_the_leader() {
     let (leader, standby) = (bed.leader.address.to_string(), bed.standby.address.to_string());
     let node = bed.certificates.tls(Role::Node, "n1");
     let server = bed.certificates.tls(Role::Server, "s3");
-    let ended = async |tls, address: &str, protocol: &[u8], said: Option<&crate::ClusterTls>| {
+    let ended = async |tls, address: &str, protocol: &[u8], said: Option<&ClusterTls>| {
         let Ok(mut stream) = dial(tls, address, protocol).await else {
             return;
         };
