@@ -24,7 +24,7 @@ use super::data_role::DataRole;
 use super::directory::AgentDirs;
 use super::doors::{Doors, about};
 use super::etcd_store::{EtcdStore, Led};
-use super::listen::{DRAIN_LIMIT, Listeners};
+use super::listen::DRAIN_LIMIT;
 use super::node_registration::not_committed;
 use super::open_state::{open_cell, open_cell_over, open_sealer};
 use super::role_file::{EtcdConfig, ServerConfig};
@@ -305,6 +305,7 @@ async fn wire(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::listen::Listeners;
     use nomad_csi_claims::state::samples::jobs::{job, job_key};
 
     #[tokio::test]
