@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -20,6 +21,8 @@ const LEADER_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct ClusterLeader {
     seen: watch::Receiver<Option<LeadingServer>>,
     connection: LeaderConnection,
+    /// Why the leader was not reached, as it was said last.
+    said: Mutex<String>,
 }
 
 impl ClusterLeader {
@@ -27,7 +30,17 @@ impl ClusterLeader {
         seen: watch::Receiver<Option<LeadingServer>>,
         tls: watch::Receiver<ClusterTls>,
     ) -> Self {
-        Self { seen, connection: LeaderConnection::new(tls) }
+        Self { seen, connection: LeaderConnection::new(tls), said: Mutex::default() }
+    }
+
+    /// Tells the operator once why the leader is not reached.
+    fn say(&self, address: &str, reason: &str) {
+        let mut said = self.said.lock();
+        if *said != reason {
+            reason.clone_into(&mut said);
+            drop(said);
+            tracing::warn!(leader.address = address, reason, "the leader is not reached");
+        }
     }
 }
 
@@ -52,8 +65,14 @@ impl LeaderLink for ClusterLeader {
         };
         let request = request.map(nomad_csi_rpc::Body::new);
         match self.connection.send(&address, request).await {
-            Ok(response) => Ok(response.map(Body::new)),
-            Err(NoResponse::NotSent(reason)) => Err(NotForwarded::NotSent(reason)),
+            Ok(response) => {
+                self.said.lock().clear();
+                Ok(response.map(Body::new))
+            }
+            Err(NoResponse::NotSent(reason)) => {
+                self.say(&address, &reason);
+                Err(NotForwarded::NotSent(reason))
+            }
             Err(NoResponse::Unanswered(reason)) => Err(NotForwarded::Unanswered(reason)),
         }
     }

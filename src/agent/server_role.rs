@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::assemble::volume_limits;
@@ -197,6 +198,8 @@ struct Server {
     nodes: JoinSet<()>,
     stop_http: CancellationToken,
     stop_nodes: CancellationToken,
+    /// Cancelled when requests that were passed on are completed.
+    requests_ended: CancellationToken,
 }
 
 impl Server {
@@ -221,6 +224,7 @@ impl Server {
             }
         };
         let (stop_http, stop_nodes) = (CancellationToken::new(), CancellationToken::new());
+        let requests_ended = CancellationToken::new();
         let plane = ControlPlaneService::new(services.node_plane(events), connected.clone());
         let settings = config.agent.http_settings.clone();
         let limits = settings.limits.clone();
@@ -232,6 +236,8 @@ impl Server {
             nodes: connected,
             calls: plane.into_routes(),
             requests: Routes::from(forwarded_router(router.clone(), places)),
+            stop_requests: stop_http.clone(),
+            requests_ended: requests_ended.clone(),
         };
         let (mut http, mut nodes) = (JoinSet::new(), JoinSet::new());
         let (open, stopped) = (doors.clone(), stop_nodes.clone());
@@ -247,13 +253,14 @@ impl Server {
             data = %dirs.data().display(),
             "the server is ready"
         );
-        Ok(Self { services, http, nodes, stop_http, stop_nodes })
+        Ok(Self { services, http, nodes, stop_http, stop_nodes, requests_ended })
     }
 
     async fn stop(mut self) {
         self.stop_http.cancel();
         let served = async { while self.http.join_next().await.is_some() {} };
-        tokio::join!(self.services.drain(DRAIN_LIMIT), served);
+        let passed_on = timeout(DRAIN_LIMIT, self.requests_ended.cancelled());
+        drop(tokio::join!(self.services.drain(DRAIN_LIMIT), served, passed_on));
         self.stop_nodes.cancel();
         while self.nodes.join_next().await.is_some() {}
         self.services.cell.stop().await;

@@ -3,6 +3,7 @@
 //! It begins when a leader has recorded the key of the cluster, so that it can open what the key seals, and ends at once when
 //! this server leads: requests that wait are answered, streams end, and connections of nodes that were passed on are closed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ use super::leader_link::{ClusterLeader, address_of};
 use super::role_file::ServerConfig;
 use nomad_csi_etcd::LeadingServer;
 use nomad_csi_model::Term;
-use nomad_csi_ports::{HostDirectory, NotLeading, RandomIds, SystemClock};
+use nomad_csi_ports::{
+    HostDirectory, Measurements as _, NotLeading, RandomIds, SystemClock, VolumeStatsSample,
+};
 use nomad_csi_server::http::{ServerRole, Standby, router_of};
 use nomad_csi_server::store::KeySealer;
 use nomad_csi_server::{FollowedState, PluginCallQueues, ServerPorts, Services, VolumeLimits};
@@ -39,15 +42,8 @@ pub(super) async fn follow(
     seen: &watch::Receiver<Option<LeadingServer>>,
     end: &CancellationToken,
 ) {
-    let sealer = match store.recorded_sealer(&dirs.key_file(), end).await {
-        Ok(Some(sealer)) => sealer,
-        Ok(None) => return,
-        Err(problems) => {
-            let reason = problems.iter().map(|problem| problem.message.as_str());
-            let reason: Vec<_> = reason.collect();
-            tracing::error!(reason = reason.join("; "), "this server cannot follow the leader");
-            return;
-        }
+    let Some(sealer) = sealer(store, dirs, end).await else {
+        return;
     };
     let opened = end.run_until_cancelled(open(store)).await;
     let Some(state) = opened else {
@@ -76,6 +72,27 @@ pub(super) async fn follow(
     services.drain(END_LIMIT).await;
     while serving.join_next().await.is_some() {}
     state.cell().stop().await;
+}
+
+/// Returns the key of the cluster, when a leader has recorded it and it is in the directory; `None` if `end` comes before.
+async fn sealer(store: &EtcdStore, dirs: &AgentDirs, end: &CancellationToken) -> Option<KeySealer> {
+    let mut said = String::new();
+    loop {
+        let problems = match store.recorded_sealer(&dirs.key_file(), end).await {
+            Ok(sealer) => return sealer,
+            Err(problems) => problems,
+        };
+        let reasons = problems.iter().map(|problem| problem.message.as_str());
+        let reason = reasons.collect::<Vec<_>>().join("; ");
+        if reason != said {
+            tracing::error!(reason, "this server cannot follow the leader: it tries again");
+            said = reason;
+        }
+        tokio::select! {
+            () = sleep(RETRY) => {}
+            () = end.cancelled() => return None,
+        }
+    }
 }
 
 /// Reads the journal of the leader, again and again until it can be read.
@@ -125,5 +142,9 @@ fn services(
         calls,
     };
     let limits = volume_limits(&config.agent);
-    Services::following(ports, limits, about(config, &doors.http)).with_metrics(metrics)
+    // What it measured as the leader is another server's now.
+    metrics.volume_health(BTreeMap::default());
+    metrics.volume_stats(VolumeStatsSample::default());
+    let services = Services::following(ports, limits, about(config, &doors.http));
+    services.with_metrics_of_requests(metrics)
 }

@@ -221,6 +221,15 @@ impl Services {
         Self { node_events: Some(events), ..self }
     }
 
+    /// Measures requests, and serves the metrics.
+    #[must_use]
+    pub fn with_metrics_of_requests<M: Measurements + MetricsSource + 'static>(
+        self,
+        metrics: std::sync::Arc<M>,
+    ) -> Self {
+        Self { measurements: metrics.clone(), metrics: Some(metrics), ..self }
+    }
+
     /// Measures requests, the health of volumes and their statistics, and serves the metrics.
     #[must_use]
     pub fn with_metrics<M: Measurements + MetricsSource + 'static>(
@@ -234,7 +243,7 @@ impl Services {
             let measured = async { tokio::join!(measuring, sampling) };
             stopping.run_until_cancelled(measured).await
         });
-        Self { measurements: metrics.clone(), metrics: Some(metrics), ..self }
+        self.with_metrics_of_requests(metrics)
     }
 
     /// Returns the metrics as text; empty if nothing is measured.

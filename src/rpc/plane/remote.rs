@@ -268,7 +268,10 @@ impl RemoteControlPlane {
         loop {
             let answer = timeout(CALL_LIMIT, call(server.client.clone(), request.clone())).await;
             let failed = match answer.unwrap_or_else(|_| Err(took_too_long())) {
-                Ok(answer) => return Ok(answer.into_inner()),
+                Ok(answer) => {
+                    self.servers.answered();
+                    return Ok(answer.into_inner());
+                }
                 Err(status) => NoAnswer {
                     reason: self.leave(&server, &status),
                     is_refused: is_refused(&status),
@@ -289,7 +292,10 @@ impl RemoteControlPlane {
         loop {
             let server = self.servers.any().await;
             match call(server.client.clone(), request.clone()).await {
-                Ok(answer) => return answer.into_inner(),
+                Ok(answer) => {
+                    self.servers.answered();
+                    return answer.into_inner();
+                }
                 Err(status) => {
                     let reason = self.leave(&server, &status);
                     tracing::debug!(reason, "a call is repeated");

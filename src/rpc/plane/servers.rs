@@ -73,9 +73,12 @@ impl Servers {
 
     /// Puts a server behind the others, and its leader before them.
     pub(super) fn leave(&self, left: &ConnectedServer, leader: Option<&str>) {
-        self.is_served.send_replace(false);
         let mut state = self.state.lock();
         let connected = &mut state.connected;
+        // The one that is asked first is the one that serves.
+        if connected.first().is_some_and(|first| first.connection == left.connection) {
+            self.is_served.send_replace(false);
+        }
         if let Some(at) = connected.iter().position(|one| one.connection == left.connection) {
             let server = connected.remove(at);
             connected.push(server);

@@ -85,9 +85,9 @@ impl ControlPlaneService {
             BeginRefused::Busy => {
                 RegistrationRefused::Failed("another registration of this node runs".to_owned())
             }
-            BeginRefused::Connected => RegistrationRefused::Failed(
-                "the node is connected already, without this server between".to_owned(),
-            ),
+            BeginRefused::Connected => {
+                RegistrationRefused::Failed("the node is connected already".to_owned())
+            }
         })
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
@@ -12,8 +12,8 @@ use tonic::transport::Channel;
 use tower::{Service as _, ServiceExt as _};
 
 use super::dial::dial;
-use super::peer_stream::{PeerStream, channel_over};
-use super::protocol::REQUESTS;
+use super::peer_stream::{PeerStream, channel_with};
+use super::protocol::{REQUESTS, passing_on};
 use crate::tls::cluster_tls::ClusterTls;
 
 /// How long it may take to open.
@@ -41,12 +41,14 @@ struct Open {
 pub struct LeaderConnection {
     tls: watch::Receiver<ClusterTls>,
     open: Mutex<Option<Open>>,
+    /// One request opens the connection, and the others wait for it.
+    opening: Semaphore,
 }
 
 impl LeaderConnection {
     /// Returns a connection that is not open yet. `tls` can change later, for connections from then on.
     pub fn new(tls: watch::Receiver<ClusterTls>) -> Self {
-        Self { tls, open: Mutex::new(None) }
+        Self { tls, open: Mutex::new(None), opening: Semaphore::new(1) }
     }
 
     /// Sends a request to the leader, which is at this address, once.
@@ -81,11 +83,15 @@ impl LeaderConnection {
     }
 
     async fn open(&self, server: &str) -> io::Result<Channel> {
+        let _opening = self.opening.acquire().await.map_err(io::Error::other)?;
+        if let Some(channel) = self.channel(server) {
+            return Ok(channel);
+        }
         let tls = self.tls.borrow().clone();
         let stream = dial(&tls, server, REQUESTS).await?;
         let closed = CancellationToken::new();
         let stream = PeerStream::new(stream, &closed, ());
-        let channel = channel_over(stream).await.map_err(io::Error::other)?;
+        let channel = channel_with(passing_on(), stream).await.map_err(io::Error::other)?;
         let opened = Open { server: server.to_owned(), channel: channel.clone(), closed };
         // Requests of the one before end with it: another server leads, or it had ended.
         *self.open.lock() = Some(opened);

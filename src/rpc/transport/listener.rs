@@ -9,11 +9,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -24,6 +25,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
+use tonic::transport::Server;
 
 use super::address_limit::{AddressLimit, Counted};
 use super::connected_nodes::ConnectedNodes;
@@ -32,7 +34,9 @@ use super::dial::dial;
 use super::node_connection::NodeConnection;
 use super::passed_connection::{read_certificate, write_certificate};
 use super::peer_stream::{PeerStream, channel_over};
-use super::protocol::{CALLS, PASSED_CALLS, PASSED_REVERSED, REQUESTS, REVERSED, answering};
+use super::protocol::{
+    CALLS, PASSED_CALLS, PASSED_REVERSED, REQUESTS, REVERSED, answering, answering_requests,
+};
 use super::refusal_log::RefusalLog;
 use super::unknown_connections::{Limits, UnknownConnections, UnknownPlace};
 use crate::tls::cluster_tls::ClusterTls;
@@ -73,6 +77,10 @@ pub struct LeaderServices {
     pub calls: Routes,
     /// The HTTP API, for requests that other servers pass on.
     pub requests: Routes,
+    /// Ends it: requests under way are completed, unless the stop comes before.
+    pub stop_requests: CancellationToken,
+    /// Is cancelled when they are.
+    pub requests_ended: CancellationToken,
 }
 
 /// What a server does with its connections.
@@ -234,13 +242,17 @@ impl NodeListener {
 
     /// Answers with these services until `stop`, which closes every connection. Waits until all of them are closed.
     pub async fn serve(&self, services: LeaderServices, stop: CancellationToken) {
-        let LeaderServices { nodes, calls, requests } = services;
+        let LeaderServices { nodes, calls, requests, stop_requests, requests_ended } = services;
         let (calling, accepted_calling) = mpsc::channel(ACCEPTED);
         let (requesting, accepted_requesting) = mpsc::channel(ACCEPTED);
         let part = Arc::new(Part::Leads { nodes, calling, requesting });
+        let requests = async {
+            answer(answering_requests(), requests, accepted_requesting, &stop_requests).await;
+            requests_ended.cancel();
+        };
         tokio::join!(
-            answer(calls, accepted_calling, &stop),
-            answer(requests, accepted_requesting, &stop),
+            answer(answering(), calls, accepted_calling, &stop),
+            requests,
             self.accept(part, &stop),
         );
     }
@@ -290,12 +302,13 @@ impl NodeListener {
 
 /// Answers the connections that are accepted, with these services, until `stop`.
 async fn answer<I: Clone + Send + Sync + Unpin + 'static>(
+    mut settings: Server,
     services: Routes,
     accepted: mpsc::Receiver<PeerStream<TlsStream<TcpStream>, I>>,
     stop: &CancellationToken,
 ) {
     let incoming = ReceiverStream::new(accepted).map(Ok::<_, io::Error>);
-    let served = answering().add_routes(services);
+    let served = settings.add_routes(services);
     let served = served.serve_with_incoming_shutdown(incoming, stop.clone().cancelled_owned());
     if let Err(error) = served.await {
         tracing::warn!(%error, "a service of the port for nodes has ended");
@@ -343,12 +356,12 @@ impl Shared {
         };
         match accepted.protocol {
             Protocol::Requests => {
+                if !places.unknown.leave() {
+                    return Err(NotKept::replaced());
+                }
                 let stream = PeerStream::new(accepted.stream, &closed, ());
                 if requesting.send(stream).await.is_err() {
                     return Err(NotKept::stopping());
-                }
-                if !places.unknown.leave() {
-                    return Err(NotKept::replaced());
                 }
                 closed.cancelled().await;
                 drop(places.all);
@@ -429,7 +442,7 @@ impl Shared {
         let Some(leader) = leader else {
             return Err(NotKept::Ended("no server leads".to_owned()));
         };
-        let Accepted { stream: mut node, certificate, protocol } = accepted;
+        let Accepted { stream: node, certificate, protocol } = accepted;
         let tls = self.tls.borrow().clone();
         let opened = async {
             let mut stream = dial(&tls, &leader, protocol.passed_on()).await?;
@@ -441,17 +454,21 @@ impl Shared {
             () = closed.cancelled() => return Err(NotKept::closed(places.unknown)),
         };
         let unreached = |error: &dyn std::fmt::Display| {
-            NotKept::Ended(format!("the leader at `{leader}` is not reached: {error}"))
+            NotKept::Refused(format!("the leader at `{leader}` is not reached: {error}"))
         };
         let opened = opened.map_err(|error| unreached(&error))?;
-        let mut stream = opened.map_err(|error| unreached(&error))?;
+        let stream = opened.map_err(|error| unreached(&error))?;
         if !places.unknown.leave() {
             return Err(NotKept::replaced());
         }
+        let (mut from_node, mut to_node) = split(node);
+        let (mut from_leader, mut to_leader) = split(stream);
+        let mut up = pin!(copy(&mut from_node, &mut to_leader));
+        let mut down = pin!(copy(&mut from_leader, &mut to_node));
+        // An end that is gone without a word would keep the other direction for long.
         tokio::select! {
-            ended = copy_bidirectional(&mut node, &mut stream) => {
-                ended.map_err(|error| NotKept::Ended(error.to_string()))?;
-            }
+            _ = &mut up => drop(timeout(REFUSAL_LIMIT, down).await),
+            _ = &mut down => drop(timeout(REFUSAL_LIMIT, up).await),
             () = closed.cancelled() => {}
         }
         drop(places.all);

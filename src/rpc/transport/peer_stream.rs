@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
-use tonic::transport::Channel;
 use tonic::transport::server::Connected;
+use tonic::transport::{Channel, Endpoint};
 
 use super::protocol::caller;
 use crate::tls::peer_failure::tls_error;
@@ -121,10 +121,22 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     I: Unpin + Send + 'static,
 {
+    channel_with(caller(), stream).await
+}
+
+/// Returns the calling end of a connection with these settings.
+pub(super) async fn channel_with<S, I>(
+    settings: Endpoint,
+    stream: PeerStream<S, I>,
+) -> Result<Channel, tonic::transport::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    I: Unpin + Send + 'static,
+{
     let mut only = Some(TokioIo::new(stream));
     let connector = tower::service_fn(move |_: http::Uri| {
         let given = only.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
         std::future::ready(given)
     });
-    caller().connect_with_connector(connector).await
+    settings.connect_with_connector(connector).await
 }

@@ -26,6 +26,23 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 /// that a report never waits behind them.
 const MAX_STREAMS: u32 = 2_048;
 
+/// The bytes that may be on the way in one request of the HTTP API, or in its response.
+const REQUEST_WINDOW: u32 = 256 << 10;
+/// The bytes that may be on the way in all of them: a client that does not read holds no other one up.
+const REQUESTS_WINDOW: u32 = MAX_STREAMS * REQUEST_WINDOW;
+
+/// Returns the settings of the end that passes requests of the HTTP API on.
+pub(super) fn passing_on() -> Endpoint {
+    let endpoint = caller().initial_stream_window_size(REQUEST_WINDOW);
+    endpoint.initial_connection_window_size(REQUESTS_WINDOW)
+}
+
+/// Returns the settings of the end that answers them.
+pub(super) fn answering_requests() -> Server {
+    let server = answering().initial_stream_window_size(REQUEST_WINDOW);
+    server.initial_connection_window_size(REQUESTS_WINDOW)
+}
+
 /// Returns the settings of the end that calls. The name is for headers only: a connection is made before.
 pub(super) fn caller() -> Endpoint {
     Endpoint::from_static("http://peer")

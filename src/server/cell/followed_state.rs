@@ -188,7 +188,13 @@ impl Follower {
                 *self.current_at.lock() = begun;
                 Ok(LOOK)
             }
-            Ok(Followed::Events(events)) => self.apply(&events).map(|()| Duration::ZERO),
+            Ok(Followed::Events(events)) => match self.apply(&events) {
+                Ok(()) => Ok(Duration::ZERO),
+                Err(misfit) => {
+                    tracing::error!(error = %misfit, reason = %misfit.source, "an event of the leader does not fit: everything is read again");
+                    self.load_again().await.map(|()| RETRY)
+                }
+            },
             Ok(Followed::Gone) => self.load_again().await.map(|()| Duration::ZERO),
             Err(error) => Err(error),
         };

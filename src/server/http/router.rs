@@ -195,7 +195,17 @@ async fn forward(
         return Forwarded::Failure(ServerError::NoLeader);
     }
     measured.note(&route, &parameters);
-    match standby.forward(request, operator.is_ok(), is_read).await {
+    let mut answer = Err(ServerError::NoLeader);
+    let forwarding = async { answer = standby.forward(request, operator.is_ok(), is_read).await };
+    // A query that waits there waits here, too.
+    let waited = match measured.is_blocking {
+        true => connection.wait(forwarding).await,
+        false => {
+            forwarding.await;
+            Ok(())
+        }
+    };
+    match waited.map_err(ServerError::from).and(answer) {
         Ok(response) => Forwarded::Response(response),
         Err(error) => Forwarded::Failure(error),
     }

@@ -99,7 +99,7 @@ impl ServerRole {
             _ if answers == Answers::Own => Ok(()),
             Self::Leader { has_standbys } => {
                 services.leads()?;
-                if *has_standbys && answers == Answers::State {
+                if *has_standbys {
                     // Without etcd a write may never end, and the lease does.
                     while timeout(LEASE_CHECKED, services.cell.settled()).await.is_err() {
                         services.leads()?;

@@ -322,6 +322,8 @@ impl TestServer {
             nodes: nodes.clone(),
             calls: service.into_routes(),
             requests: Routes::default(),
+            stop_requests: stop.clone(),
+            requests_ended: CancellationToken::new(),
         };
         let stopped = stop.clone();
         let served = tokio::spawn(async move { listener.serve(services, stopped).await });

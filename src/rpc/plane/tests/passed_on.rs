@@ -193,8 +193,8 @@ async fn a_request_is_sent_once_and_its_failure_says_whether_it_was() {
     let address = bed.leader.address.to_string();
     for _ in 0..3 {
         let response = soon("a response", connection.send(&address, request())).await.unwrap();
-        // The API of this leader is empty.
-        assert_eq!(response.status(), 404);
+        // This leader has no API, and says so as gRPC does.
+        assert_eq!(response.headers()["grpc-status"], "12");
     }
     let Bed { leader, standby, certificates, plane } = bed;
     leader.stop().await;
@@ -208,7 +208,7 @@ async fn a_request_is_sent_once_and_its_failure_says_whether_it_was() {
     let server = certificates.tls(Role::Server, "s1");
     let again = TestServer::start(&plane, server, &address).await;
     let response = soon("a response", connection.send(&address, request())).await.unwrap();
-    assert_eq!(response.status(), 404);
+    assert_eq!(response.headers()["grpc-status"], "12");
     again.stop().await;
     standby.stop().await;
     drop(sender);

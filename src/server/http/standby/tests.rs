@@ -188,6 +188,10 @@ async fn no_client_sees_a_change_come_and_go() {
     }
     let names = |answer: &Answer| answer.text.contains("\"x\"");
     assert!(names(&ask(&standby, "GET /v1/namespaces", "", &[]).await));
+    // Only the leader answers it.
+    let nodes = ask(&leader, "GET /v1/nodes", "", &[]);
+    let early = tokio::time::timeout(Duration::from_secs(1), nodes).await;
+    assert!(early.is_err(), "the leader has answered before it knew");
     let read = ask(&leader, "GET /v1/namespaces", "", &[]);
     let mut read = std::pin::pin!(read);
     let early = tokio::time::timeout(Duration::from_secs(1), &mut read).await;
