@@ -130,7 +130,7 @@ impl RemoteControlPlane {
         };
         loop {
             match self.next_list(server, &mut lists).await {
-                Ok(list) => self.publish(list),
+                Ok(list) => self.publish(server, list),
                 Err(ended) => return ended,
             }
         }
@@ -204,8 +204,8 @@ impl RemoteControlPlane {
     }
 
     /// Publishes a list, unless a newer one is there.
-    fn publish(&self, list: Arc<AssignedAllocs>) {
-        self.servers.answered();
+    fn publish(&self, server: &ConnectedServer, list: Arc<AssignedAllocs>) {
+        self.servers.answered(server);
         self.listed.send_if_modified(|listed| {
             let is_newer = listed.as_ref().is_none_or(|old| old.revision <= list.revision);
             if is_newer {
@@ -269,7 +269,7 @@ impl RemoteControlPlane {
             let answer = timeout(CALL_LIMIT, call(server.client.clone(), request.clone())).await;
             let failed = match answer.unwrap_or_else(|_| Err(took_too_long())) {
                 Ok(answer) => {
-                    self.servers.answered();
+                    self.servers.answered(&server);
                     return Ok(answer.into_inner());
                 }
                 Err(status) => NoAnswer {
@@ -293,7 +293,7 @@ impl RemoteControlPlane {
             let server = self.servers.any().await;
             match call(server.client.clone(), request.clone()).await {
                 Ok(answer) => {
-                    self.servers.answered();
+                    self.servers.answered(&server);
                     return answer.into_inner();
                 }
                 Err(status) => {
@@ -411,7 +411,7 @@ impl ControlPlane for RemoteControlPlane {
         let mut lists = self.open_lists(&server).await.map_err(failed)?;
         let list = self.next_list(&server, &mut lists).await;
         let list = list.map_err(|ended| failed(ended.to_string()))?;
-        self.publish(list.clone());
+        self.publish(&server, list.clone());
         Ok(Arc::unwrap_or_clone(list))
     }
 

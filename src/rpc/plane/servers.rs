@@ -46,14 +46,17 @@ impl Servers {
         state.connections += 1;
         let (name, connection) = (name.to_owned(), state.connections);
         state.connected.push(ConnectedServer { name, connection, client: client_over(channel) });
+        self.is_served.send_replace(true);
         drop(state);
-        self.answered();
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Notes that a server answers this node.
-    pub(super) fn answered(&self) {
-        self.is_served.send_if_modified(|is_served| !std::mem::replace(is_served, true));
+    /// Notes that a server answers this node, if it is still connected to it.
+    pub(super) fn answered(&self, by: &ConnectedServer) {
+        let state = self.state.lock();
+        if state.connected.iter().any(|one| one.connection == by.connection) {
+            self.is_served.send_if_modified(|is_served| !std::mem::replace(is_served, true));
+        }
     }
 
     /// Returns whether a server answers this node, as far as it knows.
@@ -107,5 +110,37 @@ impl Servers {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::transport::Endpoint;
+
+    use super::*;
+
+    fn channel() -> Channel {
+        Endpoint::from_static("http://peer").connect_lazy()
+    }
+
+    /// Without a connection nothing would ever dial again.
+    #[tokio::test]
+    async fn an_answer_that_comes_after_the_end_of_its_connection_serves_no_node() {
+        let servers = Servers::default();
+        let is_served = servers.is_served();
+        assert!(!*is_served.borrow());
+        servers.add("s1", channel());
+        assert!(*is_served.borrow());
+        let first = servers.any().await;
+        servers.remove("s1");
+        servers.answered(&first);
+        assert!(!*is_served.borrow(), "it is not connected");
+        servers.add("s2", channel());
+        servers.leave(&first, None);
+        assert!(*is_served.borrow(), "another one serves");
+        servers.leave(&servers.any().await, None);
+        assert!(!*is_served.borrow());
+        servers.answered(&servers.any().await);
+        assert!(*is_served.borrow());
     }
 }
