@@ -23,28 +23,24 @@ use super::cluster_tls::load_tls;
 use super::core_dumps::restrict_core_dumps;
 use super::data_role::DataRole;
 use super::directory::AgentDirs;
-use super::doors::{Doors, about};
 use super::etcd_store::{EtcdStore, Led};
 use super::listen::DRAIN_LIMIT;
 use super::node_registration::not_committed;
 use super::open_state::{open_cell, open_cell_over, open_sealer};
 use super::role_file::{EtcdConfig, ServerConfig};
 use super::run::{notify_ready, notify_stopping, open_directory, release_directory};
+use super::server_ports::server_ports;
+use super::server_sockets::{ServerSockets, about};
 use super::standby::follow;
 use crate::telemetry::AgentMetrics;
 use nomad_csi_claims::state::{Event, EventKind};
 use nomad_csi_etcd::LeadingServer;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::{Term, shell_quoted};
-use nomad_csi_ports::{
-    Clock, HostDirectory, IdSource, LeaderLease, RandomIds, SoleServer, SystemClock,
-};
+use nomad_csi_ports::{Clock as _, IdSource as _, LeaderLease, RandomIds, SoleServer, SystemClock};
 use nomad_csi_rpc::{ConnectedNodes, ControlPlaneService, LeaderServices, Role, Routes};
 use nomad_csi_server::http::{ConnectionSlots, ServerRole, forwarded_router, router_of};
-use nomad_csi_server::{
-    AgentInfo, Expected, NodeEvents, PluginCallQueues, ServerPorts, Services, StateCell,
-    VolumeLimits,
-};
+use nomad_csi_server::{AgentInfo, Expected, NodeEvents, Services, StateCell};
 
 /// Runs a server until `stop`, then stops it in order.
 ///
@@ -54,8 +50,8 @@ pub async fn run_server(config: ServerConfig, stop: CancellationToken) -> Result
     restrict_core_dumps(config.agent.allows_core_dumps);
     let tls = load_tls(&config.tls, Role::Server, &config.region).await?;
     let (dirs, lock) = open_directory(&config.agent, DataRole::Server).await?;
-    let served = match Doors::open(&config, &dirs, tls).await {
-        Ok(doors) => serve_in_parts(&config, &dirs, doors, &stop).await,
+    let served = match ServerSockets::open(&config, &dirs, tls).await {
+        Ok(sockets) => serve_in_parts(&config, &dirs, sockets, &stop).await,
         Err(problems) => Err(problems),
     };
     release_directory(dirs, lock).await;
@@ -66,16 +62,16 @@ pub async fn run_server(config: ServerConfig, stop: CancellationToken) -> Result
 async fn serve_in_parts(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    doors: Doors,
+    sockets: ServerSockets,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostics> {
-    let doors = Arc::new(doors);
+    let sockets = Arc::new(sockets);
     let served = match &config.etcd {
-        None => lead(config, dirs, &doors, None, stop).await,
-        Some(etcd) => serve_over_etcd(config, etcd, dirs, &doors, stop).await,
+        None => lead(config, dirs, &sockets, None, stop).await,
+        Some(etcd) => serve_over_etcd(config, etcd, dirs, &sockets, stop).await,
     };
-    if let Some(doors) = Arc::into_inner(doors) {
-        doors.close().await;
+    if let Some(sockets) = Arc::into_inner(sockets) {
+        sockets.close().await;
     }
     served
 }
@@ -85,10 +81,10 @@ async fn serve_over_etcd(
     config: &ServerConfig,
     etcd: &EtcdConfig,
     dirs: &AgentDirs,
-    doors: &Arc<Doors>,
+    sockets: &Arc<ServerSockets>,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostics> {
-    let address = config.advertise.clone().unwrap_or_else(|| doors.cluster_address());
+    let address = config.advertise.clone().unwrap_or_else(|| sockets.cluster_address());
     let store = EtcdStore::open(etcd, LeadingServer { name: config.name(), address }).await?;
     let journal = dirs.journal();
     if run_blocking(move || journal.symlink_metadata().is_ok()).await? {
@@ -105,12 +101,12 @@ async fn serve_over_etcd(
             end.cancel();
             led
         };
-        let following = follow(config, dirs, doors, &store, &leader, &end);
+        let following = follow(config, dirs, sockets, &store, &leader, &end);
         let (led, ()) = tokio::join!(leading, following);
         let Some(led) = led else {
             return Ok(());
         };
-        lead(config, dirs, doors, Some(led), stop).await?;
+        lead(config, dirs, sockets, Some(led), stop).await?;
         if stop.is_cancelled() {
             return Ok(());
         }
@@ -122,11 +118,11 @@ async fn serve_over_etcd(
 async fn lead(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    doors: &Arc<Doors>,
+    sockets: &Arc<ServerSockets>,
     led: Option<Led>,
     stop: &CancellationToken,
 ) -> Result<(), Diagnostics> {
-    let server = match start_unless_stopped(config, dirs, doors, led.as_ref(), stop).await {
+    let server = match start_unless_stopped(config, dirs, sockets, led.as_ref(), stop).await {
         Ok(server) => server,
         Err(problems) => {
             let Some(led) = led else {
@@ -163,11 +159,11 @@ async fn lead(
 async fn start_unless_stopped(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    doors: &Arc<Doors>,
+    sockets: &Arc<ServerSockets>,
     led: Option<&Led>,
     stop: &CancellationToken,
 ) -> Result<Server, Diagnostics> {
-    let mut starting = std::pin::pin!(Server::start(config, dirs, doors, led));
+    let mut starting = std::pin::pin!(Server::start(config, dirs, sockets, led));
     tokio::select! {
         started = &mut starting => return started,
         () = stop.cancelled() => {}
@@ -198,7 +194,7 @@ struct Server {
     nodes: JoinSet<()>,
     stop_http: CancellationToken,
     stop_nodes: CancellationToken,
-    /// Cancelled when requests that were passed on are completed.
+    /// Cancelled when forwarded requests are completed.
     requests_ended: CancellationToken,
 }
 
@@ -206,16 +202,18 @@ impl Server {
     async fn start(
         config: &ServerConfig,
         dirs: &AgentDirs,
-        doors: &Arc<Doors>,
+        sockets: &Arc<ServerSockets>,
         led: Option<&Led>,
     ) -> Result<Self, Diagnostics> {
         let connected = Arc::new(ConnectedNodes::default());
         let cell = match led {
-            None => open_cell(&config.agent, (dirs, DataRole::Server), &doors.metrics).await?,
-            Some(led) => open_cell_over(&config.agent, led.journal.clone(), &doors.metrics).await?,
+            None => open_cell(&config.agent, (dirs, DataRole::Server), &sockets.metrics).await?,
+            Some(led) => {
+                open_cell_over(&config.agent, led.journal.clone(), &sockets.metrics).await?
+            }
         };
-        let parts = (about(config, &doors.http), &connected, led);
-        let wired = wire(config, dirs, &cell, parts, doors.metrics.clone()).await;
+        let parts = (about(config, &sockets.http), &connected, led);
+        let wired = wire(config, dirs, &cell, parts, sockets.metrics.clone()).await;
         let (services, events) = match wired {
             Ok(wired) => wired,
             Err(problems) => {
@@ -229,7 +227,7 @@ impl Server {
         let settings = config.agent.http_settings.clone();
         let limits = settings.limits.clone();
         let role = ServerRole::Leader { has_standbys: led.is_some() };
-        let router = router_of(role, services.clone(), settings, doors.operator.access());
+        let router = router_of(role, services.clone(), settings, sockets.operator.access());
         let places =
             ConnectionSlots::new(limits.connections, limits.waiting_queries, limits.streams);
         let answers = LeaderServices {
@@ -240,15 +238,15 @@ impl Server {
             requests_ended: requests_ended.clone(),
         };
         let (mut http, mut nodes) = (JoinSet::new(), JoinSet::new());
-        let (open, stopped) = (doors.clone(), stop_nodes.clone());
+        let (open, stopped) = (sockets.clone(), stop_nodes.clone());
         nodes.spawn(async move { open.port.serve(answers, stopped).await });
-        let (open, stopped) = (doors.clone(), stop_http.clone());
+        let (open, stopped) = (sockets.clone(), stop_http.clone());
         let serving =
             async move { open.http.serve_for_now(router, limits, stopped, DRAIN_LIMIT).await };
         http.spawn(serving);
         tracing::info!(
-            address = doors.http.address().map(|address| format!("http://{address}")),
-            cluster = doors.cluster_address(),
+            address = sockets.http.address().map(|address| format!("http://{address}")),
+            cluster = sockets.cluster_address(),
             socket = %dirs.agent_socket().display(),
             data = %dirs.data().display(),
             "the server is ready"
@@ -259,8 +257,8 @@ impl Server {
     async fn stop(mut self) {
         self.stop_http.cancel();
         let served = async { while self.http.join_next().await.is_some() {} };
-        let passed_on = timeout(DRAIN_LIMIT, self.requests_ended.cancelled());
-        drop(tokio::join!(self.services.drain(DRAIN_LIMIT), served, passed_on));
+        let forwarded = timeout(DRAIN_LIMIT, self.requests_ended.cancelled());
+        drop(tokio::join!(self.services.drain(DRAIN_LIMIT), served, forwarded));
         self.stop_nodes.cancel();
         while self.nodes.join_next().await.is_some() {}
         self.services.cell.stop().await;
@@ -274,14 +272,12 @@ async fn wire(
     (about, connected, led): (AgentInfo, &Arc<ConnectedNodes>, Option<&Led>),
     metrics: Arc<AgentMetrics>,
 ) -> Result<(Services, Arc<NodeEvents>), Diagnostics> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
     let sealer = Arc::new(open_sealer(dirs, cell).await?);
     if let Some(led) = led {
         led.check_key(&sealer, &dirs.key_file()).await?;
     }
-    let leads = EventKind::LeaderStarted { origin: ids.uuid() };
-    let started = cell.commit(Expected::Any, Event::new(clock.now(), leads)).await;
+    let leads = EventKind::LeaderStarted { origin: RandomIds.uuid() };
+    let started = cell.commit(Expected::Any, Event::new(SystemClock.now(), leads)).await;
     let revision = started.map_err(|error| not_committed(&error))?;
     let term =
         led.map_or(Term { epoch: Term::EPOCH_OF_A_FILE, revision }, |led| led.leadership.term());
@@ -290,17 +286,9 @@ async fn wire(
         None => Arc::new(SoleServer),
         Some(led) => led.leadership.clone(),
     };
-    let nodes = Arc::new(ClusterNodes { connected, term, lease: lease.clone() });
-    let hosts: Arc<dyn HostDirectory> = nodes.clone();
-    let calls = PluginCallQueues::new(
-        config.agent.calls,
-        VolumeLimits::MAX_WAITING,
-        metrics.clone(),
-        cell.clone(),
-        hosts.clone(),
-    );
-    let events = Arc::new(NodeEvents::new(clock.clone()));
-    let ports = ServerPorts { cell: cell.clone(), sealer, clock, ids, term, lease, hosts, calls };
+    let nodes = Arc::new(ClusterNodes { connected, term, lease });
+    let ports = server_ports(config, cell.clone(), sealer, &nodes, metrics.clone());
+    let events = Arc::new(NodeEvents::new(ports.clock.clone()));
     let services = Services::new(ports, volume_limits(&config.agent), about)
         .with_metrics(metrics)
         .with_node_events(events.clone())

@@ -1,7 +1,7 @@
-//! The part of a server that does not lead: it follows the journal of the leader, answers reads, and passes the rest on.
+//! The part of a server that does not lead: it follows the journal of the leader, answers reads, and forwards the rest.
 //!
 //! It begins when a leader has recorded the key of the cluster, so that it can open what the key seals, and ends at once when
-//! this server leads: requests that wait are answered, streams end, and connections of nodes that were passed on are closed.
+//! this server leads: requests that wait are answered, streams end, and forwarded connections of nodes are closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,17 @@ use tokio_util::sync::CancellationToken;
 use super::assemble::volume_limits;
 use super::cluster_nodes::ClusterNodes;
 use super::directory::AgentDirs;
-use super::doors::{Doors, about};
 use super::etcd_store::EtcdStore;
 use super::leader_link::{ClusterLeader, address_of};
 use super::role_file::ServerConfig;
+use super::server_ports::server_ports;
+use super::server_sockets::{ServerSockets, about};
 use nomad_csi_etcd::LeadingServer;
 use nomad_csi_model::Term;
-use nomad_csi_ports::{
-    HostDirectory, Measurements as _, NotLeading, RandomIds, SystemClock, VolumeStatsSample,
-};
+use nomad_csi_ports::{Measurements as _, NotLeading, VolumeStatsSample};
 use nomad_csi_server::http::{ServerRole, Standby, router_of};
 use nomad_csi_server::store::KeySealer;
-use nomad_csi_server::{FollowedState, PluginCallQueues, ServerPorts, Services, VolumeLimits};
+use nomad_csi_server::{FollowedState, Services};
 
 /// How long requests may go on when this server leads.
 const END_LIMIT: Duration = Duration::from_secs(1);
@@ -37,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) async fn follow(
     config: &ServerConfig,
     dirs: &AgentDirs,
-    doors: &Arc<Doors>,
+    sockets: &Arc<ServerSockets>,
     store: &EtcdStore,
     seen: &watch::Receiver<Option<LeadingServer>>,
     end: &CancellationToken,
@@ -49,24 +48,24 @@ pub(super) async fn follow(
     let Some(state) = opened else {
         return;
     };
-    let services = services(config, doors, &state, sealer);
-    let leader = Arc::new(ClusterLeader::new(seen.clone(), doors.tls.clone()));
+    let services = services(config, sockets, &state, sealer);
+    let leader = Arc::new(ClusterLeader::new(seen.clone(), sockets.tls.clone()));
     let role = ServerRole::Standby(Standby { state: state.clone(), leader });
     let settings = config.agent.http_settings.clone();
     let limits = settings.limits.clone();
-    let router = router_of(role, services.clone(), settings, doors.operator.access());
+    let router = router_of(role, services.clone(), settings, sockets.operator.access());
     let mut serving = JoinSet::new();
-    let (open, ended) = (doors.clone(), end.clone());
+    let (open, ended) = (sockets.clone(), end.clone());
     serving.spawn(async move { open.http.serve_for_now(router, limits, ended, END_LIMIT).await });
-    let (open, ended, seen) = (doors.clone(), end.clone(), seen.clone());
+    let (open, ended, seen) = (sockets.clone(), end.clone(), seen.clone());
     let leader = Arc::new(move || address_of(seen.borrow().as_ref()));
-    serving.spawn(async move { open.port.pass_on(leader, ended).await });
+    serving.spawn(async move { open.port.forward(leader, ended).await });
     tracing::info!(
-        address = doors.http.address().map(|address| format!("http://{address}")),
-        cluster = doors.cluster_address(),
+        address = sockets.http.address().map(|address| format!("http://{address}")),
+        cluster = sockets.cluster_address(),
         socket = %dirs.agent_socket().display(),
         data = %dirs.data().display(),
-        "this server answers reads, and passes the rest on to the one that leads"
+        "this server answers reads, and forwards the rest to the one that leads"
     );
     end.cancelled().await;
     services.drain(END_LIMIT).await;
@@ -114,37 +113,22 @@ async fn open(store: &EtcdStore) -> FollowedState {
 /// Returns the services of a server that calls no node and changes nothing.
 fn services(
     config: &ServerConfig,
-    doors: &Doors,
+    sockets: &ServerSockets,
     state: &FollowedState,
     sealer: KeySealer,
 ) -> Services {
-    let (cell, metrics) = (state.cell().clone(), doors.metrics.clone());
-    let term = Term { epoch: Term::FIRST_EPOCH_OF_ETCD, revision: 0 };
-    let lease = Arc::new(NotLeading);
-    let connected = Arc::default();
-    let hosts: Arc<dyn HostDirectory> =
-        Arc::new(ClusterNodes { connected, term, lease: lease.clone() });
-    let calls = PluginCallQueues::new(
-        config.agent.calls,
-        VolumeLimits::MAX_WAITING,
-        metrics.clone(),
-        cell.clone(),
-        hosts.clone(),
-    );
-    let ports = ServerPorts {
-        cell,
-        sealer: Arc::new(sealer),
-        clock: Arc::new(SystemClock),
-        ids: Arc::new(RandomIds),
-        term,
-        lease,
-        hosts,
-        calls,
-    };
+    let metrics = sockets.metrics.clone();
+    let nodes = Arc::new(ClusterNodes {
+        connected: Arc::default(),
+        term: Term { epoch: Term::FIRST_EPOCH_OF_ETCD, revision: 0 },
+        lease: Arc::new(NotLeading),
+    });
+    let (cell, sealer) = (state.cell().clone(), Arc::new(sealer));
+    let ports = server_ports(config, cell, sealer, &nodes, metrics.clone());
     let limits = volume_limits(&config.agent);
     // What it measured as the leader is another server's now.
     metrics.volume_health(BTreeMap::default());
     metrics.volume_stats(VolumeStatsSample::default());
-    let services = Services::following(ports, limits, about(config, &doors.http));
+    let services = Services::following(ports, limits, about(config, &sockets.http));
     services.with_metrics_of_requests(metrics)
 }

@@ -13,7 +13,7 @@ pub use plane::{ClusterFile, ControlPlaneService, NodeProfile, RemoteControlPlan
 pub use tls::{
     Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError, certified_client,
 };
-/// The body of a request that is passed on.
+/// The body of a request that is forwarded.
 pub use tonic::body::Body;
 /// What a connection between servers is answered by.
 pub use tonic::service::Routes;

@@ -101,7 +101,7 @@ impl WaitingAgent {
 
     /// Waits until it answers beside the server that leads, and returns its address.
     pub(crate) fn standing(&self) -> Address {
-        let message = "this server answers reads, and passes the rest on to the one that leads";
+        let message = "this server answers reads, and forwards the rest to the one that leads";
         let line = until("the server to stand by", || {
             let found = line_of(&self.log.lines, &[message]);
             found.ok_or_else(|| format!("{:#?}", self.log.lines.lock().unwrap()))

@@ -11,6 +11,7 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, sleep};
 
 use super::status::ask;
+use crate::cli::args::WatchArgs;
 use crate::cli::command_context::CommandContext;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -55,11 +56,13 @@ enum Change {
 struct Watched {
     form: Form,
     last: Option<String>,
+    /// The messages of the last look.
+    said: String,
 }
 
 impl Watched {
     fn new(form: Form) -> Self {
-        Self { form, last: None }
+        Self { form, last: None, said: String::new() }
     }
 
     /// Returns what to print after a look with this output.
@@ -79,6 +82,13 @@ impl Watched {
             Form::JsonLines | Form::Below => Change::Text(now),
         }
     }
+
+    /// Returns the messages of a look that are to be printed beside the results: those that are not in place and are new.
+    fn say<'m>(&mut self, messages: &'m str) -> Option<&'m str> {
+        let is_new = self.form != Form::InPlace && self.said != messages;
+        messages.clone_into(&mut self.said);
+        Some(messages.trim_end()).filter(|text| is_new && !text.is_empty())
+    }
 }
 
 /// Returns a JSON document in one line. Text that is none stays as it is.
@@ -89,12 +99,26 @@ fn one_line_of_json(text: &str) -> String {
     }
 }
 
-/// Returns the format of the output of a watch: off a terminal, a table would be no document.
-pub(super) fn watched_output(context: &CommandContext, output: &OutputFormat) -> OutputFormat {
-    match output.is_text() && !context.printer.is_terminal() {
-        true => OutputFormat::Json,
-        false => output.clone(),
+/// Looks once, or with `--watch` until an interrupt whenever one of the topics changes. Off a terminal, a table would be no
+/// document: then a watch prints JSON.
+///
+/// # Errors
+/// Those of a look: see [`watch`].
+pub(super) async fn look_or_watch(
+    context: &CommandContext,
+    arguments: WatchArgs,
+    output: &OutputFormat,
+    topics: Vec<WatchTopic>,
+    look: impl AsyncFn(&dyn ClusterApi, &OutputFormat) -> Result<Exit, CliError>,
+) -> Result<Exit, CliError> {
+    if !arguments.watch {
+        return ask(context, async |api| look(api, output).await).await;
     }
+    let json = OutputFormat::Json;
+    let is_piped_table = output.is_text() && !context.printer.is_terminal();
+    let output = if is_piped_table { &json } else { output };
+    let is_json = matches!(output, OutputFormat::Json);
+    watch(context, topics, is_json, async |api| look(api, output).await).await
 }
 
 /// Looks until an interrupt, and prints what changes.
@@ -126,6 +150,9 @@ pub(super) async fn watch(
             match looked {
                 Ok(_) => {
                     is_failing = false;
+                    if let Some(text) = watched.say(&messages) {
+                        context.printer.print_lines(text);
+                    }
                     match watched.see(&results, &messages) {
                         Change::Nothing => {}
                         Change::Screen(text) => context.printer.replace_screen(&text),
@@ -230,6 +257,19 @@ mod tests {
         assert_eq!(watched.see(first, "a message is no change"), Change::Nothing);
         assert_eq!(watched.see("[]\n", ""), Change::Text("[]\n".to_owned()));
         assert_eq!(watched.see(first, ""), line, "also back to an earlier state");
+    }
+
+    /// A warning that a list is not complete must not be lost in a pipeline.
+    #[test]
+    fn messages_beside_a_pipe_are_said_once_as_long_as_they_are_the_same() {
+        for form in [Form::JsonLines, Form::Below] {
+            let mut watched = Watched::new(form);
+            let said = ["", "warning: a\n", "warning: a\n", "", "warning: a\n", "warning: b\n"];
+            let said = said.map(|messages| watched.say(messages));
+            let (a, b) = (Some("warning: a"), Some("warning: b"));
+            assert_eq!(said, [None, a, None, None, a, b], "{form:?}");
+        }
+        assert_eq!(Watched::new(Form::InPlace).say("warning: a\n"), None, "it is on the screen");
     }
 
     #[test]

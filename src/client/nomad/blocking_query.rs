@@ -137,6 +137,8 @@ impl TopicWatch for NomadClient {
             WatchTopic::Nodes => (&["nodes"], vec![]),
         };
         let mut get = ApiRequest { query, ..ApiRequest::new(Method::GET, path) };
+        // Only the index counts, which is that of the whole list.
+        get.query.push(("per_page", "1"));
         blocking.add_to(&mut get);
         let response = self.session.call(&get, "wait for a change", Access::Read).await?;
         Ok(with_index((), &response.headers, wait))

@@ -77,9 +77,9 @@ impl ControlPlaneService {
     fn begin(
         &self,
         registration: &Registration,
-        is_passed_on: bool,
+        is_forwarded: bool,
     ) -> Result<Registering, RegistrationRefused> {
-        let begun = self.nodes.begin(&registration.node.id, &registration.session, is_passed_on);
+        let begun = self.nodes.begin(&registration.node.id, &registration.session, is_forwarded);
         begun.map_err(|refused| match refused {
             BeginRefused::Duplicate => RegistrationRefused::Duplicate,
             BeginRefused::Busy => {
@@ -96,7 +96,7 @@ impl ControlPlaneService {
         connection: &NodeConnection,
         registration: Registration,
     ) -> Result<wire::Registered, RegistrationRefused> {
-        let registering = self.begin(&registration, connection.is_passed_on())?;
+        let registering = self.begin(&registration, connection.is_forwarded())?;
         let position = self.plane.register(registration).await?;
         let token = registering.bind(connection).ok_or_else(|| {
             RegistrationRefused::Failed("the connection cannot be bound to the node".to_owned())

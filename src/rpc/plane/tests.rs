@@ -3,7 +3,7 @@
 mod bed;
 mod breaks;
 mod calls;
+mod forwarded;
 mod lists;
-mod passed_on;
 mod strangers;
 mod trust;

@@ -1,8 +1,8 @@
 //! [`ConnectedNodes`]: which nodes are registered at this server, and the channels on which it calls them.
 //!
-//! A node ID has one registration. A connection that another server passes on takes no place of one that lasts: the direct one
-//! is the better one, and of two passed on none is. Another process with the same ID is refused while the first is connected, as with a
-//! copied disk: pings end a connection that is dead, so the second one waits seconds only. The same process replaces its own
+//! A node ID has one registration. A connection that another server forwards takes no place of one that lasts: the direct one
+//! is the better one, and of two forwarded ones neither is. Another process with the same ID is refused while the first is
+//! connected, as with a copied disk: pings end a connection that is dead, so the second one waits seconds only. The same process replaces its own
 //! registration. A channel lives no longer than the registration that its token is of.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -66,7 +66,7 @@ pub(crate) enum BeginRefused {
     Duplicate,
     /// Another registration of this node ID has not ended.
     Busy,
-    /// The node is connected, and this connection is passed on by another server.
+    /// The node is connected, and another server forwards this connection.
     Connected,
 }
 
@@ -130,7 +130,7 @@ impl ConnectedNodes {
         self: &Arc<Self>,
         node: &NodeId,
         session: &HostSession,
-        is_passed_on: bool,
+        is_forwarded: bool,
     ) -> Result<Registering, BeginRefused> {
         let mut state = self.state.lock();
         let current = state.registered.get(node);
@@ -139,7 +139,7 @@ impl ConnectedNodes {
             if current.session != *session {
                 return Err(BeginRefused::Duplicate);
             }
-            if is_passed_on {
+            if is_forwarded {
                 return Err(BeginRefused::Connected);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! It opens a pair to a server: it registers on the first, and the second begins with the token of the registration. When
 //! one of them ends, both do, and a pair is opened again after a pause that grows. One server that answers is enough: it leads, or
-//! passes the pair on to the one that leads. Without one, all servers are dialled at once.
+//! forwards the pair to the one that leads. Without one, all servers are dialled at once.
 
 use std::io;
 use std::sync::Arc;

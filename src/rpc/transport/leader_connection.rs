@@ -13,7 +13,7 @@ use tower::{Service as _, ServiceExt as _};
 
 use super::dial::dial;
 use super::peer_stream::{PeerStream, channel_with};
-use super::protocol::{REQUESTS, passing_on};
+use super::protocol::{REQUESTS, forwarding};
 use crate::tls::cluster_tls::ClusterTls;
 
 /// How long it may take to open.
@@ -91,7 +91,7 @@ impl LeaderConnection {
         let stream = dial(&tls, server, REQUESTS).await?;
         let closed = CancellationToken::new();
         let stream = PeerStream::new(stream, &closed, ());
-        let channel = channel_with(passing_on(), stream).await.map_err(io::Error::other)?;
+        let channel = channel_with(forwarding(), stream).await.map_err(io::Error::other)?;
         let opened = Open { server: server.to_owned(), channel: channel.clone(), closed };
         // Requests of the one before end with it: another server leads, or it had ended.
         *self.open.lock() = Some(opened);

@@ -1,7 +1,7 @@
 //! [`NodeListener`]: the server's port for the cluster.
 //!
-//! The server that leads answers nodes, also over connections that other servers pass on, and the requests that those pass on.
-//! A server that does not lead passes connections of nodes on. The port stays open while a server changes its part.
+//! The server that leads answers nodes, also over connections that other servers forward, and the requests that those forward.
+//! A server that does not lead forwards connections of nodes. The port stays open while a server changes its part.
 //!
 //! A connection without a certificate of the role that its protocol needs, or with another protocol, is closed. So is one that has not finished TLS
 //! and said which node it is within [`GREETING_LIMIT`]. Until then, there are few of each address and of all, and a newer one
@@ -31,11 +31,11 @@ use super::address_limit::{AddressLimit, Counted};
 use super::connected_nodes::ConnectedNodes;
 use super::connection_token::ConnectionToken;
 use super::dial::dial;
+use super::forwarded_connection::{read_certificate, write_certificate};
 use super::node_connection::NodeConnection;
-use super::passed_connection::{read_certificate, write_certificate};
 use super::peer_stream::{PeerStream, channel_over};
 use super::protocol::{
-    CALLS, PASSED_CALLS, PASSED_REVERSED, REQUESTS, REVERSED, answering, answering_requests,
+    CALLS, FORWARDED_CALLS, FORWARDED_REVERSED, REQUESTS, REVERSED, answering, answering_requests,
 };
 use super::refusal_log::RefusalLog;
 use super::unknown_connections::{Limits, UnknownConnections, UnknownPlace};
@@ -75,7 +75,7 @@ pub struct LeaderServices {
     pub nodes: Arc<ConnectedNodes>,
     /// What nodes call.
     pub calls: Routes,
-    /// The HTTP API, for requests that other servers pass on.
+    /// The HTTP API, for requests that other servers forward.
     pub requests: Routes,
     /// Ends it: requests under way are completed, unless the stop comes before.
     pub stop_requests: CancellationToken,
@@ -90,7 +90,7 @@ enum Part {
         calling: mpsc::Sender<CallingStream>,
         requesting: mpsc::Sender<RequestingStream>,
     },
-    PassesOn {
+    Forwards {
         leader: LeaderAddress,
     },
 }
@@ -99,8 +99,8 @@ impl Part {
     /// Returns the protocols of the connections that it takes.
     fn protocols(&self) -> &'static [&'static [u8]] {
         match self {
-            Self::Leads { .. } => &[CALLS, REVERSED, PASSED_CALLS, PASSED_REVERSED, REQUESTS],
-            Self::PassesOn { .. } => &[CALLS, REVERSED],
+            Self::Leads { .. } => &[CALLS, REVERSED, FORWARDED_CALLS, FORWARDED_REVERSED, REQUESTS],
+            Self::Forwards { .. } => &[CALLS, REVERSED],
         }
     }
 }
@@ -118,38 +118,38 @@ struct Places {
     all: Counted,
 }
 
-/// Who calls on a connection, and whether another server passes it on.
+/// Who calls on a connection, and whether another server forwards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
-    Calls { is_passed_on: bool },
-    Reversed { is_passed_on: bool },
+    Calls { is_forwarded: bool },
+    Reversed { is_forwarded: bool },
     Requests,
 }
 
 impl Protocol {
     fn of(name: &[u8]) -> Option<Self> {
         match name {
-            CALLS => Some(Self::Calls { is_passed_on: false }),
-            REVERSED => Some(Self::Reversed { is_passed_on: false }),
-            PASSED_CALLS => Some(Self::Calls { is_passed_on: true }),
-            PASSED_REVERSED => Some(Self::Reversed { is_passed_on: true }),
+            CALLS => Some(Self::Calls { is_forwarded: false }),
+            REVERSED => Some(Self::Reversed { is_forwarded: false }),
+            FORWARDED_CALLS => Some(Self::Calls { is_forwarded: true }),
+            FORWARDED_REVERSED => Some(Self::Reversed { is_forwarded: true }),
             REQUESTS => Some(Self::Requests),
             _ => None,
         }
     }
 
-    /// Returns the name of a connection of this kind that is passed on.
-    fn passed_on(self) -> &'static [u8] {
+    /// Returns the name of a connection of this kind that is forwarded.
+    fn forwarded(self) -> &'static [u8] {
         match self {
-            Self::Calls { .. } => PASSED_CALLS,
-            Self::Reversed { .. } => PASSED_REVERSED,
+            Self::Calls { .. } => FORWARDED_CALLS,
+            Self::Reversed { .. } => FORWARDED_REVERSED,
             Self::Requests => REQUESTS,
         }
     }
 
-    fn is_passed_on(self) -> bool {
+    fn is_forwarded(self) -> bool {
         match self {
-            Self::Calls { is_passed_on } | Self::Reversed { is_passed_on } => is_passed_on,
+            Self::Calls { is_forwarded } | Self::Reversed { is_forwarded } => is_forwarded,
             Self::Requests => false,
         }
     }
@@ -159,7 +159,7 @@ impl Protocol {
         match self {
             Self::Requests => Role::Server,
             Self::Calls { .. } | Self::Reversed { .. } => {
-                if self.is_passed_on() {
+                if self.is_forwarded() {
                     Role::Server
                 } else {
                     Role::Node
@@ -257,10 +257,10 @@ impl NodeListener {
         );
     }
 
-    /// Passes connections of nodes on to the server that leads, until `stop`, which closes every connection. Waits until all of
+    /// Forwards connections of nodes to the server that leads, until `stop`, which closes every connection. Waits until all of
     /// them are closed.
-    pub async fn pass_on(&self, leader: LeaderAddress, stop: CancellationToken) {
-        self.accept(Arc::new(Part::PassesOn { leader }), &stop).await;
+    pub async fn forward(&self, leader: LeaderAddress, stop: CancellationToken) {
+        self.accept(Arc::new(Part::Forwards { leader }), &stop).await;
     }
 
     async fn accept(&self, part: Arc<Part>, stop: &CancellationToken) {
@@ -350,8 +350,8 @@ impl Shared {
         };
         let (nodes, calling, requesting) = match part {
             Part::Leads { nodes, calling, requesting } => (nodes, calling, requesting),
-            Part::PassesOn { leader } => {
-                return self.pass_on(leader(), accepted, deadline, closed, places).await;
+            Part::Forwards { leader } => {
+                return self.forward(leader(), accepted, deadline, closed, places).await;
             }
         };
         match accepted.protocol {
@@ -367,9 +367,9 @@ impl Shared {
                 drop(places.all);
                 Ok(())
             }
-            Protocol::Calls { is_passed_on } => {
+            Protocol::Calls { is_forwarded } => {
                 let Accepted { stream, certificate, .. } = accepted;
-                let connection = NodeConnection::new(certificate, is_passed_on, closed.clone());
+                let connection = NodeConnection::new(certificate, is_forwarded, closed.clone());
                 let stream = PeerStream::new(stream, &closed, connection.clone());
                 if calling.send(stream).await.is_err() {
                     return Err(NotKept::stopping());
@@ -395,7 +395,7 @@ impl Shared {
         }
     }
 
-    /// Ends TLS, and learns who is at the other end: the node, also if another server passes its connection on.
+    /// Ends TLS, and learns who is at the other end: the node, also if another server forwards its connection.
     async fn accept(&self, part: &Part, tcp: TcpStream) -> Result<Accepted, NotKept> {
         let tls = self.tls.borrow().clone();
         tcp.set_nodelay(true).map_err(|error| NotKept::Ended(error.to_string()))?;
@@ -419,7 +419,7 @@ impl Shared {
         let chain = session.peer_certificates();
         let own = chain.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
         let own = with_role(own, protocol.role(), tls.region())?;
-        let certificate = match protocol.is_passed_on() {
+        let certificate = match protocol.is_forwarded() {
             false => own,
             true => {
                 let sent = read_certificate(&mut stream).await;
@@ -430,8 +430,8 @@ impl Shared {
         Ok(Accepted { stream, certificate, protocol })
     }
 
-    /// Passes a connection of a node on to the leader.
-    async fn pass_on(
+    /// Forwards a connection of a node to the leader.
+    async fn forward(
         &self,
         leader: Option<String>,
         accepted: Accepted,
@@ -445,7 +445,7 @@ impl Shared {
         let Accepted { stream: node, certificate, protocol } = accepted;
         let tls = self.tls.borrow().clone();
         let opened = async {
-            let mut stream = dial(&tls, &leader, protocol.passed_on()).await?;
+            let mut stream = dial(&tls, &leader, protocol.forwarded()).await?;
             write_certificate(&mut stream, &certificate).await?;
             Ok::<_, io::Error>(stream)
         };

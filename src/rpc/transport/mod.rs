@@ -3,7 +3,7 @@
 //! Nodes dial, and servers listen on one port. The protocol (ALPN) says who calls on a connection: on `h2` the node, on
 //! `ncsi-node/1` the server. Both need a certificate of their role. A pair of connections lives and ends together.
 //!
-//! A server that does not lead passes connections of nodes on to the leader (`passed_connection`), and requests of the HTTP
+//! A server that does not lead forwards connections of nodes to the leader (`forwarded_connection`), and requests of the HTTP
 //! API (`leader_connection`).
 
 mod address_limit;
@@ -11,10 +11,10 @@ pub(crate) mod connected_nodes;
 pub(crate) mod connection_token;
 pub(crate) mod dial;
 pub(crate) mod dialer;
+pub(crate) mod forwarded_connection;
 pub(crate) mod leader_connection;
 pub(crate) mod listener;
 pub(crate) mod node_connection;
-pub(crate) mod passed_connection;
 pub(crate) mod peer_stream;
 pub(crate) mod protocol;
 mod refusal_log;

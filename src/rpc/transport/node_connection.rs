@@ -15,7 +15,7 @@ pub(crate) struct NodeConnection(Arc<Inner>);
 
 struct Inner {
     certificate: CertificateDer<'static>,
-    is_passed_on: bool,
+    is_forwarded: bool,
     closed: CancellationToken,
     bound: OnceLock<BoundNode>,
     is_bound: CancellationToken,
@@ -29,21 +29,21 @@ pub(crate) struct BoundNode {
 }
 
 impl NodeConnection {
-    /// Describes a connection, which another server may have passed on.
+    /// Describes a connection, which another server may forward.
     pub(super) fn new(
         certificate: CertificateDer<'static>,
-        is_passed_on: bool,
+        is_forwarded: bool,
         closed: CancellationToken,
     ) -> Self {
         let (bound, is_bound) = (OnceLock::new(), CancellationToken::new());
         let registration = Arc::new(Semaphore::new(1));
-        let inner = Inner { certificate, is_passed_on, closed, bound, is_bound, registration };
+        let inner = Inner { certificate, is_forwarded, closed, bound, is_bound, registration };
         Self(Arc::new(inner))
     }
 
-    /// Returns whether another server passes it on.
-    pub(crate) fn is_passed_on(&self) -> bool {
-        self.0.is_passed_on
+    /// Returns whether another server forwards it.
+    pub(crate) fn is_forwarded(&self) -> bool {
+        self.0.is_forwarded
     }
 
     /// Returns the node, if it has registered.

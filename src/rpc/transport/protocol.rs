@@ -9,11 +9,11 @@ pub(super) const CALLS: &[u8] = b"h2";
 /// The server calls the node: HTTP/2 with its roles reversed, after the token of the registration.
 pub(super) const REVERSED: &[u8] = b"ncsi-node/1";
 
-/// A connection of a node that calls, which another server passes on to the leader.
-pub(crate) const PASSED_CALLS: &[u8] = b"ncsi-passed-calls/1";
-/// A connection of a node on which it is called, which another server passes on to the leader.
-pub(super) const PASSED_REVERSED: &[u8] = b"ncsi-passed-node/1";
-/// Requests of the HTTP API that another server passes on to the leader.
+/// A connection of a node that calls, which another server forwards to the leader.
+pub(crate) const FORWARDED_CALLS: &[u8] = b"ncsi-forwarded-calls/1";
+/// A connection of a node on which it is called, which another server forwards to the leader.
+pub(super) const FORWARDED_REVERSED: &[u8] = b"ncsi-forwarded-node/1";
+/// Requests of the HTTP API that another server forwards to the leader.
 pub(crate) const REQUESTS: &[u8] = b"ncsi-http/1";
 
 /// How often each end asks whether the other one is there, and how long it waits for the answer.
@@ -31,8 +31,8 @@ const REQUEST_WINDOW: u32 = 256 << 10;
 /// The bytes that may be on the way in all of them: a client that does not read holds no other one up.
 const REQUESTS_WINDOW: u32 = MAX_STREAMS * REQUEST_WINDOW;
 
-/// Returns the settings of the end that passes requests of the HTTP API on.
-pub(super) fn passing_on() -> Endpoint {
+/// Returns the settings of the end that forwards requests of the HTTP API.
+pub(super) fn forwarding() -> Endpoint {
     let endpoint = caller().initial_stream_window_size(REQUEST_WINDOW);
     endpoint.initial_connection_window_size(REQUESTS_WINDOW)
 }

@@ -11,7 +11,6 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::commit::{Commit, CommitError};
 use super::state_cell::{StateCell, inconsistent};
@@ -51,18 +50,8 @@ impl FollowedState {
         let state = load(journal.as_ref()).await?;
         let current_at = Arc::new(Mutex::new(Instant::now()));
         let (applying, applied) = watch::channel(state.index());
-        let (queue, commits) = mpsc::channel(1);
-        let (_, writes) = watch::channel(0);
         let (asking, asked) = mpsc::channel(ASKING);
-        let cell = StateCell {
-            state: Arc::new(RwLock::new(state)),
-            watches: Watches::default(),
-            queue,
-            journal: journal.clone(),
-            writes,
-            stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-        };
+        let (cell, commits, _) = StateCell::of(state, journal.clone(), 1);
         let bell = Arc::new(Notify::new());
         let follower = Follower {
             state: cell.state.clone(),

@@ -32,10 +32,10 @@ use nomad_csi_claims::state::{Event, ReplayError, State, Topic, replay_changes};
 pub struct StateCell {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) watches: Watches,
-    pub(super) queue: mpsc::Sender<Vec<Commit>>,
-    pub(super) journal: Arc<dyn Journal>,
+    queue: mpsc::Sender<Vec<Commit>>,
+    journal: Arc<dyn Journal>,
     /// How often a write began or ended: odd while one is under way.
-    pub(super) writes: watch::Receiver<u64>,
+    writes: watch::Receiver<u64>,
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
 }
@@ -54,17 +54,7 @@ impl StateCell {
         let (state, changed) = replay_changes(loaded.snapshot, loaded.events)
             .map_err(|error| inconsistent(journal.place(), error))?;
         let sizes = StateSizes::of(&state);
-        let (queue, commits) = mpsc::channel(options.queue.max(1));
-        let (writing, writes) = watch::channel(0);
-        let cell = Self {
-            state: Arc::new(RwLock::new(state)),
-            watches: Watches::default(),
-            queue,
-            journal: journal.clone(),
-            writes,
-            stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-        };
+        let (cell, commits, writing) = Self::of(state, journal.clone(), options.queue);
         let writer = Writer {
             state: cell.state.clone(),
             watches: cell.watches.clone(),
@@ -85,6 +75,26 @@ impl StateCell {
         cell.tasks.spawn(writer.run(cell.stop.clone()));
         cell.tasks.close();
         Ok(cell)
+    }
+
+    /// Returns a cell with this state, the commits to it, and what counts begins and ends of writes.
+    pub(super) fn of(
+        state: State,
+        journal: Arc<dyn Journal>,
+        queue: usize,
+    ) -> (Self, mpsc::Receiver<Vec<Commit>>, watch::Sender<u64>) {
+        let (queue, commits) = mpsc::channel(queue.max(1));
+        let (writing, writes) = watch::channel(0);
+        let cell = Self {
+            state: Arc::new(RwLock::new(state)),
+            watches: Watches::default(),
+            queue,
+            journal,
+            writes,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        (cell, commits, writing)
     }
 
     /// Commits one event: see [`commit_all`](Self::commit_all).

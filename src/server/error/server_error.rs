@@ -237,7 +237,9 @@ pub enum ServerError {
     Stopping,
     /// Another server may lead.
     NoLeader,
-    /// The leader did not answer a change that was passed on to it.
+    /// This server does not lead, and cannot answer for the one that does.
+    NoAnswerOfLeader(String),
+    /// The leader did not answer a change that was forwarded to it.
     LeaderLost,
     /// A bug in the agent.
     Internal(String),
@@ -394,7 +396,7 @@ impl ServerError {
             Self::Commit(error) => (commit_code(error), OTHER),
             Self::Secrets { .. } => (Code::ServerSecrets, OTHER),
             Self::Stopping => (Code::ServerStopping, OTHER),
-            Self::NoLeader => (Code::ApiNoLeader, OTHER),
+            Self::NoLeader | Self::NoAnswerOfLeader(_) => (Code::ApiNoLeader, OTHER),
             Self::LeaderLost => (Code::ApiOutcomeUnknown, OTHER),
             Self::Internal(_) => (Code::Internal, OTHER),
         }
@@ -416,7 +418,7 @@ impl ServerError {
             Self::NoVolumeToRead => "volume not found".into(),
             Self::NoPluginToRead => "plugin not found".into(),
             Self::NoPathToRegion(_) => "No path to region".into(),
-            Self::NoLeader => "No cluster leader".into(),
+            Self::NoLeader | Self::NoAnswerOfLeader(_) => "No cluster leader".into(),
             Self::NoSuchPlugin(_) => "no such plugin".into(),
             Self::NotSupported { plugin, operation } => operation.text(plugin),
             Self::NoSuchVolume(_) => "no such volume".into(),
@@ -583,7 +585,10 @@ impl ServerError {
             },
             Self::Secrets { owner, error } => format!("{owner}: {error}"),
             Self::Stopping => "the agent is stopping".into(),
-            Self::LeaderLost => "the leader did not answer a request that was passed on: read what it was about before you repeat it".into(),
+            Self::NoAnswerOfLeader(reason) => {
+                format!("this server does not lead, and cannot answer for the one that does: {reason}")
+            }
+            Self::LeaderLost => "the leader did not answer a request that was forwarded to it: read what it was about before you repeat it".into(),
             Self::NoLeader => {
                 "this server is not certain to lead: it waits for etcd, or another server leads"
                     .into()

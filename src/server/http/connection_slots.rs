@@ -145,13 +145,13 @@ impl Connection {
         Self { holder, ..self }
     }
 
-    /// Says that another server has checked the request and passed it on.
+    /// Says that another server has checked the request and forwarded it.
     #[must_use]
     pub(super) fn forwarded(self) -> Self {
         Self { is_forwarded: true, ..self }
     }
 
-    /// Returns whether another server has checked the request and passed it on.
+    /// Returns whether another server has checked the request and forwarded it.
     pub(super) fn is_forwarded(&self) -> bool {
         self.is_forwarded
     }

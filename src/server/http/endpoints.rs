@@ -2,7 +2,7 @@
 //!
 //! The agent runs jobs as its own user and changes data, so a client must prove that the operator sent it. Only a
 //! plain read needs no proof. Dashboards use the names, so a name stays when its variant gets another one. A row
-//! has no defaults. A row also says which server of several answers: one that does not lead passes the others on.
+//! has no defaults. A row also says which server of several answers: one that does not lead forwards the others.
 
 use http::Method;
 

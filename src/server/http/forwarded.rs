@@ -1,7 +1,7 @@
-//! Requests that another server has passed on.
+//! Requests that another server has forwarded.
 //!
 //! They come over a connection between servers only. The other server has checked the client: its header says whether that is
-//! the operator, and replaces one that the client sent. What it passed on is not passed on again.
+//! the operator, and replaces one that the client sent. What it forwarded is not forwarded again.
 
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
@@ -10,7 +10,7 @@ use http::HeaderValue;
 
 use super::connection_slots::{Connection, ConnectionSlots, Peer};
 
-/// Says whether a request that a server passes on is the operator's.
+/// Says whether a forwarded request is the operator's.
 pub(super) const FORWARDED: &str = "x-nomad-csi-forwarded";
 /// It is.
 const OPERATOR: &str = "operator";

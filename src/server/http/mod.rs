@@ -5,7 +5,7 @@
 //! document of `wire`. Handlers decode, call and encode; the work is done in `server::volumes`,
 //! `server::variables` and `claims::state`. Before all of them `guard` refuses what a web page makes a browser
 //! send, `operator` refuses every client that is not the operator what `endpoints` lets only the operator do, and
-//! `limits` bounds what a client can use. A server that does not lead answers reads of the state itself and passes the rest on
+//! `limits` bounds what a client can use. A server that does not lead answers reads of the state itself and forwards the rest
 //! to the leader (`standby`), where it arrives checked (`forwarded`).
 
 mod accepted_encoding;

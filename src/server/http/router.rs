@@ -173,7 +173,7 @@ enum Forwarded {
     AnsweredHere(Request),
 }
 
-/// Passes a request on that only the leader answers, if this server does not lead.
+/// Forwards a request that only the leader answers, if this server does not lead.
 async fn forward(
     shared: &Shared,
     request: Request,

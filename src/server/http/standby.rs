@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | about the server | answers | answers |
 //! | of the state | answers while its lease is certain | has everything that was acknowledged before the request, then answers; with `stale` at once |
-//! | all others | answers while its lease is certain | passes the request on to the leader, once |
+//! | all others | answers while its lease is certain | forwards the request to the leader, once |
 //!
 //! A read of the leader waits for a write that is under way: a standby may have shown its change already, and no client sees a
 //! change come and go.
@@ -108,9 +108,11 @@ impl ServerRole {
                 Ok(())
             }
             Self::Standby(_) if is_stale(parameters) => Ok(()),
-            Self::Standby(standby) => {
-                standby.state.wait_until_current().await.map_err(|_| ServerError::NoLeader)
-            }
+            Self::Standby(standby) => standby
+                .state
+                .wait_until_current()
+                .await
+                .map_err(|error| ServerError::NoAnswerOfLeader(error.to_string())),
         }
     }
 
@@ -134,7 +136,7 @@ fn is_stale(parameters: &Parameters) -> bool {
 }
 
 impl Standby {
-    /// Passes a request on.
+    /// Forwards a request.
     ///
     /// # Errors
     /// If there is no response. A write whose answer is lost may have been carried out.
@@ -158,12 +160,14 @@ impl Standby {
                 Ok(response)
             }
             Err(NotForwarded::Unanswered(reason)) if !is_read => {
-                tracing::warn!(reason, "the leader did not answer a request that was passed on");
+                tracing::warn!(
+                    reason,
+                    "the leader did not answer a request that was forwarded to it"
+                );
                 Err(ServerError::LeaderLost)
             }
             Err(NotForwarded::NotSent(reason) | NotForwarded::Unanswered(reason)) => {
-                tracing::debug!(reason, "a request was not passed on to the leader");
-                Err(ServerError::NoLeader)
+                Err(ServerError::NoAnswerOfLeader(reason))
             }
         }
     }

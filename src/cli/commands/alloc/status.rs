@@ -2,8 +2,8 @@
 
 use super::args::AllocStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{ask, check_namespace, found_in, print_list};
-use crate::cli::commands::watching::{watch, watched_output};
+use crate::cli::commands::status::{check_namespace, found_in, print_list};
+use crate::cli::commands::watching::look_or_watch;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, allocation_detail, allocation_list};
@@ -20,14 +20,12 @@ pub(crate) async fn show_allocations(
     context: &CommandContext,
     arguments: &AllocStatusArgs,
 ) -> Result<Exit, CliError> {
-    if !arguments.watch.watch {
-        let output = &arguments.output.output;
-        return ask(context, async |api| look(context, api, arguments, output).await).await;
-    }
     let topics = vec![WatchTopic::Allocations(context.namespace()?.unwrap_or_default())];
-    let output = watched_output(context, &arguments.output.output);
-    let is_json = matches!(output, OutputFormat::Json);
-    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
+    let (watch, output) = (arguments.watch, &arguments.output.output);
+    look_or_watch(context, watch, output, topics, async |api, output| {
+        look(context, api, arguments, output).await
+    })
+    .await
 }
 
 async fn look(

@@ -2,8 +2,8 @@
 
 use super::args::JobStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{ask, check_namespace, found_in, print_list};
-use crate::cli::commands::watching::{watch, watched_output};
+use crate::cli::commands::status::{check_namespace, found_in, print_list};
+use crate::cli::commands::watching::look_or_watch;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{JobOverview, OutputFormat, job_detail, job_list};
@@ -21,16 +21,14 @@ pub(crate) async fn show_jobs(
     context: &CommandContext,
     arguments: &JobStatusArgs,
 ) -> Result<Exit, CliError> {
-    if !arguments.watch.watch {
-        let output = &arguments.output.output;
-        return ask(context, async |api| look(context, api, arguments, output).await).await;
-    }
     let scope = context.namespace()?.unwrap_or_default();
     let mut topics = vec![WatchTopic::Jobs(scope.clone())];
     topics.extend(arguments.id.is_some().then_some(WatchTopic::Allocations(scope)));
-    let output = watched_output(context, &arguments.output.output);
-    let is_json = matches!(output, OutputFormat::Json);
-    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
+    let (watch, output) = (arguments.watch, &arguments.output.output);
+    look_or_watch(context, watch, output, topics, async |api, output| {
+        look(context, api, arguments, output).await
+    })
+    .await
 }
 
 async fn look(

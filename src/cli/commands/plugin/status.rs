@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use super::args::PluginStatusArgs;
 use super::find::{PLUGINS, read_named_plugin};
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::ask;
-use crate::cli::commands::watching::{watch, watched_output};
+use crate::cli::commands::watching::look_or_watch;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, capacity_report};
@@ -23,14 +22,12 @@ pub(crate) async fn show_plugins(
     context: &CommandContext,
     arguments: &PluginStatusArgs,
 ) -> Result<Exit, CliError> {
-    if !arguments.watch.watch {
-        let output = &arguments.output.output;
-        return ask(context, async |api| look(context, api, arguments, output).await).await;
-    }
-    let output = watched_output(context, &arguments.output.output);
-    let is_json = matches!(output, OutputFormat::Json);
     let topics = vec![WatchTopic::Plugins];
-    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
+    let (watch, output) = (arguments.watch, &arguments.output.output);
+    look_or_watch(context, watch, output, topics, async |api, output| {
+        look(context, api, arguments, output).await
+    })
+    .await
 }
 
 async fn look(

@@ -3,7 +3,7 @@
 use super::claim_args::{ClaimArgs, ClaimsArgs, ReleaseArgs};
 use crate::cli::command_context::CommandContext;
 use crate::cli::commands::status::{check_namespace, print_list};
-use crate::cli::commands::watching::{watch, watched_output};
+use crate::cli::commands::watching::look_or_watch;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{OutputFormat, claim_list};
@@ -19,14 +19,12 @@ pub(crate) async fn show_claims(
     context: &CommandContext,
     arguments: &ClaimsArgs,
 ) -> Result<Exit, CliError> {
-    if !arguments.watch.watch {
-        let output = &arguments.output.output;
-        return context.with_cluster(async |api| look(context, api, arguments, output).await).await;
-    }
     let topics = vec![WatchTopic::Claims(context.namespace()?.unwrap_or_default())];
-    let output = watched_output(context, &arguments.output.output);
-    let is_json = matches!(output, OutputFormat::Json);
-    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
+    let (watch, output) = (arguments.watch, &arguments.output.output);
+    look_or_watch(context, watch, output, topics, async |api, output| {
+        look(context, api, arguments, output).await
+    })
+    .await
 }
 
 async fn look(

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::args::VolumeStatusArgs;
 use crate::cli::command_context::CommandContext;
-use crate::cli::commands::status::{Layout, ask, check_namespace};
-use crate::cli::commands::watching::{watch, watched_output};
+use crate::cli::commands::status::{Layout, check_namespace};
+use crate::cli::commands::watching::look_or_watch;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::ui::{
@@ -36,18 +36,16 @@ pub(crate) async fn show_volumes(
     context: &CommandContext,
     arguments: &VolumeStatusArgs,
 ) -> Result<Exit, CliError> {
-    if !arguments.watch.watch {
-        let output = &arguments.output.output;
-        return ask(context, async |api| look(context, api, arguments, output).await).await;
-    }
     let scope = context.namespace()?.unwrap_or_default();
     let mut topics = vec![WatchTopic::Volumes(scope.clone())];
     if arguments.id.is_some() {
         topics.extend([WatchTopic::Allocations(scope), WatchTopic::Plugins]);
     }
-    let output = watched_output(context, &arguments.output.output);
-    let is_json = matches!(output, OutputFormat::Json);
-    watch(context, topics, is_json, async |api| look(context, api, arguments, &output).await).await
+    let (watch, output) = (arguments.watch, &arguments.output.output);
+    look_or_watch(context, watch, output, topics, async |api, output| {
+        look(context, api, arguments, output).await
+    })
+    .await
 }
 
 async fn look(

@@ -45,6 +45,15 @@ impl LeaderLink for Link {
     }
 }
 
+fn link_to(server: axum::Router) -> Arc<Link> {
+    Arc::new(Link {
+        leader: forwarded_router(server, places()),
+        carried: Mutex::default(),
+        fault: Mutex::default(),
+        has_leader: AtomicBool::new(true),
+    })
+}
+
 /// Two servers of one cluster.
 struct Pair {
     agent: FakeAgent,
@@ -104,12 +113,7 @@ async fn pair() -> Pair {
     let role = ServerRole::Leader { has_standbys: true };
     let leader = router_of(role, agent.services.clone(), HttpSettings::default(), access());
     let state = FollowedState::open(Arc::new(agent.journal.clone())).await.unwrap();
-    let link = Arc::new(Link {
-        leader: forwarded_router(leader.clone(), places()),
-        carried: Mutex::default(),
-        fault: Mutex::default(),
-        has_leader: AtomicBool::new(true),
-    });
+    let link = link_to(leader.clone());
     let standby = standby_router(&agent, &state, link.clone());
     Pair { agent, leader, standby, link, state }
 }
@@ -260,7 +264,7 @@ async fn a_lost_answer_of_the_leader_is_unknown_for_a_write_only() {
     let Pair { standby, link, state, .. } = pair().await;
     let write = (
         "DELETE /v1/volume/csi/db",
-        "the leader did not answer a request that was passed on: read what it was about before you repeat it",
+        "the leader did not answer a request that was forwarded to it: read what it was about before you repeat it",
     );
     let read = ("GET /v1/volume/csi/db", "No cluster leader");
     for (fault, expected) in [
@@ -303,7 +307,7 @@ async fn only_the_operator_of_a_standby_is_the_operator_at_the_leader() {
 
 /// A page of a browser is refused where it arrives.
 #[tokio::test(start_paused = true)]
-async fn a_request_of_a_foreign_origin_is_not_passed_on() {
+async fn a_request_of_a_foreign_origin_is_not_forwarded() {
     let Pair { standby, link, state, .. } = pair().await;
     let foreign = [("origin", "https://example.com"), ("x-nomad-token", TOKEN_TEXT)];
     let refused = ask(&standby, "DELETE /v1/volume/csi/a", "", &foreign).await;
@@ -314,14 +318,9 @@ async fn a_request_of_a_foreign_origin_is_not_passed_on() {
 
 /// Two servers that take each other for the leader do not send a request in a circle.
 #[tokio::test(start_paused = true)]
-async fn what_was_passed_on_is_not_passed_on_again() {
+async fn what_was_forwarded_is_not_forwarded_again() {
     let Pair { agent, standby, state, .. } = pair().await;
-    let again = Arc::new(Link {
-        leader: forwarded_router(standby, places()),
-        carried: Mutex::default(),
-        fault: Mutex::default(),
-        has_leader: AtomicBool::new(true),
-    });
+    let again = link_to(standby);
     let first = standby_router(&agent, &state, again.clone());
     let refused = operate(&first, "DELETE /v1/volume/csi/a", "").await;
     assert_eq!((refused.status.as_u16(), refused.text.as_str()), (500, "No cluster leader"));
@@ -354,27 +353,21 @@ async fn a_blocking_query_of_a_standby_waits_for_changes_of_the_leader() {
 /// What a standby answers itself changes nothing and needs neither nodes nor what only the leader knows.
 #[test]
 fn every_endpoint_of_the_state_is_a_read() {
-    for (method, path) in [
-        (Method::GET, "/v1/volumes"),
-        (Method::GET, "/v1/jobs"),
-        (Method::PUT, "/v1/search"),
-        (Method::GET, "/v1/event/stream"),
-        (Method::GET, "/v1/allocations"),
+    for (method, path, answers) in [
+        (Method::GET, "/v1/volumes", Answers::State),
+        (Method::GET, "/v1/jobs", Answers::State),
+        (Method::PUT, "/v1/search", Answers::State),
+        (Method::GET, "/v1/event/stream", Answers::State),
+        (Method::GET, "/v1/allocations", Answers::State),
+        (Method::PUT, "/v1/volumes", Answers::Leader),
+        (Method::GET, "/v1/volume/csi/a", Answers::Leader),
+        (Method::GET, "/v1/volumes/claims", Answers::Leader),
+        (Method::GET, "/v1/nodes", Answers::Leader),
+        (Method::GET, "/v1/client/fs/logs/a", Answers::Leader),
+        (Method::PUT, "/v1/jobs", Answers::Leader),
+        (Method::GET, "/v1/status/leader", Answers::Leader),
+        (Method::GET, "/v1/var/a", Answers::Leader),
     ] {
-        let route = Route::parse(&method, path).unwrap();
-        assert_eq!(route.answers(), Answers::State, "{path}");
-    }
-    for (method, path) in [
-        (Method::PUT, "/v1/volumes"),
-        (Method::GET, "/v1/volume/csi/a"),
-        (Method::GET, "/v1/volumes/claims"),
-        (Method::GET, "/v1/nodes"),
-        (Method::GET, "/v1/client/fs/logs/a"),
-        (Method::PUT, "/v1/jobs"),
-        (Method::GET, "/v1/status/leader"),
-        (Method::GET, "/v1/var/a"),
-    ] {
-        let route = Route::parse(&method, path).unwrap();
-        assert_eq!(route.answers(), Answers::Leader, "{path}");
+        assert_eq!(Route::parse(&method, path).unwrap().answers(), answers, "{path}");
     }
 }

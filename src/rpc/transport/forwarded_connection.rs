@@ -1,8 +1,8 @@
-//! Connections of nodes that a server passes on to the one that leads.
+//! Connections of nodes that a server forwards to the one that leads.
 //!
 //! A server that does not lead ends TLS, so it sends the certificate of the node first: the length in two bytes, big endian,
 //! and the certificate. Then it copies bytes both ways, and understands none of them. So a call is made once, a node that
-//! cannot reach the leader is reached through the server that it is connected to, and nothing is passed on twice: only a
+//! cannot reach the leader is reached through the server that it is connected to, and nothing is forwarded twice: only a
 //! leader takes such a connection.
 
 use std::io;

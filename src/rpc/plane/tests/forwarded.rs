@@ -1,4 +1,4 @@
-//! Connections of nodes that a server passes on to the one that leads.
+//! Connections of nodes that a server forwards to the one that leads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::tls::cluster_tls::ClusterTls;
 use crate::tls::role::Role;
 use crate::transport::dial::dial;
 use crate::transport::dialer::Dialer;
+use crate::transport::forwarded_connection::write_certificate;
 use crate::transport::leader_connection::{LeaderConnection, NoResponse};
 use crate::transport::listener::NodeListener;
-use crate::transport::passed_connection::write_certificate;
-use crate::transport::protocol::{PASSED_CALLS, REQUESTS};
+use crate::transport::protocol::{FORWARDED_CALLS, REQUESTS};
 use nomad_csi_ports::ControlPlane as _;
 use nomad_csi_testing::CountingIds;
 
@@ -42,7 +42,7 @@ impl Standby {
         let (known, stop) = (leader.clone(), CancellationToken::new());
         let stopped = stop.clone();
         let served = tokio::spawn(async move {
-            listener.pass_on(Arc::new(move || known.lock().clone()), stopped).await;
+            listener.forward(Arc::new(move || known.lock().clone()), stopped).await;
         });
         Self { address, leader, stop, served }
     }
@@ -105,7 +105,7 @@ async fn a_node_that_knows_only_a_standby_is_connected_to_the_leader() {
 }
 
 #[tokio::test]
-async fn a_direct_connection_takes_the_place_of_one_that_is_passed_on_and_not_the_other_way() {
+async fn a_direct_connection_takes_the_place_of_one_that_is_forwarded_and_not_the_other_way() {
     let bed = Bed::new().await;
     let passed = bed.node(&[bed.standby.address]).await;
     bed.leader.wait_for_nodes(&["n1"]).await;
@@ -157,9 +157,9 @@ async fn without_a_leader_a_standby_ends_connections_at_once() {
     standby.stop().await;
 }
 
-/// Only servers pass on, and only nodes are passed on; a standby takes neither.
+/// Only servers forward, and only connections of nodes; a standby takes neither.
 #[tokio::test]
-async fn what_is_passed_on_is_checked_at_the_leader() {
+async fn what_is_forwarded_is_checked_at_the_leader() {
     let bed = Bed::new().await;
     let (leader, standby) = (bed.leader.address.to_string(), bed.standby.address.to_string());
     let node = bed.certificates.tls(Role::Node, "n1");
@@ -173,11 +173,11 @@ async fn what_is_passed_on_is_checked_at_the_leader() {
         }
         assert_ends(stream).await;
     };
-    ended(&node, &leader, PASSED_CALLS, Some(&node)).await;
+    ended(&node, &leader, FORWARDED_CALLS, Some(&node)).await;
     ended(&node, &leader, REQUESTS, None).await;
-    ended(&server, &leader, PASSED_CALLS, Some(&server)).await;
+    ended(&server, &leader, FORWARDED_CALLS, Some(&server)).await;
     ended(&server, &leader, b"h2", None).await;
-    for protocol in [PASSED_CALLS, REQUESTS] {
+    for protocol in [FORWARDED_CALLS, REQUESTS] {
         assert!(dial(&server, &standby, protocol).await.is_err(), "{protocol:?}");
     }
     assert!(bed.leader.nodes.is_empty());

@@ -20,7 +20,7 @@ use nomad_csi_rpc::{ClusterTls, NodeListener};
 use nomad_csi_server::AgentInfo;
 
 /// The open sockets of a server.
-pub(super) struct Doors {
+pub(super) struct ServerSockets {
     /// The sockets of the HTTP API.
     pub(super) http: Listeners,
     /// The port for nodes and other servers.
@@ -35,7 +35,7 @@ pub(super) struct Doors {
     _certificate: watch::Sender<ClusterTls>,
 }
 
-impl Doors {
+impl ServerSockets {
     /// Opens the sockets.
     ///
     /// # Errors
