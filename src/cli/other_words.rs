@@ -236,6 +236,7 @@ mod tests {
             ("x plan --json x.hcl", "x plan --output=json x.hcl"),
             ("x job run -json db.json", "x job run --syntax=json db.json"),
             ("x job plan -json db.json", "x job plan --syntax=json db.json"),
+            ("x context use --json", "x context use --json"),
             ("x alloc status -verbose", "x alloc status --output=wide"),
             ("x plan -verbose x.hcl", "x plan --verbose x.hcl"),
             ("x apply -auto-approve x.hcl", "x apply --yes x.hcl"),
