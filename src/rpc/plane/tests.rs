@@ -5,5 +5,6 @@ mod breaks;
 mod calls;
 mod forwarded;
 mod lists;
+mod requests;
 mod strangers;
 mod trust;

@@ -1,5 +1,6 @@
 //! Compare-and-set, failure, stopping, snapshots.
 
+mod followed;
 mod together;
 mod waiting;
 

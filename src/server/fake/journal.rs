@@ -68,6 +68,17 @@ impl MemoryJournal {
         self.content().answers.send_replace(!are_held);
     }
 
+    /// Has what another journal has, as after a restore.
+    pub fn become_copy_of(&self, other: &Self) {
+        let (snapshot, events) = {
+            let other = other.content();
+            (other.snapshot.clone(), other.events.clone())
+        };
+        let mut content = self.content();
+        (content.snapshot, content.events) = (snapshot, events);
+        content.history.clear();
+    }
+
     /// Does not answer a server that follows, or answers again.
     pub fn set_silent(&self, is_silent: bool) {
         self.content().is_silent = is_silent;

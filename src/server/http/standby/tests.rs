@@ -240,6 +240,10 @@ async fn a_standby_without_the_journal_answers_only_who_takes_an_old_state() {
     link.has_leader.store(false, Ordering::Relaxed);
     let refused = ask(&standby, "GET /v1/plugins?type=csi", "", &[]).await;
     assert_eq!((refused.status.as_u16(), refused.text.as_str()), (500, "No cluster leader"));
+    let accept = [("accept", "application/vnd.nomad-csi.error+json")];
+    let typed = ask(&standby, "GET /v1/plugins?type=csi", "", &accept).await.json();
+    let message = typed["message"].as_str().unwrap_or_else(|| panic!("{typed:#}"));
+    assert!(message.contains("cannot answer for the one that does"), "{message}");
     for uri in ["/v1/plugins?type=csi&stale", "/v1/plugins?stale=true", "/v1/agent/self"] {
         let read = ask(&standby, &format!("GET {uri}"), "", &[]).await;
         assert_eq!(read.status, 200, "{uri}: {}", read.text);
