@@ -10,7 +10,7 @@
 //!  agent        assembles and runs the embedded agent
 //!  telemetry    logs and metrics
 //!
-//!  etcd         the journal of several servers
+//!  etcd         the journal of several servers    lsp       what an editor asks of specifications
 //!  client       specifications -> API calls       server    the server part of the agent
 //!  node         the client part of the agent      hostpath  the embedded CSI plugin
 //!  conformance  checks a CSI plugin against the specification

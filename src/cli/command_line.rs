@@ -19,6 +19,7 @@ use super::commands::forget::ForgetArgs;
 use super::commands::help::HelpArgs;
 use super::commands::import::ImportArgs;
 use super::commands::job::JobCommand;
+use super::commands::lsp::LspArgs;
 use super::commands::man::ManArgs;
 use super::commands::namespace::NamespaceCommand;
 use super::commands::node::NodeCommand;
@@ -98,6 +99,13 @@ pub(crate) enum Command {
     /// `explain`; `validate` checks more.
     #[command(after_long_help = "Example:\n  nomad-csi schema")]
     Schema(SchemaArgs),
+    /// Serve an editor: problems, completion and help while you type
+    ///
+    /// The editor starts this command and speaks the Language Server Protocol over standard input and output.
+    /// No connection is opened, no secret is read, and no program is started. Exits with 0 if the editor asked for
+    /// the end, else with 1.
+    #[command(after_long_help = "Example:\n  nomad-csi lsp")]
+    Lsp(LspArgs),
     /// Show the changes that `apply` would make
     ///
     /// Exits with 0 without changes, 2 with pending changes, 3 if a server would refuse a change,
@@ -254,6 +262,7 @@ impl Command {
             Self::Render(_)
             | Self::Fmt(_)
             | Self::Schema(_)
+            | Self::Lsp(_)
             | Self::Reconcile(_)
             | Self::Import(_)
             | Self::Forget(_)

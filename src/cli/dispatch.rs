@@ -18,8 +18,8 @@ use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
     alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, help, import,
-    job, man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set, snapshot,
-    validate, version, volume,
+    job, lsp, man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set,
+    snapshot, validate, version, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -48,6 +48,7 @@ pub(super) fn dispatch(
         Command::Validate(arguments) => validate::validate_files(context, arguments),
         Command::Render(arguments) => render::render_files(context, arguments),
         Command::Schema(arguments) => Ok(schema::print_schema(context, *arguments)),
+        Command::Lsp(_) => lsp::serve_editor(context),
         Command::Fmt(arguments) => Ok(fmt::format_files(context, arguments)),
         Command::Explain(arguments) => match &arguments.command {
             None => explain::explain_word(context, arguments),
@@ -149,6 +150,7 @@ fn obeys_policies(command: &Command) -> bool {
         Command::Validate(_) => false,
         Command::Render(_)
         | Command::Schema(_)
+        | Command::Lsp(_)
         | Command::Fmt(_)
         | Command::Explain(_)
         | Command::Completion(_)

@@ -11,11 +11,12 @@ use clap::{Command, Error};
 use nomad_csi_model::shell_quoted;
 
 /// The commands that change nothing, by their last word, and the groups of commands.
-const READING: [&str; 42] = [
+const READING: [&str; 43] = [
     "validate",
     "render",
     "fmt",
     "schema",
+    "lsp",
     "plan",
     "drift",
     "set",

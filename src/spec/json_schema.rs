@@ -7,7 +7,8 @@
 use serde_json::{Map, Value, json};
 
 use super::schema::{
-    CAPABILITY, FILE, Field, FieldPlacement, Kind, MOUNT_OPTIONS, TOPOLOGY_REQUEST, VOLUME,
+    BLOCK_WORDS, CAPABILITY, DEFAULT_CLASS_DOC, FILE, Field, FieldPlacement, INSTANCE_WORDS, Kind,
+    MOUNT_OPTIONS, TOPOLOGY_REQUEST, VARIABLE_WORDS, VOLUME,
 };
 use nomad_csi_model::{AccessMode, AttachmentMode};
 
@@ -24,7 +25,7 @@ pub fn specification_schema() -> String {
         "blocks": blocks(),
         "volume": object(volume_block()),
         "class": object(layer()),
-        "defaults": object(with(layer(), [("class", described(text(), "Class of the volumes that name none."))])),
+        "defaults": object(with(layer(), [("class", described(text(), DEFAULT_CLASS_DOC))])),
         "variable": variable(),
         "template": {"type": "string", "pattern": "\\$\\{"},
         "map": {"type": "object", "additionalProperties": scalar_or_null()},
@@ -95,18 +96,13 @@ fn blocks() -> Value {
         "additionalProperties": {"$ref": "#/$defs/variable"},
     });
     let words = [
-        ("volume", described(map_of("volume"), "Volumes by their labels.")),
-        ("class", described(map_of("class"), "Fields that volumes take by the name of the class.")),
-        (
-            "defaults",
-            described(
-                json!({"$ref": "#/$defs/defaults"}),
-                "Fields of every volume of this file that does not have them.",
-            ),
-        ),
-        ("variable", described(variables, "Values that the command line or its files give.")),
-        ("locals", described(json!({"type": "object"}), "Named values of the run.")),
+        ("volume", map_of("volume")),
+        ("class", map_of("class")),
+        ("defaults", json!({"$ref": "#/$defs/defaults"})),
+        ("variable", variables),
+        ("locals", json!({"type": "object"})),
     ];
+    let words = words.map(|(word, value)| (word, described(value, doc_of(&BLOCK_WORDS, word))));
     let required: Vec<Value> = words.iter().map(|(word, _)| json!({"required": [word]})).collect();
     let mut blocks = with_extensions(object(with(fields(FILE.iter(), Form::Block), words)));
     if let Some(blocks) = blocks.as_object_mut() {
@@ -117,26 +113,13 @@ fn blocks() -> Value {
 
 fn volume_block() -> Map<String, Value> {
     let instances = [
-        (
-            "class",
-            described(nullable(text()), "Class whose fields the volume takes; null for none."),
-        ),
-        ("enabled", described(value_or_template(boolean()), "Whether the volume is declared.")),
-        (
-            "count",
-            described(
-                value_or_template(json!({"type": "integer", "minimum": 0, "maximum": 100_000})),
-                "Number of volumes; `count.index` distinguishes them.",
-            ),
-        ),
-        (
-            "for_each",
-            described(
-                value_or_template(json!({"type": ["object", "array"]})),
-                "Map, or list of distinct texts: one volume for each item.",
-            ),
-        ),
+        ("class", nullable(text())),
+        ("enabled", value_or_template(boolean())),
+        ("count", value_or_template(json!({"type": "integer", "minimum": 0, "maximum": 100_000}))),
+        ("for_each", value_or_template(json!({"type": ["object", "array"]}))),
     ];
+    let instances =
+        instances.map(|(word, value)| (word, described(value, doc_of(&INSTANCE_WORDS, word))));
     with(fields(VOLUME.iter(), Form::Block), instances)
 }
 
@@ -155,19 +138,10 @@ fn variable() -> Value {
     object(with(
         Map::new(),
         [
-            (
-                "type",
-                described(
-                    text(),
-                    "`string`, `number`, `bool`, `list(T)`, `map(T)`, `object({…})` or `any`.",
-                ),
-            ),
+            ("type", described(text(), doc_of(&VARIABLE_WORDS, "type"))),
             ("description", text()),
-            ("default", described(json!(true), "Value of a variable that is given none.")),
-            (
-                "sensitive",
-                described(boolean(), "Whether the value may only reach secrets and mount flags."),
-            ),
+            ("default", described(json!(true), doc_of(&VARIABLE_WORDS, "default"))),
+            ("sensitive", described(boolean(), doc_of(&VARIABLE_WORDS, "sensitive"))),
             ("validation", validations),
         ],
     ))
@@ -280,6 +254,11 @@ fn with<const N: usize>(
 ) -> Map<String, Value> {
     properties.extend(more.map(|(key, value)| (key.to_owned(), value)));
     properties
+}
+
+/// Returns the documentation of a key of a table.
+fn doc_of(words: &[(&str, &'static str)], key: &str) -> &'static str {
+    words.iter().find(|(word, _)| *word == key).map_or("", |(_, doc)| doc)
 }
 
 fn described(mut value: Value, description: &str) -> Value {

@@ -58,7 +58,7 @@ pub fn outline(sources: &SourceMap, source: SourceId, syntax: Syntax) -> Outline
     }
 }
 
-fn set_of(document: &Object<'_>) -> Option<NamedSet> {
+pub(super) fn set_of(document: &Object<'_>) -> Option<NamedSet> {
     let is_set = |key: &str| key.eq_ignore_ascii_case(schema::SET);
     let entry = document.entries.iter().find(|entry| is_set(&entry.key.text))?;
     Some(match &entry.value.value {

@@ -222,6 +222,41 @@ pub(super) fn declares_nothing(key: &str, syntax: Syntax) -> bool {
     }
 }
 
+/// The keys of a `volume` block that decide which volumes it declares, each with a line of documentation.
+pub(super) const INSTANCE_WORDS: [(&str, &str); 4] = [
+    (CLASS, "Class whose fields the volume takes; null for none."),
+    (ENABLED, "Whether the volume is declared."),
+    (COUNT, "Number of volumes; `count.index` distinguishes them."),
+    (FOR_EACH, "Map, or list of distinct texts: one volume for each item."),
+];
+
+/// The blocks at the top level of a file, each with a line of documentation.
+pub(super) const BLOCK_WORDS: [(&str, &str); 5] = [
+    ("volume", "Volumes by their labels."),
+    (CLASS, "Fields that volumes take by the name of the class."),
+    (DEFAULTS, "Fields of every volume of this file that does not have them."),
+    (VARIABLE, "Values that the command line or its files give."),
+    (LOCALS, "Named values of the run."),
+];
+
+/// The class that `defaults` choose.
+pub(super) const DEFAULT_CLASS_DOC: &str = "Class of the volumes that name none.";
+
+/// The fields of a variable, each with a line of documentation.
+pub(super) const VARIABLE_WORDS: [(&str, &str); 5] = [
+    ("type", "`string`, `number`, `bool`, `list(T)`, `map(T)`, `object({…})` or `any`."),
+    ("description", "What the value is for."),
+    ("default", "Value of a variable that is given none."),
+    ("sensitive", "Whether the value may only reach secrets and mount flags."),
+    ("validation", "Condition that the value must meet."),
+];
+
+/// The fields of a validation, each with a line of documentation.
+pub(super) const VALIDATION_WORDS: [(&str, &str); 2] = [
+    ("condition", "Whether the value is valid."),
+    ("error_message", "Reason of a refusal, for a message."),
+];
+
 /// Returns the fields that drift can check, which `ignore` may name. Nested fields are dotted.
 pub fn drift_fields() -> impl Iterator<Item = String> {
     let nested = |field: &'static Field| match field.key {

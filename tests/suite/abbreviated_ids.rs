@@ -83,6 +83,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("nomad-csi-job-status", NoChange),
     ("nomad-csi-job-stop", Changes(&["job stop we", "job stop we --purge --detach"])),
     ("nomad-csi-job-validate", NoChange),
+    ("nomad-csi-lsp", NoChange),
     ("nomad-csi-man", NoChange),
     ("nomad-csi-namespace", NoChange),
     ("nomad-csi-namespace-create", Named),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// What the modules of the root package may not use.
 const ROOT_MODULES: &[(&str, &[&str])] = &[
     ("cli", &["server", "node", "hostpath"]),
-    ("agent", &["client", "conformance"]),
+    ("agent", &["client", "conformance", "lsp"]),
     (
         "telemetry",
         &[
@@ -19,6 +19,7 @@ const ROOT_MODULES: &[(&str, &[&str])] = &[
             "conformance",
             "csi",
             "hostpath",
+            "lsp",
             "node",
             "plan",
             "server",

@@ -83,6 +83,7 @@ mod imports;
 mod invisible_characters;
 mod job_files;
 mod json_schema;
+mod language_server;
 mod ledger;
 mod ledger_real;
 #[cfg(feature = "agent")]

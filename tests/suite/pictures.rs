@@ -22,7 +22,13 @@ const FLOORS: &[(&str, &[(&str, &str)])] = &[
         "assembly",
         &[("agent", "builds and runs the embedded orchestrator"), ("telemetry", "logs, metrics")],
     ),
-    ("", &[("etcd", "the journal of several servers, and which of them leads")]),
+    (
+        "",
+        &[
+            ("etcd", "the journal of several servers, and which of them leads"),
+            ("lsp", "what an editor asks of specifications"),
+        ],
+    ),
     (
         "workflows",
         &[

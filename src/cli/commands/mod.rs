@@ -16,6 +16,7 @@ pub(crate) mod import;
 pub(crate) mod job;
 mod live_lists;
 mod live_values;
+pub(crate) mod lsp;
 pub(crate) mod man;
 pub(crate) mod namespace;
 pub(crate) mod node;

@@ -176,6 +176,18 @@ impl Printer {
         is_data
     }
 
+    /// Writes bytes to standard output, which a program reads while this one runs.
+    ///
+    /// # Errors
+    /// If the program does not read any more.
+    pub(crate) fn print_data(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.suspend_bars(|| write_bytes(&self.out, bytes));
+        match lock(&self.out).closed {
+            true => Err(ErrorKind::BrokenPipe.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Writes commands to the workflow runner of GitHub, `::` at the start of each line, to standard output. Other
     /// commands in them are not meant.
     pub(crate) fn print_commands(&self, text: &str) {

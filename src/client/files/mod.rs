@@ -29,7 +29,9 @@ pub use pairs::{read_pairs, read_secret_refs};
 pub use plugin_snapshots::read_plugin_snapshots;
 pub use policy::read_policy;
 pub use set_runs::{FileOfCommand, SetRun, are_in_one_place, divide_into_runs};
-pub use specs::{MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, read_job_files, read_spec_files};
+pub use specs::{
+    MAX_BYTES, MAX_TOTAL_BYTES, SpecFilesRequest, is_specification, read_job_files, read_spec_files,
+};
 pub use text::{
     MAX_VARIABLE_FILE_BYTES, MAX_VARIABLE_FILES, read_beginning, read_text, read_text_from,
     read_trusted_text, read_variable_file,

@@ -450,7 +450,7 @@ fn literal_start(pattern: &str) -> PathBuf {
 }
 
 /// Returns whether a file in a directory is a specification, by its name.
-fn is_specification(path: &Path) -> bool {
+pub fn is_specification(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let others =
         [".nomad.hcl", ".plugin.json", ".vars.hcl", ".vars.yaml", ".vars.yml", ".vars.json"];

@@ -56,13 +56,11 @@ impl Names {
     }
 
     /// Returns the name of a variable; an empty text if there is no such slot.
-    #[cfg(test)]
     pub(crate) fn variable_name(&self, slot: u32) -> &str {
         self.variables.name(slot)
     }
 
     /// Returns the name of a local value; an empty text if there is no such slot.
-    #[cfg(test)]
     pub(crate) fn local_name(&self, slot: u32) -> &str {
         self.locals.name(slot)
     }
