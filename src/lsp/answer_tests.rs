@@ -130,6 +130,31 @@ fn a_problem_is_where_its_cause_is() {
     assert!(!problem.related_information.is_empty(), "{problem:?}");
 }
 
+#[test]
+fn the_first_of_two_declarations_is_another_place() {
+    let again = "variable \"env\" {\n}\n";
+    let workspace = workspace(&[("a.hcl", DECLARATIONS), ("b.hcl", again)]);
+    let found = published(&workspace, &analyse(&workspace));
+    let problems = found.get(&path("b.hcl")).expect("the second one is a problem");
+    let shown = serde_json::to_value(&problems[0]).unwrap();
+    let place = &shown["relatedInformation"][0];
+    assert_eq!(place["location"]["uri"], "file:///folder/a.hcl", "{shown}");
+    assert_eq!(place["location"]["range"]["start"]["line"], 0);
+    assert_eq!(place["message"], "first here");
+}
+
+/// A file of all runs has its problems once.
+#[test]
+fn a_problem_of_several_runs_is_shown_once() {
+    let class = "class \"fast\" {\n  plugin_id = \"x\"\n  capcity_min = \"1GiB\"\n}\n";
+    let of_set = |set: &str| format!("set = \"{set}\"\n{VOLUMES}").replace("${var.env}-", set);
+    let (one, two) = (of_set("one"), of_set("two"));
+    let files = [("c.hcl", class), ("one/v.hcl", &one), ("two/v.hcl", &two)];
+    let found = problems(&workspace(&files));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("c.hcl:2:2 spec/unknown-field"), "{found:?}");
+}
+
 /// Everything else of the volume is checked.
 #[test]
 fn a_variable_without_a_value_is_no_problem_and_hides_none() {

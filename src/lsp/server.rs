@@ -435,7 +435,7 @@ fn written(value: impl Serialize) -> Result<Value, Refusal> {
 }
 
 /// Does something, and returns in words that it panicked.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     // What a panic leaves half done is the cached analysis, which is dropped.
     catch_unwind(AssertUnwindSafe(work))
         .map_err(|_| "this is a defect of the program; please report it".to_owned())

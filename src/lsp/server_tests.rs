@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::server::{LspExit, ServerOptions, serve};
+use super::server::{LspExit, ServerOptions, guarded, serve};
 
 /// An output that a test can read.
 #[derive(Clone, Default)]
@@ -148,4 +148,11 @@ fn nothing_that_an_editor_sends_ends_the_server() {
         })
     };
     assert!(logged("textDocument/didOpen"), "{messages:#?}");
+}
+
+#[test]
+fn a_panic_is_an_answer() {
+    assert_eq!(guarded(|| 1), Ok(1));
+    let failed = guarded(|| if frame(&Value::Null).is_empty() { 1 } else { panic!("a defect") });
+    assert!(failed.is_err_and(|message| message.contains("defect of the program")));
 }

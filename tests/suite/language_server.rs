@@ -152,8 +152,8 @@ impl Editor {
 impl Drop for Editor {
     fn drop(&mut self) {
         // After a failure, the program is still there.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }
 
