@@ -12,13 +12,14 @@ use super::commands::apply::ApplyArgs;
 use super::commands::auth::AuthCommand;
 use super::commands::completion::CompletionArgs;
 use super::commands::context::ContextCommand;
+use super::commands::convert::ConvertArgs;
 use super::commands::drift::DriftArgs;
 use super::commands::explain::ExplainArgs;
 use super::commands::fmt::FmtArgs;
 use super::commands::forget::ForgetArgs;
 use super::commands::help::HelpArgs;
 use super::commands::import::ImportArgs;
-use super::commands::job::JobCommand;
+use super::commands::job::{JobCommand, JobLintArgs};
 use super::commands::lsp::LspArgs;
 use super::commands::man::ManArgs;
 use super::commands::namespace::NamespaceCommand;
@@ -93,6 +94,23 @@ pub(crate) enum Command {
         after_long_help = "Examples:\n  nomad-csi fmt volumes/\n  nomad-csi fmt --check --diff volumes/"
     )]
     Fmt(FmtArgs),
+    /// Convert a specification to another syntax
+    ///
+    /// Converts the source, not its values: expressions stay expressions, and comments are kept, in JSON as keys
+    /// `//`. Anchors of YAML are written out. The result is read again, and refused if it would not read the
+    /// same. Secrets that the file contains are in the result too.
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi convert volumes/db.hcl --to yaml\n  nomad-csi convert volumes/db.yaml --to hcl --out volumes/db.hcl"
+    )]
+    Convert(ConvertArgs),
+    /// Check job files against the volumes that they use, as `job lint` does
+    ///
+    /// The volumes are those that the files of `--file` declare, without a server, or those of the server. Exits
+    /// with 0 without errors, and with 1 otherwise.
+    #[command(
+        after_long_help = "Example:\n  nomad-csi lint jobs/*.nomad.hcl -f volumes/ --plugins plugins/"
+    )]
+    Lint(JobLintArgs),
     /// Print the JSON Schema of specifications in YAML and JSON
     ///
     /// Editors complete keys and mark mistakes with it. Keys, values and descriptions are those of
@@ -256,13 +274,14 @@ impl Command {
             Self::Plan(arguments) => RunReports::of("plan", &arguments.reports, now),
             Self::Apply(arguments) => RunReports::of("apply", &arguments.reports, now),
             Self::Drift(arguments) => RunReports::of("drift", &arguments.reports, now),
-            Self::Job(JobCommand::Lint(arguments)) => {
+            Self::Lint(arguments) | Self::Job(JobCommand::Lint(arguments)) => {
                 RunReports::of("job lint", &arguments.reports, now)
             }
             Self::Render(_)
             | Self::Fmt(_)
             | Self::Schema(_)
             | Self::Lsp(_)
+            | Self::Convert(_)
             | Self::Reconcile(_)
             | Self::Import(_)
             | Self::Forget(_)

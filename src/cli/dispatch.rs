@@ -17,9 +17,9 @@ use super::commands::snapshot::SnapshotCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, context as contexts, drift, explain, fmt, forget, help, import,
-    job, lsp, man, namespace, node, orphans, plan, plugin, reconcile, render, schema, set,
-    snapshot, validate, version, volume,
+    alloc, apply, auth, completion, context as contexts, convert, drift, explain, fmt, forget,
+    help, import, job, lsp, man, namespace, node, orphans, plan, plugin, reconcile, render, schema,
+    set, snapshot, validate, version, volume,
 };
 use super::error::CliError;
 use super::exit::Exit;
@@ -48,7 +48,9 @@ pub(super) fn dispatch(
         Command::Validate(arguments) => validate::validate_files(context, arguments),
         Command::Render(arguments) => render::render_files(context, arguments),
         Command::Schema(arguments) => Ok(schema::print_schema(context, *arguments)),
+        Command::Lint(arguments) => runtime.client(job::lint::check_jobs(context, arguments)),
         Command::Lsp(_) => lsp::serve_editor(context),
+        Command::Convert(arguments) => convert::convert_file(context, arguments),
         Command::Fmt(arguments) => Ok(fmt::format_files(context, arguments)),
         Command::Explain(arguments) => match &arguments.command {
             None => explain::explain_word(context, arguments),
@@ -150,7 +152,9 @@ fn obeys_policies(command: &Command) -> bool {
         Command::Validate(_) => false,
         Command::Render(_)
         | Command::Schema(_)
+        | Command::Lint(_)
         | Command::Lsp(_)
+        | Command::Convert(_)
         | Command::Fmt(_)
         | Command::Explain(_)
         | Command::Completion(_)

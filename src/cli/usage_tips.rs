@@ -11,12 +11,13 @@ use clap::{Command, Error};
 use nomad_csi_model::shell_quoted;
 
 /// The commands that change nothing, by their last word, and the groups of commands.
-const READING: [&str; 43] = [
+const READING: [&str; 44] = [
     "validate",
     "render",
     "fmt",
     "schema",
     "lsp",
+    "convert",
     "plan",
     "drift",
     "set",

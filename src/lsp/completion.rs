@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::analysis::{AnalysedText, Analysis};
-use super::cursor::{Cursor, Target, Written, cursor_at};
+use super::cursor::{Cursor, Target, Written};
 use super::cursor_hcl::hcl_outline;
 use super::definition::declarations;
 use super::edits::TextEdit;
+use super::find_cursor::cursor_at;
 use super::hover::{NAMES, SOURCES, key_text};
 use super::positions::{Lines, Position, Range};
 use super::protocol::CompletionItem;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::analysis::{AnalysedText, Analysis};
-use super::cursor::{Target, cursor_at};
+use super::cursor::Target;
 use super::cursor_hcl::hcl_outline;
+use super::find_cursor::cursor_at;
 use super::positions::{Lines, Position};
 use super::protocol::Location;
 use super::uri::uri_of;

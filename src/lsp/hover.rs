@@ -5,8 +5,9 @@
 use std::path::Path;
 
 use super::analysis::{AnalysedText, Analysis};
-use super::cursor::{Target, cursor_at};
+use super::cursor::Target;
 use super::definition::{NameAt, name_at};
+use super::find_cursor::cursor_at;
 use super::positions::{Lines, Position};
 use super::protocol::{Hover, Markup};
 use super::workspace::Workspace;

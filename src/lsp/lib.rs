@@ -16,6 +16,7 @@ mod cursor_yaml;
 mod definition;
 mod disk;
 mod edits;
+mod find_cursor;
 mod formatting;
 mod frames;
 mod hover;

@@ -151,7 +151,7 @@ pub(super) fn literal(value: Value) -> Value {
 }
 
 /// Escapes `${` and `%{`. A longer run of `$` before the brace is an expression, because it has no escape.
-fn literal_text(text: &str) -> String {
+pub(super) fn literal_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['$', '%']) {
@@ -569,7 +569,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// Escapes a text so that HCL1 and HCL2 read it alike. hcl-rs would write `${` as `$${`, which HCL1
 /// takes literally.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

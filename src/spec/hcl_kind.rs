@@ -56,7 +56,11 @@ impl HclKind {
             let is_single = is_key(entry, schema::SET) && !entry.value.is_object();
             is_single || SHARED_BLOCKS.contains(&&*entry.key.text) && entry.value.is_object()
         };
-        let is_only_of_declarations = document.entries.iter().all(is_declaration)
+        let is_note = |entry: &Entry<'_>| {
+            entry.key.text == "//" || entry.key.text.starts_with(schema::EXTENSION)
+        };
+        let mut all = document.entries.iter();
+        let is_only_of_declarations = all.all(|entry| is_declaration(entry) || is_note(entry))
             && (is_of_language(document) || is_any(&|entry| is_key(entry, schema::SET)));
         match is_any(&is_block) || is_any(&is_of_volume) || is_any(&has_type) {
             true => Self::Specification,

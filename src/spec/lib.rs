@@ -10,6 +10,7 @@
 
 mod acl_policy;
 mod annotated;
+mod conversion;
 mod decode;
 mod defaults;
 mod encode;
@@ -57,6 +58,7 @@ mod words;
 mod yaml;
 
 pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
+pub use conversion::{Converted, convert};
 pub use defaults::Defaults;
 pub use encode::{WritableSpec, encode, encode_all, encode_file};
 pub use encode_values::encode_values;

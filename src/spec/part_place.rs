@@ -37,6 +37,11 @@ impl WrittenText {
         is_short.then(|| Self { source: source.into(), value: value.into() })
     }
 
+    /// Returns the text as it is read.
+    pub(crate) fn value(&self) -> &str {
+        &self.value
+    }
+
     /// Returns the position of a part of a text whose source has this position; that of the whole if the part is not found.
     pub(crate) fn place_of(&self, part: &Range<u32>, whole: Span) -> Span {
         let found =

@@ -358,6 +358,8 @@ volume:
             ("resource \"a\" \"b\" {\n}\n", Syntax::Hcl, TextKind::Other, true),
             ("resource \"a\" {\n", Syntax::Hcl, TextKind::Other, false),
             ("services: {a: {}}\n", Syntax::Yaml, TextKind::Other, true),
+            ("{\"//\": \"note\", \"locals\": {}}", Syntax::Json, TextKind::Specification, true),
+            ("x-a: 1\nclass: {a: {}}\n", Syntax::Yaml, TextKind::Specification, true),
             ("{\"id\": \"a\", \"plugin_id\": \"b\"}", Syntax::Hcl, TextKind::Specification, true),
         ] {
             let found = survey(text, syntax);

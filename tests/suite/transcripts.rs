@@ -109,6 +109,8 @@ transcripts! {
     files_of_other_tools_are_one_error = "validate/other-forms.md";
     silent_mistakes_of_the_language_are_reported = "language/silent.md";
     hcl_is_formatted = "fmt/fmt.md";
+    a_specification_is_converted = "convert/convert.md";
+    a_language_server_needs_an_editor = "lsp/lsp.md";
     unreadable_files_are_reported = "validate/files.md";
     differences_from_nomads_parser_are_reported = "validate/nomad-hcl.md";
     unsendable_values_are_refused = "errors/unsendable.md";

@@ -7,6 +7,7 @@ pub(crate) mod apply;
 pub(crate) mod auth;
 pub(crate) mod completion;
 pub(crate) mod context;
+pub(crate) mod convert;
 pub(crate) mod drift;
 pub(crate) mod explain;
 pub(crate) mod fmt;

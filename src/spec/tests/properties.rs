@@ -8,11 +8,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::harness::read_as;
+use crate::conversion::convert;
 use crate::encode::{WritableSpec, encode, encode_all, encode_file, literal, yaml};
 use crate::hcl::parse as parse_hcl;
 use crate::json::parse as parse_json;
 use crate::syntax::Syntax;
 use crate::tree::{self, Node, Object, SpannedText};
+use crate::volume_spec::VolumeSpec;
 use crate::yaml::parse as parse_yaml;
 use nomad_csi_model::diagnostic::{Diagnostics, SourceMap};
 use nomad_csi_model::{
@@ -293,6 +295,43 @@ fn as_data(mut object: Object<'_>) -> Object<'_> {
         };
     }
     object
+}
+
+/// Requests in files of any syntax, flat or in blocks.
+fn check_conversion(request: &UnresolvedRequest, is_flat: bool) -> Result<(), TestCaseError> {
+    for syntax in Syntax::ALL {
+        let text = match is_flat {
+            true => encode(request, syntax),
+            false => encode_all(&[WritableSpec::new(request.clone())], None, syntax),
+        };
+        let (before, messages) = read_as(&text, syntax);
+        if messages.iter().any(|message| !message.starts_with('?')) {
+            continue;
+        }
+        for to in Syntax::ALL.into_iter().filter(|to| *to != syntax) {
+            let (mut sources, mut problems) = (SourceMap::default(), Diagnostics::default());
+            let source = sources.add("file", text.as_str());
+            let converted = convert(&mut sources, source, syntax, to, &mut problems);
+            let why: Vec<_> = problems.iter().map(|one| one.message.clone()).collect();
+            prop_assert!(converted.is_some(), "{syntax} to {to}: {why:?}\n{text}");
+            let converted = converted.map(|converted| converted.text).unwrap_or_default();
+            let (after, _) = read_as(&converted, to);
+            let requests = |specs: &[VolumeSpec]| {
+                specs.iter().map(|spec| spec.request.clone()).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(requests(&after), requests(&before), "{}\n{}", text, converted);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_converted_file_declares_the_same_volumes(request in request(), is_flat in any::<bool>()) {
+        // In JSON, a block of this name is a comment, which the conversion refuses.
+        prop_assume!(is_flat || request.id.as_str() != "//");
+        check_conversion(&request, is_flat)?;
+    }
 }
 
 proptest! {

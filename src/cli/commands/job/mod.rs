@@ -16,4 +16,4 @@ pub(crate) mod stop;
 mod submitted;
 pub(crate) mod validate;
 
-pub(crate) use args::{JobCommand, JobPeriodicCommand, PlacementArgs, WaitingArgs};
+pub(crate) use args::{JobCommand, JobLintArgs, JobPeriodicCommand, PlacementArgs, WaitingArgs};

@@ -1,0 +1,131 @@
+//! Writes content as HCL: blocks where a field is one, and attributes elsewhere.
+
+use super::content::{Content, LABELLED, Member, template};
+use crate::encode::{escaped, key, quoted};
+use crate::schema::LOCALS;
+use crate::tree::ScalarKind;
+use crate::words::UNKNOWN;
+
+/// Writes a document.
+pub(super) fn hcl(content: &Content) -> String {
+    let mut out = String::new();
+    let Content::Map(members) = content else {
+        return out;
+    };
+    for member in members {
+        match &member.value {
+            Content::Map(blocks) if LABELLED.contains(&member.key.as_str()) => {
+                comments(&member.comments, 0, &mut out);
+                for block in blocks {
+                    let start = format!("{} {}", member.key, quoted(&block.key));
+                    comments(&block.comments, 0, &mut out);
+                    let path = [member.key.as_str()];
+                    match &block.value {
+                        Content::Map(fields) => body(&start, fields, &path, 0, &mut out),
+                        other => {
+                            out.extend([start.as_str(), " = ", &value(other, 0), "\n"]);
+                        }
+                    }
+                }
+            }
+            _ => field(member, &[], 0, &mut out),
+        }
+    }
+    out
+}
+
+fn comments(lines: &[String], level: usize, out: &mut String) {
+    for line in lines {
+        indent(level, out);
+        out.extend(["#", if line.is_empty() { "" } else { " " }, line, "\n"]);
+    }
+}
+
+fn indent(level: usize, out: &mut String) {
+    (0..level).for_each(|_| out.push_str("  "));
+}
+
+/// Writes a block with its fields. `path` has the keys that lead to it, without labels.
+fn body(start: &str, fields: &[Member], path: &[&str], level: usize, out: &mut String) {
+    indent(level, out);
+    if fields.is_empty() {
+        out.extend([start, " {}\n"]);
+        return;
+    }
+    out.extend([start, " {\n"]);
+    fields.iter().for_each(|member| field(member, path, level + 1, out));
+    indent(level, out);
+    out.push_str("}\n");
+}
+
+fn field(member: &Member, path: &[&str], level: usize, out: &mut String) {
+    comments(&member.comments, level, out);
+    let name = key(&member.key);
+    let mut inner = path.to_vec();
+    inner.push(&member.key);
+    let is_map = |item: &Content| matches!(item, Content::Map(_));
+    match &member.value {
+        Content::Map(fields) if is_block(&inner) => body(&name, fields, &inner, level, out),
+        Content::List(items)
+            if is_block(&inner) && !items.is_empty() && items.iter().all(is_map) =>
+        {
+            for item in items {
+                if let Content::Map(fields) = item {
+                    body(&name, fields, &inner, level, out);
+                }
+            }
+        }
+        Content::Scalar(_, text) if inner[..] == ["variable", "type"] => {
+            indent(level, out);
+            out.extend([name.as_str(), " = ", text, "\n"]);
+        }
+        other => {
+            indent(level, out);
+            out.extend([name.as_str(), " = ", &value(other, level), "\n"]);
+        }
+    }
+}
+
+/// Returns whether a map at a path is written as a block: not if it is a value of its author.
+fn is_block(path: &[&str]) -> bool {
+    match path {
+        [LOCALS] => true,
+        [LOCALS, ..] | ["variable", "default", ..] => false,
+        [.., last] => !matches!(*last, "for_each" | "count" | "enabled"),
+        [] => true,
+    }
+}
+
+/// Returns a value as it stands behind `=`.
+pub(super) fn value(content: &Content, level: usize) -> String {
+    match content {
+        Content::Null => "null".to_owned(),
+        Content::Unknown => UNKNOWN.to_owned(),
+        Content::Scalar(ScalarKind::Text, text) => quoted(text),
+        Content::Scalar(ScalarKind::Number | ScalarKind::Boolean, text) => text.clone(),
+        Content::Expression(source) => source.clone(),
+        Content::Template(parts) => format!("\"{}\"", template(parts, escaped)),
+        Content::Reference(source, arguments) => {
+            let arguments: Vec<String> =
+                arguments.iter().map(|argument| quoted(argument)).collect();
+            format!("{}({})", source.as_str(), arguments.join(", "))
+        }
+        Content::List(items) => {
+            let items: Vec<String> = items.iter().map(|item| value(item, level)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Content::Map(members) if members.is_empty() => "{}".to_owned(),
+        Content::Map(members) => {
+            let mut out = "{\n".to_owned();
+            for member in members {
+                comments(&member.comments, level + 1, &mut out);
+                indent(level + 1, &mut out);
+                let inner = value(&member.value, level + 1);
+                out.extend([key(&member.key).as_str(), " = ", &inner, "\n"]);
+            }
+            indent(level, &mut out);
+            out.push('}');
+            out
+        }
+    }
+}
