@@ -210,6 +210,21 @@ fn a_reference_with_an_expression_is_a_call() {
     assert!(hcl.contains("o = nomad_var(\"a/b\", \"c\")\n"), "{hcl}");
 }
 
+/// Nomad reads nothing else without a loss.
+#[test]
+fn topologies_get_the_shape_that_every_reader_accepts() {
+    let text = "id: a\ntype: csi\nplugin_id: p\ncapability: {access_mode: single-node-writer, attachment_mode: file-system}\n\
+                topology_request: {required: [{segments: {z: a}}, {segments: {z: b}}]}\n";
+    check(text, Syntax::Yaml);
+    let hcl = converted(text, Syntax::Yaml, Syntax::Hcl).unwrap();
+    assert_eq!(hcl.matches("required {").count(), 1, "{hcl}");
+    assert_eq!(hcl.matches("topology {").count(), 2, "{hcl}");
+    let json = converted(text, Syntax::Yaml, Syntax::Json).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let topologies = &read["topology_request"]["required"][0]["topology"];
+    assert_eq!(topologies[1], serde_json::json!({"segments": {"z": "b"}}));
+}
+
 #[test]
 fn references_to_files_are_noticed() {
     for (value, expected) in

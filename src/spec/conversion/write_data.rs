@@ -11,7 +11,7 @@ use nomad_csi_model::{escape_json, escape_json_for_yaml};
 
 /// Writes a document as JSON.
 pub(super) fn json_text(content: &Content, is_language: bool) -> String {
-    escape_json(&format!("{:#}\n", value(content, is_language, 0, &[])))
+    escape_json(&format!("{:#}\n", value(content, is_language, &[])))
 }
 
 /// Writes a document as YAML.
@@ -33,7 +33,7 @@ fn has_room_for_comment(path: &[&str]) -> bool {
 }
 
 /// Returns a value as JSON. The comments of a map that has no room for them go to the map above.
-fn value(content: &Content, is_language: bool, depth: usize, path: &[&str]) -> Value {
+fn value(content: &Content, is_language: bool, path: &[&str]) -> Value {
     match content {
         Content::Map(members) => {
             let mut map = Map::new();
@@ -51,15 +51,13 @@ fn value(content: &Content, is_language: bool, depth: usize, path: &[&str]) -> V
                 inner.push(&member.key);
                 let written = match inner[..] {
                     ["variable", _, "type"] => plain(&member.value),
-                    _ => value(&member.value, is_language, depth + 1, &inner),
+                    _ => value(&member.value, is_language, &inner),
                 };
                 map.insert(member.key.clone(), written);
             }
             Value::Object(map)
         }
-        Content::List(items) => {
-            items.iter().map(|item| value(item, is_language, depth, path)).collect()
-        }
+        Content::List(items) => items.iter().map(|item| value(item, is_language, path)).collect(),
         other => scalar(other, is_language),
     }
 }
@@ -135,15 +133,15 @@ fn scalar(content: &Content, is_language: bool) -> Value {
 
 /// Writes the fields of a map, one or more lines each.
 fn fields(members: &[Member], is_language: bool, level: usize, path: &[&str], out: &mut String) {
-    for (at, member) in members.iter().enumerate() {
+    for member in members {
         let is_type = matches!(path, ["variable", _]) && member.key == "type";
         let mut inner = path.to_vec();
         inner.push(&member.key);
         for line in &member.comments {
-            indent(level, at, out);
+            indent(level, out);
             out.extend(["#", if line.is_empty() { "" } else { " " }, line, "\n"]);
         }
-        indent(level, at, out);
+        indent(level, out);
         out.push_str(&inline(&member.key.as_str().into()));
         match &member.value {
             Content::Map(map) if !map.is_empty() => {
@@ -163,7 +161,7 @@ fn fields(members: &[Member], is_language: bool, level: usize, path: &[&str], ou
                         let content = line.trim_start();
                         if is_first && !content.starts_with('#') {
                             is_first = false;
-                            indent(level + 1, 0, out);
+                            indent(level + 1, out);
                             out.extend(["- ", content, "\n"]);
                         } else {
                             out.extend([line, "\n"]);
@@ -173,7 +171,7 @@ fn fields(members: &[Member], is_language: bool, level: usize, path: &[&str], ou
             }
             other if is_type => out.extend([": ", &inline(&plain(other)), "\n"]),
             other => {
-                let written = value(other, is_language, 0, &["", "", ""]);
+                let written = value(other, is_language, &["", "", ""]);
                 out.extend([": ", &inline(&written), "\n"]);
             }
         }
@@ -184,21 +182,16 @@ fn is_full_map(content: &Content) -> bool {
     matches!(content, Content::Map(members) if !members.is_empty())
 }
 
-fn indent(level: usize, _: usize, out: &mut String) {
+fn indent(level: usize, out: &mut String) {
     (0..level).for_each(|_| out.push_str("  "));
 }
 
 /// Returns a value on one line: a plain word where YAML reads it as a text, else as JSON.
 fn inline(value: &Value) -> String {
-    if let Value::String(text) = value
-        && is_plain(text)
-    {
-        return text.clone();
-    }
     escape_json_for_yaml(&spaced(value))
 }
 
-/// Returns JSON with spaces behind commas and colons, so that it is YAML too.
+/// Returns JSON with spaces behind commas and colons and with plain words, as YAML reads it.
 fn spaced(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -208,11 +201,20 @@ fn spaced(value: &Value) -> String {
         Value::Object(map) => {
             let pairs: Vec<String> = map
                 .iter()
-                .map(|(key, value)| format!("{}: {}", Value::String(key.clone()), spaced(value)))
+                .map(|(key, value)| format!("{}: {}", word(key), spaced(value)))
                 .collect();
             format!("{{{}}}", pairs.join(", "))
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        Value::String(text) => word(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// Returns a text as a plain word, else in quotes.
+fn word(text: &str) -> String {
+    match is_plain(text) {
+        true => text.to_owned(),
+        false => Value::from(text).to_string(),
     }
 }
 

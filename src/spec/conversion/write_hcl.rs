@@ -17,6 +17,7 @@ pub(super) fn hcl(content: &Content) -> String {
             Content::Map(blocks) if LABELLED.contains(&member.key.as_str()) => {
                 comments(&member.comments, 0, &mut out);
                 for block in blocks {
+                    empty_line(&mut out);
                     let start = format!("{} {}", member.key, quoted(&block.key));
                     comments(&block.comments, 0, &mut out);
                     let path = [member.key.as_str()];
@@ -28,10 +29,22 @@ pub(super) fn hcl(content: &Content) -> String {
                     }
                 }
             }
-            _ => field(member, &[], 0, &mut out),
+            _ => {
+                if matches!(member.value, Content::Map(_)) {
+                    empty_line(&mut out);
+                }
+                field(member, &[], 0, &mut out);
+            }
         }
     }
     out
+}
+
+/// Separates a block from what is before.
+fn empty_line(out: &mut String) {
+    if !out.is_empty() {
+        out.push('\n');
+    }
 }
 
 fn comments(lines: &[String], level: usize, out: &mut String) {
