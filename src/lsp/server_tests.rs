@@ -56,7 +56,7 @@ fn answer(messages: &[Value], id: i32) -> Value {
 }
 
 #[test]
-fn an_orderly_end_is_told_from_an_abrupt_one() {
+fn an_orderly_end_and_an_abrupt_one_differ() {
     let start = request(1, "initialize", &json!({}));
     let end = request(2, "shutdown", &Value::Null);
     let exit = notification("exit", &Value::Null);

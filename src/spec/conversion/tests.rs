@@ -221,7 +221,7 @@ fn topologies_get_the_shape_that_every_reader_accepts() {
     assert_eq!(hcl.matches("topology {").count(), 2, "{hcl}");
     let json = converted(text, Syntax::Yaml, Syntax::Json).unwrap();
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let topologies = &read["topology_request"]["required"][0]["topology"];
+    let topologies = &read["topology_request"][0]["required"][0]["topology"];
     assert_eq!(topologies[1], serde_json::json!({"segments": {"z": "b"}}));
 }
 
@@ -277,6 +277,18 @@ fn what_has_no_form_is_refused_in_words() {
             Syntax::Hcl,
             Syntax::Yaml,
             "a label",
+        ),
+        (
+            "volume \"a\" {\n  name = \"x\"\n  name = \"y\"\n}\n".to_owned(),
+            Syntax::Hcl,
+            Syntax::Yaml,
+            "written twice",
+        ),
+        (
+            "volume \"//\" {\n  plugin_id = \"p\"\n}\n".to_owned(),
+            Syntax::Hcl,
+            Syntax::Json,
+            "JSON would not read the same",
         ),
     ] {
         let why = converted(&text, syntax, to).expect_err(&text);

@@ -13,31 +13,31 @@ pub(super) fn hcl(content: &Content) -> String {
         return out;
     };
     for member in members {
-        match &member.value {
-            Content::Map(blocks) if LABELLED.contains(&member.key.as_str()) => {
-                comments(&member.comments, 0, &mut out);
-                for block in blocks {
-                    empty_line(&mut out);
-                    let start = format!("{} {}", member.key, quoted(&block.key));
-                    comments(&block.comments, 0, &mut out);
-                    let path = [member.key.as_str()];
-                    match &block.value {
-                        Content::Map(fields) => body(&start, fields, &path, 0, &mut out),
-                        other => {
-                            out.extend([start.as_str(), " = ", &value(other, 0), "\n"]);
-                        }
-                    }
-                }
-            }
-            _ => {
-                if matches!(member.value, Content::Map(_)) {
-                    empty_line(&mut out);
-                }
-                field(member, &[], 0, &mut out);
-            }
+        if let Content::Map(blocks) = &member.value
+            && LABELLED.contains(&member.key.as_str())
+        {
+            comments(&member.comments, 0, &mut out);
+            blocks.iter().for_each(|block| labelled(&member.key, block, &mut out));
+            continue;
         }
+        if matches!(member.value, Content::Map(_)) {
+            empty_line(&mut out);
+        }
+        field(member, &[], 0, &mut out);
     }
     out
+}
+
+/// Writes a block with a label.
+fn labelled(keyword: &str, block: &Member, out: &mut String) {
+    empty_line(out);
+    comments(&block.comments, 0, out);
+    let start = format!("{keyword} {}", quoted(&block.key));
+    if let Content::Map(fields) = &block.value {
+        body(&start, fields, &[keyword], 0, out);
+    } else {
+        out.extend([start.as_str(), " = ", &value(&block.value, 0), "\n"]);
+    }
 }
 
 /// Separates a block from what is before.
