@@ -38,7 +38,7 @@ impl<'t> Line<'t> {
         let colon = behind.filter(|at| line.get(*at..).is_some_and(|rest| rest.starts_with(':')));
         let is_key = colon.is_some_and(|at| {
             let next = line.get(at + 1..).and_then(|rest| rest.chars().next());
-            next.is_none_or(|c| c.is_whitespace())
+            next.is_none_or(char::is_whitespace)
         });
         match (is_key, colon) {
             (true, Some(colon)) => Self { dash, indent, key, value: Some(colon + 1) },

@@ -42,6 +42,9 @@ pub(crate) struct WorkspaceText {
     pub(crate) is_withheld: bool,
 }
 
+/// A survey and its text.
+type KnownSurvey = (Arc<str>, Rc<Survey>);
+
 /// The texts and the values of a run of the server.
 #[derive(Default)]
 pub struct Workspace {
@@ -55,7 +58,7 @@ pub struct Workspace {
     pub(crate) has_snippets: bool,
     disk: BTreeMap<PathBuf, DiskText>,
     open: BTreeMap<PathBuf, OpenText>,
-    surveys: RefCell<BTreeMap<PathBuf, (Arc<str>, Rc<Survey>)>>,
+    surveys: RefCell<BTreeMap<PathBuf, KnownSurvey>>,
 }
 
 impl Workspace {
