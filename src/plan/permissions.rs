@@ -44,7 +44,7 @@ impl AclVolumeCapability {
     }
 
     /// Returns the names in a policy that grant it.
-    const fn granted_by(self) -> &'static [&'static str] {
+    pub const fn granted_by(self) -> &'static [&'static str] {
         match self {
             Self::List => &["csi-list-volume", "csi-read-volume", "csi-mount-volume", "list-jobs"],
             Self::Read => &["csi-read-volume", "csi-mount-volume", "read-job"],
@@ -394,7 +394,7 @@ impl Grants {
             Self::Unknown => None,
             Self::Rules(rules) => {
                 let mut own = rules.namespaces.values();
-                let grants = own.all(|own| grants_capability(&own.capabilities, capability));
+                let grants = own.all(|own| own.has_any(capability.granted_by()));
                 Some(rules.namespaces.contains_key(Namespace::ALL) && grants)
             }
         }
@@ -410,16 +410,11 @@ impl Grants {
             Self::Unknown => return None,
             Self::Rules(rules) => rules,
         };
-        let reads = |path: &str| variables(rules, namespace, path, "read");
         // A closer rule may revoke what the general one grants.
-        let mut closer = rules
-            .namespaces
-            .iter()
-            .filter(|(label, _)| matches(label, namespace.as_str()))
-            .flat_map(|(_, own)| &own.variables)
-            .filter(|(path, _)| path.starts_with(SETS));
+        let mut closer = rules.variable_rules(namespace).filter(|(path, _)| path.starts_with(SETS));
         let grants = |words: &BTreeSet<String>| words.contains("read") && !words.contains("deny");
-        Some(reads(&format!("{SETS}*")) && closer.all(|(_, words)| grants(words)))
+        let reads_all = rules.has_variable(namespace, &format!("{SETS}*"), "read");
+        Some(reads_all && closer.all(|(_, words)| grants(words)))
     }
 }
 
@@ -453,80 +448,17 @@ pub fn missing_permissions(
 
 fn granted(rules: &AclPolicy, permission: &Permission) -> bool {
     match permission {
-        Permission::Volumes(namespace, capability) => volumes(rules, namespace, *capability),
-        Permission::Variables(namespace, path, capability) => {
-            variables(rules, namespace, path, capability)
+        Permission::Volumes(namespace, capability) => {
+            rules.has_any(namespace, capability.granted_by())
         }
-        Permission::ListPlugins => matches!(rules.plugin, Some(AclLevel::List | AclLevel::Read)),
-        Permission::ReadPlugins => rules.plugin == Some(AclLevel::Read),
+        Permission::Variables(namespace, path, capability) => {
+            rules.has_variable(namespace, path, capability)
+        }
+        Permission::ListPlugins => rules.lists_plugins(),
+        Permission::ReadPlugins => rules.reads_plugins(),
         Permission::ReadNodes => matches!(rules.node, Some(AclLevel::Read | AclLevel::Write)),
         Permission::ReadAgent => matches!(rules.agent, Some(AclLevel::Read | AclLevel::Write)),
     }
-}
-
-fn grants_capability(words: &BTreeSet<String>, capability: AclVolumeCapability) -> bool {
-    let mut names = capability.granted_by().iter();
-    !words.contains("deny") && names.any(|word| words.contains(*word))
-}
-
-fn volumes(rules: &AclPolicy, namespace: &Namespace, capability: AclVolumeCapability) -> bool {
-    let grants = |words: &BTreeSet<String>| grants_capability(words, capability);
-    if namespace.as_str() == Namespace::ALL {
-        return rules.namespaces.values().any(|own| grants(&own.capabilities));
-    }
-    let label = closest(rules.namespaces.keys(), namespace.as_str());
-    label.is_some_and(|label| grants(&rules.namespaces[label].capabilities))
-}
-
-/// Returns whether a rule grants a capability on a path. `*` also matches `/`, and the closest rule wins.
-fn variables(rules: &AclPolicy, namespace: &Namespace, path: &str, capability: &str) -> bool {
-    let desired = format!("{namespace}\0{path}");
-    let all: BTreeMap<String, &BTreeSet<String>> = rules
-        .namespaces
-        .iter()
-        .flat_map(|(label, own)| {
-            let own = own.variables.iter();
-            own.map(move |(path, words)| (format!("{label}\0{path}"), words))
-        })
-        .collect();
-    let Some(words) = closest(all.keys(), &desired).and_then(|key| all.get(key)) else {
-        return false;
-    };
-    let reads = capability == "list" && words.contains("read");
-    !words.contains("deny") && (words.contains(capability) || reads)
-}
-
-/// Returns the label itself, or the matching pattern with the smallest difference.
-fn closest<'l>(labels: impl Iterator<Item = &'l String>, name: &str) -> Option<&'l String> {
-    let matching = labels.filter(|label| matches(label, name));
-    matching.min_by_key(|label| {
-        let stars = label.matches('*').count();
-        let distance = (name.len() + stars).saturating_sub(label.len());
-        (label.as_str() != name, distance)
-    })
-}
-
-/// Returns whether a pattern with `*` matches a name.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else {
-        return false;
-    };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    true
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ mod volume_spec;
 mod words;
 mod yaml;
 
-pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy};
+pub use acl_policy::{AclLevel, AclPolicy, NamespaceRules, acl_policy, checked_acl_policy};
 pub use conversion::{Converted, convert};
 pub use defaults::Defaults;
 pub use encode::{WritableSpec, encode, encode_all, encode_file};

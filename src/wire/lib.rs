@@ -44,7 +44,10 @@ mod variable;
 mod volume;
 mod volume_stub;
 
-pub use acl::{PolicyDocument, TokenDocument};
+pub use acl::{
+    BootstrapDocument, DurationDocument, PolicyDocument, TokenDocument, TokenRoleDocument,
+    TokenSecret,
+};
 pub use agent_self::AgentSelf;
 pub use alloc_file::AllocFileDocument;
 pub use allocation::{AllocationStub, DesiredTransitionDocument};
