@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::acl::{apply_acl, is_acl_event_valid};
+use super::acl_record::AclKey;
 use super::apply_claims::{
     alloc_ended, alloc_started, apply_claim, expand_on_nodes, forget_unclaimed, has_claims,
     is_claim_event_valid, is_node_event_valid, node_booted, node_lost, node_returned, node_swept,
@@ -87,6 +89,14 @@ pub enum EventConflict {
         /// The namespace.
         namespace: Namespace,
     },
+    /// The object of the ACL does not exist, or is not as its writer saw it.
+    #[error("`{event}` is not valid for {key:?}")]
+    Acl {
+        /// The event's name.
+        event: &'static str,
+        /// The object.
+        key: AclKey,
+    },
     /// The variable does not exist, or another client holds its lock, or no client does.
     #[error("`{event}` is not valid for variable `{variable}`")]
     Variable {
@@ -133,6 +143,11 @@ pub fn check(state: &State, event: &Event) -> Result<(), EventConflict> {
         && !is_namespace_event_valid(state, name, event)
     {
         return Err(EventConflict::Namespace { event: event.name(), namespace: name.clone() });
+    }
+    if let EventKind::Acl { key, event } = &event.kind
+        && !is_acl_event_valid(state, key, event)
+    {
+        return Err(EventConflict::Acl { event: event.name(), key: key.clone() });
     }
     if let EventKind::Variable { key, event } = &event.kind {
         let record = state.variables.get(key).map(Arc::as_ref);
@@ -211,6 +226,7 @@ fn is_valid(kind: &EventKind, phase: Option<Phase>, pending: Pending) -> bool {
         | EventKind::Job { .. }
         | EventKind::PlacedAlloc { .. }
         | EventKind::Namespace { .. }
+        | EventKind::Acl { .. }
         | EventKind::Variable { .. } => true,
         EventKind::VolumeCreateIntended { .. } => matches!(phase, None | Some(Creating)),
         EventKind::VolumeCreated { .. } | EventKind::VolumeCreateAbandoned { .. } => {
@@ -287,6 +303,7 @@ fn apply_kind(state: &mut State, kind: &EventKind, at: EventPlace) {
         EventKind::Job { job, event } => apply_job(state, job, event, at),
         EventKind::PlacedAlloc { alloc, event } => apply_alloc(state, alloc, event, at),
         EventKind::Namespace { name, event } => apply_namespace(state, name, event, at),
+        EventKind::Acl { key, event } => apply_acl(state, key, event, at),
         EventKind::Variable { key, event } => apply_variable(state, key, event, at.time),
         EventKind::VolumeCreateIntended { definition, secrets, earlier, instance, request } => {
             let call = named_call(instance, request, at);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::acl_record::{AclEvent, AclKey};
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
 use super::record::{CreateRequest, IntentRequest, ProviderFacts, VolumeDefinition};
@@ -311,6 +312,13 @@ pub enum EventKind {
         /// The change.
         event: NamespaceEvent,
     },
+    /// The ACL changed. Since version 12.
+    Acl {
+        /// The object.
+        key: AclKey,
+        /// The change.
+        event: AclEvent,
+    },
     /// A variable changed. Since version 2.
     Variable {
         /// The variable.
@@ -323,6 +331,8 @@ pub enum EventKind {
 /// An object that an event reads or changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
+    /// An object of the ACL.
+    Acl(AclKey),
     /// A node.
     Node(NodeId),
     /// A plugin with its allocations.
@@ -374,6 +384,7 @@ impl EventKind {
             | Self::Job { .. }
             | Self::PlacedAlloc { .. }
             | Self::Namespace { .. }
+            | Self::Acl { .. }
             | Self::Variable { .. } => None,
             Self::VolumeCreateIntended { definition, .. }
             | Self::VolumeRegistered { definition, .. }
@@ -433,6 +444,7 @@ impl EventKind {
             Self::Job { event, .. } => event.name(),
             Self::PlacedAlloc { event, .. } => event.name(),
             Self::Namespace { event, .. } => event.name(),
+            Self::Acl { event, .. } => event.name(),
             Self::Variable { event, .. } => event.name(),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::acl_record::{AclEvent, AclKey};
 use super::event::EventKind;
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
@@ -48,6 +49,7 @@ pub fn event_text(kind: &EventKind) -> String {
         EventKind::Job { job, event } => job_text(job, event),
         EventKind::PlacedAlloc { alloc, event } => alloc_text(alloc, event),
         EventKind::Namespace { name, event } => namespace_text(name, event),
+        EventKind::Acl { key, event } => acl_text(key, event),
         EventKind::Variable { key, event } => variable_text(key.path.as_str(), event),
         EventKind::VolumeCreateIntended { .. }
         | EventKind::VolumeCreated { .. }
@@ -273,6 +275,18 @@ fn namespace_text(name: &Namespace, event: &NamespaceEvent) -> String {
     match event {
         NamespaceEvent::Written { .. } => format!("namespace `{name}` was written"),
         NamespaceEvent::Deleted => format!("namespace `{name}` was deleted"),
+    }
+}
+
+fn acl_text(key: &AclKey, event: &AclEvent) -> String {
+    let done = match event {
+        AclEvent::Written { .. } => "was written",
+        AclEvent::Deleted => "was deleted",
+    };
+    match key {
+        AclKey::Bootstrap => "the first token of the ACL was made".to_owned(),
+        AclKey::Policy(name) => format!("ACL policy `{name}` {done}"),
+        AclKey::Token(accessor) => format!("ACL token `{accessor}` {done}"),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Limits and a full disk refuse growth alone. What a plugin has done, what has ended and what is released is recorded as
 //! long as a byte is free, so growth is named here and everything else is not refused.
 
+use super::acl_record::AclEvent;
 use super::event::{Event, EventKind, Subject};
 use super::job_record::{AllocEvent, JobEvent};
 use super::namespace_record::NamespaceEvent;
@@ -29,6 +30,10 @@ impl EventKind {
             Self::Namespace { name, event } => match event {
                 NamespaceEvent::Written { .. } => Some(Subject::Namespace(name.clone())),
                 NamespaceEvent::Deleted => None,
+            },
+            Self::Acl { key, event } => match event {
+                AclEvent::Written { .. } => Some(Subject::Acl(key.clone())),
+                AclEvent::Deleted => None,
             },
             Self::Job { job, event } => match **event {
                 JobEvent::Registered { .. } => Some(Subject::Job(job.clone())),

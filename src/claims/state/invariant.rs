@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::acl::acl_problems;
 use super::job_record::JobRecord;
 use super::namespaces::namespace_problems;
 use super::plugin_record::PluginAlloc;
@@ -96,6 +97,7 @@ pub fn violations(state: &State) -> Vec<String> {
     found.extend(claim_problems(state));
     found.extend(job_problems(state));
     found.extend(namespace_problems(state));
+    found.extend(acl_problems(state));
     let locks = state.variables.values().filter_map(|record| lock_end(record));
     if state.lock_ends != locks.collect() {
         found.push("the index of lock ends differs from the variables".to_owned());
@@ -109,6 +111,7 @@ pub fn violations(state: &State) -> Vec<String> {
         state.nodes_index,
         state.jobs_index,
         state.namespaces_index,
+        state.acl_index,
     ];
     if tables.into_iter().any(|index| index > state.index) {
         found.push("the index of a table is ahead of the index of the state".to_owned());

@@ -4,7 +4,7 @@
 //! The order is namespace, then ID, by bytes, as in Nomad's List Volumes API. A list contains
 //! pointers, so it is fast while other calls wait; JSON is built later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ use nomad_csi_model::{Namespace, NamespacedId, NodeId, PluginId, VolumeId};
 pub struct VolumeFilter {
     /// One namespace, or `*`.
     pub namespace: Namespace,
+    /// Only volumes of these namespaces; `None` for any.
+    pub among: Option<BTreeSet<Namespace>>,
     /// Only IDs with this prefix; empty for all.
     pub prefix: String,
     /// Only volumes of this plugin.
@@ -128,6 +130,7 @@ fn matching<'a>(
         .take_while(move |record| everywhere || is_in_range(record.key(), filter))
         .filter(move |record| {
             record.is_visible()
+                && filter.among.as_ref().is_none_or(|among| among.contains(&record.key().namespace))
                 && record.key().id.as_str().starts_with(&filter.prefix)
                 && filter
                     .plugin

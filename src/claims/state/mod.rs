@@ -5,6 +5,8 @@
 //! Only `server::cell` commits events, and `server::store` persists them. `query`, `list` and `view` compute
 //! what readers get.
 
+mod acl;
+mod acl_record;
 mod apply;
 mod apply_claims;
 mod apply_jobs;
@@ -45,6 +47,7 @@ mod variable_list;
 mod view;
 mod volume_history;
 
+pub use acl_record::{AclEntry, AclEvent, AclKey, AclPolicyEntry, AclRecord, AclTokenEntry};
 pub use apply::{EventConflict, apply, check};
 pub use bound_controller::{
     ControllerCall, ControllerEffect, bound_controller, instance_of_intent, intent_request,

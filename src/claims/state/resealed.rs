@@ -82,7 +82,10 @@ impl<R: Reseal> Objects<'_, R> {
             StoredRecord::Job(record) => self.job(Arc::make_mut(record)),
             StoredRecord::Variable(record) => self.variable(Arc::make_mut(record)),
             StoredRecord::Volume(record) => self.volume(Arc::make_mut(record)),
-            StoredRecord::Namespace(_) | StoredRecord::Node(_) | StoredRecord::Plugin(..) => Ok(()),
+            StoredRecord::Acl(_)
+            | StoredRecord::Namespace(_)
+            | StoredRecord::Node(_)
+            | StoredRecord::Plugin(..) => Ok(()),
         }
     }
 

@@ -3,6 +3,7 @@
 mod claims;
 pub mod jobs;
 
+use super::acl_record::{AclEntry, AclEvent, AclKey, AclPolicyEntry, AclTokenEntry};
 use super::apply::{apply, check};
 use super::event::{Event, EventKind};
 use super::namespace_record::NamespaceEvent;
@@ -157,6 +158,9 @@ impl History {
         if self.choose(20) == 0 {
             return self.any_namespace_event();
         }
+        if self.choose(24) == 0 {
+            return self.any_acl_event();
+        }
         if self.choose(6) == 0 {
             return self.any_job_event();
         }
@@ -264,6 +268,39 @@ impl History {
             _ => written,
         };
         EventKind::Namespace { name: Namespace::new(name), event }
+    }
+
+    fn any_acl_event(&mut self) -> EventKind {
+        let number = self.choose(3);
+        let (key, entry) = match self.choose(4) {
+            0 => (AclKey::Bootstrap, AclEntry::Bootstrapped),
+            1 => {
+                let rules = format!("node {{ policy = \"read\" }} # {}", self.choose(4));
+                let entry = AclPolicyEntry { description: String::new(), rules };
+                (AclKey::Policy(format!("policy-{number}")), AclEntry::Policy(entry))
+            }
+            _ => {
+                let entry = AclTokenEntry {
+                    name: format!("token {number}"),
+                    policies: (self.choose(3) > 0).then(|| [format!("policy-{number}")].into()),
+                    is_global: false,
+                    secret_hash: format!("hash-{}", self.choose(4)),
+                    expires_at: (self.choose(2) > 0).then_some(1),
+                };
+                (AclKey::Token(format!("token-{number}")), AclEntry::Token(entry))
+            }
+        };
+        let known = self.state.acl(&key).map(|record| record.modify_index);
+        let expected = match self.choose(3) {
+            0 => known,
+            1 => Some(self.choose(50)),
+            _ => None,
+        };
+        let event = match self.choose(4) {
+            0 => AclEvent::Deleted,
+            _ => AclEvent::Written { entry, expected },
+        };
+        EventKind::Acl { key, event }
     }
 
     fn any_plugin_event(&mut self) -> EventKind {

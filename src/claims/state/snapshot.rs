@@ -44,6 +44,9 @@ pub struct StateNumbers {
     /// The index of the last event that changed a namespace.
     #[serde(default = "first_index")]
     pub namespaces_index: u64,
+    /// The index of the last event that changed the ACL. Since version 13.
+    #[serde(default = "first_index")]
+    pub acl_index: u64,
     /// The starts of leaders. Since version 10.
     #[serde(default, skip_serializing_if = "LeaderStarts::is_empty")]
     pub leaders: LeaderStarts,
@@ -120,6 +123,7 @@ impl StateSnapshot {
 
 fn count_objects(state: &State) -> ObjectCounts {
     let lengths = [
+        (Table::Acl, state.acl.len()),
         (Table::Allocs, state.allocs.len()),
         (Table::Claims, state.claims.len()),
         (Table::Jobs, state.jobs.len()),
@@ -165,6 +169,9 @@ impl From<&State> for StateNumbers {
             namespaces: _,
             leaders,
             namespaces_index,
+            acl: _,
+            acl_secrets: _,
+            acl_index,
             variables: _,
             lock_ends: _,
             variables_index,
@@ -181,6 +188,7 @@ impl From<&State> for StateNumbers {
             allocs_index: *allocs_index,
             jobs_index: *jobs_index,
             namespaces_index: *namespaces_index,
+            acl_index: *acl_index,
             leaders: leaders.clone(),
         }
     }
@@ -201,6 +209,7 @@ impl State {
             leaders,
             jobs_index,
             namespaces_index,
+            acl_index,
         } = numbers;
         self.index = *index;
         origin.clone_into(&mut self.origin);
@@ -213,6 +222,7 @@ impl State {
         self.leaders = leaders.clone();
         self.jobs_index = *jobs_index;
         self.namespaces_index = *namespaces_index;
+        self.acl_index = *acl_index;
     }
 }
 
@@ -235,7 +245,8 @@ impl From<StateSnapshot> for State {
         for record in snapshot.records {
             match record {
                 StoredRecord::Volume(record) => state.put_new(Arc::unwrap_or_clone(record)),
-                StoredRecord::Alloc(..)
+                StoredRecord::Acl(_)
+                | StoredRecord::Alloc(..)
                 | StoredRecord::Claims(_)
                 | StoredRecord::Job(_)
                 | StoredRecord::Namespace(_)

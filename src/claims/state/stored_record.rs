@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::acl_record::AclRecord;
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::event::Subject;
 use super::job_record::JobRecord;
@@ -18,6 +19,8 @@ use nomad_csi_model::{AllocId, HostSession, Node, NodeId, PluginId};
 /// Everything about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredRecord {
+    /// An object of the ACL.
+    Acl(Arc<AclRecord>),
     /// An allocation.
     Alloc(AllocId, AllocRecord),
     /// The claims of an external volume.
@@ -66,6 +69,7 @@ impl StoredRecord {
     /// Returns the object.
     pub fn subject(&self) -> Subject {
         match self {
+            Self::Acl(record) => Subject::Acl(record.key.clone()),
             Self::Alloc(id, _) => Subject::Alloc(id.clone()),
             Self::Claims(record) => Subject::Claims(record.volume.clone()),
             Self::Job(record) => Subject::Job(record.key()),
@@ -82,6 +86,7 @@ impl State {
     /// Returns what the state has about an object.
     pub fn stored(&self, subject: &Subject) -> Option<StoredRecord> {
         match subject {
+            Subject::Acl(key) => self.acl.get(key).cloned().map(StoredRecord::Acl),
             Subject::Alloc(id) => {
                 let record = self.allocs.get(id).cloned();
                 record.map(|record| StoredRecord::Alloc(id.clone(), record))
@@ -114,6 +119,7 @@ impl State {
     /// Inserts a record and replaces one of the same object.
     pub(super) fn store(&mut self, record: StoredRecord) {
         match record {
+            StoredRecord::Acl(record) => self.put_acl(record),
             StoredRecord::Alloc(id, record) => self.put_alloc(id, record),
             StoredRecord::Claims(record) => self.put_claims(record),
             StoredRecord::Job(record) => self.put_job(record),
@@ -139,6 +145,7 @@ impl State {
     /// Removes an object, if it exists.
     pub(super) fn discard(&mut self, subject: &Subject) {
         match subject {
+            Subject::Acl(key) => self.remove_acl(key),
             Subject::Alloc(id) => self.remove_alloc(id),
             Subject::Claims(volume) => self.remove_claims(volume),
             Subject::Job(key) => self.remove_job(key),
@@ -158,6 +165,7 @@ impl State {
 
     /// Returns all objects.
     pub fn all_subjects(&self) -> HashSet<Subject> {
+        let acl = self.acl.keys().cloned().map(Subject::Acl);
         let allocs = self.allocs.keys().cloned().map(Subject::Alloc);
         let claims = self.claims.keys().cloned().map(Subject::Claims);
         let jobs = self.jobs.keys().cloned().map(Subject::Job);
@@ -174,6 +182,7 @@ impl State {
             .chain(claims)
             .chain(jobs)
             .chain(namespaces)
+            .chain(acl)
             .collect()
     }
 }

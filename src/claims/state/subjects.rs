@@ -4,6 +4,7 @@
 //! missing subject would let two commits pass that contradict each other. A property test compares
 //! each event on its subjects with the same event on the whole state.
 
+use super::acl_record::{AclEntry, AclEvent, AclKey};
 use super::apply_claims::claimed_on;
 use super::apply_nodes::plugins_on;
 use super::event::{EventKind, Subject};
@@ -60,6 +61,7 @@ fn own_subjects(parts: &[&State], kind: &EventKind) -> Vec<Subject> {
         | EventKind::NodeReturned { node }
         | EventKind::NodeSwept { node } => vec![Subject::Node(node.clone())],
         EventKind::Namespace { name, event } => subjects_of_namespace(parts, name, event),
+        EventKind::Acl { key, event } => subjects_of_acl(parts, key, event),
         EventKind::Variable { key, .. } => vec![Subject::Variable(key.clone())],
         EventKind::VolumeDeleteIntended { key, .. }
         | EventKind::VolumeDeregistered { key }
@@ -114,6 +116,16 @@ fn subjects_of_namespace(
         }
     }
     all
+}
+
+/// A secret is of one token.
+fn subjects_of_acl(parts: &[&State], key: &AclKey, event: &AclEvent) -> Vec<Subject> {
+    let own = Subject::Acl(key.clone());
+    let AclEvent::Written { entry: AclEntry::Token(token), .. } = event else {
+        return vec![own];
+    };
+    let owners = parts.iter().filter_map(|state| state.acl_token_of(&token.secret_hash));
+    owners.map(|record| Subject::Acl(record.key.clone())).chain([own]).collect()
 }
 
 /// A claim needs its allocation and its registration, and is shown at every registration.

@@ -1,4 +1,4 @@
-//! [`State`]: volumes, plugins, nodes, jobs, namespaces and variables, with the index of the last change.
+//! [`State`]: volumes, plugins, nodes, jobs, namespaces, variables and the ACL, with the index of the last change.
 //!
 //! Fields are private to `state`, because some of them must agree: volumes with the index by
 //! external ID, variables with the index of lock ends, and claims and allocations with the indexes of
@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::acl_record::{AclKey, AclRecord};
 use super::claims_record::{AllocRecord, ClaimsRecord, NodeLoss};
 use super::interner::Interner;
 use super::job_record::{JobAlloc, JobRecord};
@@ -57,6 +58,10 @@ pub struct State {
     pub(super) jobs_index: u64,
     pub(super) namespaces: BTreeMap<Namespace, Arc<NamespaceRecord>>,
     pub(super) namespaces_index: u64,
+    pub(super) acl: BTreeMap<AclKey, Arc<AclRecord>>,
+    /// Every token by the SHA-256 of its secret.
+    pub(super) acl_secrets: BTreeMap<String, AclKey>,
+    pub(super) acl_index: u64,
     pub(super) variables: BTreeMap<VariableKey, Arc<VariableRecord>>,
     pub(super) lock_ends: BTreeSet<(i64, VariableKey)>,
     pub(super) variables_index: u64,
@@ -99,6 +104,9 @@ impl Default for State {
             jobs_index: Self::FIRST_INDEX,
             namespaces: BTreeMap::new(),
             namespaces_index: Self::FIRST_INDEX,
+            acl: BTreeMap::new(),
+            acl_secrets: BTreeMap::new(),
+            acl_index: Self::FIRST_INDEX,
             variables: BTreeMap::new(),
             lock_ends: BTreeSet::new(),
             variables_index: Self::FIRST_INDEX,

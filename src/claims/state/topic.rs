@@ -29,6 +29,8 @@ pub struct ListTopic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
+    /// The policies and tokens of the ACL.
+    Acl,
     /// The allocations.
     Allocs,
     /// The claims.
@@ -74,6 +76,7 @@ impl Subject {
     /// without a namespace the first one is empty.
     pub fn place(&self) -> (Table, &str, &str) {
         match self {
+            Self::Acl(key) => (Table::Acl, key.group(), key.name()),
             Self::Alloc(id) => (Table::Allocs, "", id.as_str()),
             Self::Claims(volume) => {
                 (Table::Claims, volume.plugin_id.as_str(), volume.external_id.as_str())

@@ -47,13 +47,14 @@ pub struct VariablePage {
     pub next: Option<VariableToken>,
 }
 
-/// Returns up to `limit` matching variables from `start` on. Without `start` the list begins at the
+/// Returns up to `limit` matching variables for which `is_shown` is true, from `start` on. Without `start` the list begins at the
 /// first variable; a limit of 0 returns all.
 pub fn variables(
     state: &State,
     filter: &VariableFilter,
     start: Option<&VariableToken>,
     limit: usize,
+    is_shown: impl Fn(&VariableKey) -> bool,
 ) -> VariablePage {
     let everywhere = filter.namespace.as_str() == Namespace::ALL;
     let first = VariableKey::new(filter.namespace.clone(), VariablePath::new(&*filter.prefix));
@@ -67,7 +68,7 @@ pub fn variables(
         if !everywhere && (key.namespace != filter.namespace || !begins(key)) {
             break;
         }
-        if !begins(key) {
+        if !begins(key) || !is_shown(key) {
             continue;
         }
         if limit > 0 && page.variables.len() == limit {

@@ -431,6 +431,8 @@ codes! {
         "Add the rules shown to a policy of the token; `nomad-csi auth check -f FILES` lists the missing permissions.";
     AclPolicyNotFound = "acl/policy-not-found": "The server has no policy of this name.",
         "Check the token's policies; one of them may have been deleted.";
+    AclTokenNotFound = "acl/token-not-found": "The server has no token with this accessor ID.",
+        "List the tokens with `nomad-csi acl token list`.";
 
     // --- variable: answers about a Nomad variable or a snapshot
     VariableNotFound = "variable/not-found": "The namespace has no variable at this path.",

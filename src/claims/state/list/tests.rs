@@ -10,6 +10,7 @@ use nomad_csi_model::ExternalId;
 
 fn filter(namespace: &str, prefix: &str, plugin: Option<&str>) -> VolumeFilter {
     VolumeFilter {
+        among: None,
         namespace: Namespace::new(namespace),
         prefix: prefix.to_owned(),
         plugin: plugin.map(PluginId::new),

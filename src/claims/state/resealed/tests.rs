@@ -132,6 +132,7 @@ fn sealed_everywhere() -> State {
 
 fn text(records: &[(Subject, Option<StoredRecord>)]) -> String {
     let json = |record: &StoredRecord| match record {
+        StoredRecord::Acl(record) => serde_json::to_string(&**record),
         StoredRecord::Alloc(_, record) => serde_json::to_string(record),
         StoredRecord::Claims(record) => serde_json::to_string(&**record),
         StoredRecord::Job(record) => serde_json::to_string(&**record),

@@ -134,7 +134,7 @@ fn lists_are_sorted_filtered_and_paged() {
             VariableFilter { namespace: Namespace::new(namespace), prefix: prefix.to_owned() };
         let (mut found, mut start) = (vec![], None);
         loop {
-            let page = variables(&state, &filter, start.as_ref(), limit);
+            let page = variables(&state, &filter, start.as_ref(), limit, |_| true);
             assert!(limit == 0 || page.variables.len() <= limit);
             let names = page.variables.iter().map(|record| {
                 let VariableKey { namespace, path } = &record.key;
