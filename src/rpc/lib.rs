@@ -11,7 +11,8 @@ mod transport;
 pub use host::{HostDescription, NodeHostService, RemoteNode};
 pub use plane::{ClusterFile, ControlPlaneService, NodeProfile, RemoteControlPlane};
 pub use tls::{
-    Authority, ClusterTls, ClusterTlsFiles, IssuedFiles, Role, TlsError, certified_client,
+    Authority, ClusterTls, ClusterTlsFiles, HttpsAcceptor, HttpsFiles, IssuedFiles, Role, TlsError,
+    certified_client,
 };
 /// The body of a request that is forwarded.
 pub use tonic::body::Body;

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::cluster_tls::read_certificates;
 use super::role::Role;
 use super::tls_error::TlsError;
 use super::validity::{since_epoch, verify_at};
-use nomad_csi_model::private;
+use nomad_csi_model::{one_line, private};
 use nomad_csi_ports::Clock;
 
 /// How long the certificate of an authority is valid.
@@ -34,6 +35,8 @@ const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca-key.pem";
 /// The longest name of a certificate.
 const MAX_NAME: usize = 63;
+/// What the names of roles end with.
+const ROLE_SUFFIX: &str = ".nomad-csi";
 /// The longest file of a key.
 const MAX_KEY_BYTES: u64 = 64 << 10;
 
@@ -103,9 +106,27 @@ impl Authority {
         region: &str,
         clock: &dyn Clock,
     ) -> Result<IssuedFiles, TlsError> {
+        self.issue_with_addresses(role, name, region, &[], clock)
+    }
+
+    /// Issues the same with host names and IP addresses under which clients of the HTTP API reach the process.
+    ///
+    /// # Errors
+    /// As for [`Self::issue`]; also if an address is neither, or is the name of a role.
+    pub fn issue_with_addresses(
+        &self,
+        role: Role,
+        name: &str,
+        region: &str,
+        addresses: &[String],
+        clock: &dyn Clock,
+    ) -> Result<IssuedFiles, TlsError> {
         let [certificate, key] =
             ["", "-key"].map(|suffix| self.directory.join(format!("{name}{suffix}.pem")));
         check_name(name, &certificate)?;
+        for address in addresses {
+            check_address(address, &certificate)?;
+        }
         if role.server_name(region).is_none() {
             let reason = format!("region `{region}` cannot be a part of a DNS name");
             return Err(TlsError::new(
@@ -122,7 +143,8 @@ impl Authority {
             TlsError::new("read", &issuer_key, "it is not a key in PEM", help)
         })?;
         let own = new_key(&key)?;
-        let params = issued_params(role, name, region, clock)
+        let names = [role.dns_name(region)].into_iter().chain(addresses.iter().cloned());
+        let params = issued_params(names.collect(), name, clock)
             .map_err(|error| cannot_make(&certificate, &error))?;
         let issuer = Issuer::new(authority_params(clock), signing);
         let made = params.signed_by(&own, &issuer);
@@ -158,6 +180,21 @@ fn check_name(name: &str, file: &Path) -> Result<(), TlsError> {
     Err(TlsError::new("create", file, reason, help))
 }
 
+/// An address of a server is an IP address or a host name, and never what says a role.
+fn check_address(address: &str, file: &Path) -> Result<(), TlsError> {
+    let is_ip = address.parse::<IpAddr>().is_ok();
+    let lower = address.to_ascii_lowercase();
+    let says_role = lower.trim_end_matches('.').ends_with(ROLE_SUFFIX);
+    let is_host = lower.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
+        && lower.starts_with(|first: char| first.is_ascii_alphanumeric());
+    if is_ip || (is_host && !says_role) {
+        return Ok(());
+    }
+    let reason = format!("`{}` cannot be an address of a server", one_line(address));
+    let help = "use a host name or an IP address without a port";
+    Err(TlsError::new("create", file, reason, help))
+}
+
 fn authority_params(clock: &dyn Clock) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = named(COMMON_NAME);
@@ -167,12 +204,11 @@ fn authority_params(clock: &dyn Clock) -> CertificateParams {
 }
 
 fn issued_params(
-    role: Role,
+    names: Vec<String>,
     name: &str,
-    region: &str,
     clock: &dyn Clock,
 ) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new(vec![role.dns_name(region)])?;
+    let mut params = CertificateParams::new(names)?;
     params.distinguished_name = named(name);
     params.is_ca = IsCa::ExplicitNoCa;
     params.use_authority_key_identifier_extension = true;

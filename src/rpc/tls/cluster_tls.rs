@@ -75,9 +75,11 @@ impl ClusterTls {
         check_own(files, &chain, &authorities, role, region, since_epoch(clock))?;
         let key = read_key(&files.key)?;
         let client = client_config(&roots, &chain, key.clone_key());
-        let client = client.map_err(|error| unusable_key(files, &error))?;
+        let client =
+            client.map_err(|error| unusable_key(&files.certificate, &files.key, &error))?;
         let server = server_config(&roots, &chain, key);
-        let server = server.map_err(|error| unusable_key(files, &error))?;
+        let server =
+            server.map_err(|error| unusable_key(&files.certificate, &files.key, &error))?;
         let (region, chain, authorities) = (region.into(), chain.into(), authorities.into());
         Ok(Self { region, authorities, chain, client: Arc::new(client), server: Arc::new(server) })
     }
@@ -134,7 +136,8 @@ pub fn certified_client(files: &ClusterTlsFiles) -> Result<Arc<ClientConfig>, Tl
     let roots = Arc::new(trusted_roots(&files.authorities, &authorities)?);
     let chain = read_certificates(&files.certificate)?;
     let client = client_config(&roots, &chain, read_key(&files.key)?);
-    let mut client = client.map_err(|error| unusable_key(files, &error))?;
+    let mut client =
+        client.map_err(|error| unusable_key(&files.certificate, &files.key, &error))?;
     client.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(client))
 }
@@ -241,7 +244,7 @@ pub(super) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'stati
     Ok(found)
 }
 
-fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub(super) fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let opened = open(file)?;
     check_mode(&opened, file)?;
     let pem = read_opened(opened, file)?;
@@ -297,14 +300,14 @@ fn read_opened(opened: File, file: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(content)
 }
 
-fn unusable_key(files: &ClusterTlsFiles, error: &rustls::Error) -> TlsError {
+pub(super) fn unusable_key(certificate: &Path, key: &Path, error: &rustls::Error) -> TlsError {
     let reason = match error {
         rustls::Error::InconsistentKeys(_) => {
-            format!("it is not the key of `{}`", files.certificate.display())
+            format!("it is not the key of `{}`", certificate.display())
         }
         error => error.to_string(),
     };
-    TlsError::new("use", &files.key, reason, "use the key that was issued with the certificate")
+    TlsError::new("use", key, reason, "use the key that was issued with the certificate")
 }
 
 #[cfg(all(test, unix))]

@@ -4,6 +4,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod cluster_tls;
+mod https;
 pub(crate) mod peer_failure;
 pub(crate) mod provider;
 pub(crate) mod role;
@@ -17,5 +18,6 @@ mod tests;
 
 pub use authority::{Authority, IssuedFiles};
 pub use cluster_tls::{ClusterTls, ClusterTlsFiles, certified_client};
+pub use https::{HttpsAcceptor, HttpsFiles};
 pub use role::Role;
 pub use tls_error::TlsError;

@@ -7,7 +7,7 @@ use nomad_csi_ports::SystemClock;
 use nomad_csi_testing::FakeClock;
 
 use super::authority::Authority;
-use super::cluster_tls::{ClusterTls, ClusterTlsFiles};
+use super::cluster_tls::{ClusterTls, ClusterTlsFiles, read_certificates};
 use super::role::Role;
 use super::samples::{REGION, authority, files};
 
@@ -68,6 +68,44 @@ fn a_name_that_is_no_file_name_or_that_of_another_file_is_refused() {
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 2, "only the files of the authority");
     made.issue(Role::Node, "N1.example_com-2", REGION, &SystemClock).unwrap();
+}
+
+/// A server has the addresses under which clients reach it, and no address says a role.
+#[test]
+fn a_server_has_its_addresses_and_no_other_role() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = Authority::create(&directory.path().join("tls"), &SystemClock).unwrap();
+    let issue = |name: &str, addresses: &[&str]| {
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        made.issue_with_addresses(Role::Server, name, REGION, &addresses, &SystemClock)
+    };
+    let issued = issue("s1", &["10.0.0.1", "fd00::1", "s1.example"]).unwrap();
+    let own = read_certificates(&issued.certificate).unwrap().remove(0);
+    assert!(Role::Server.is_in(REGION, &own) && !Role::Node.is_in(REGION, &own));
+    let parsed = rustls::server::ParsedCertificate::try_from(&own).unwrap();
+    for (address, expected) in [
+        ("10.0.0.1", true),
+        ("fd00::1", true),
+        ("s1.example", true),
+        ("s2.example", false),
+        ("10.0.0.2", false),
+    ] {
+        let name = rustls::pki_types::ServerName::try_from(address).unwrap();
+        let verified = rustls::client::verify_server_name(&parsed, &name);
+        assert_eq!(verified.is_ok(), expected, "{address}");
+    }
+    for address in [
+        "",
+        "https://s1",
+        "10.0.0.1:4646",
+        "a b",
+        "*.example",
+        "node.global.nomad-csi",
+        "NODE.global.NOMAD-CSI.",
+    ] {
+        let refused = issue("s2", &["10.0.0.1", address]).unwrap_err();
+        assert!(refused.reason.contains("cannot be an address of a server"), "{address}");
+    }
 }
 
 #[test]
