@@ -81,7 +81,8 @@ impl Objects {
                 }
             }
             StoredRecord::Volume(record) => self.volume(Arc::make_mut(record)),
-            StoredRecord::Namespace(_)
+            StoredRecord::Acl(_)
+            | StoredRecord::Namespace(_)
             | StoredRecord::Node(_)
             | StoredRecord::Plugin(..)
             | StoredRecord::Variable(_) => {}

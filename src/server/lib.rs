@@ -1,6 +1,7 @@
 //! Owns the control-plane half of the agent: HTTP API, volumes, variables, claims and jobs, and the journal with sealed
 //! secrets ([`store`]).
 
+mod acl;
 mod acquire;
 mod candidates;
 mod cell;
@@ -35,6 +36,10 @@ pub mod store;
 mod variables;
 mod volumes;
 
+pub use acl::{
+    AclService, AclSettings, Bearer, NewToken, Rights, SecretHash, TokenExpiry, TokenKind,
+    TokenUpdate,
+};
 pub use candidates::{Candidates, InstanceEnd, NoController, candidates};
 pub use cell::{
     CellOptions, CellStopped, CommitError, Expected, FollowedState, NotCurrent, STATE_LIMITS,
@@ -45,8 +50,8 @@ pub use claims::{
 };
 pub use clear_secrets::with_sealed_secrets;
 pub use error::{
-    CallDescription, CallTarget, ClaimError, ClaimWriter, ControllerOperation, CopySource,
-    JobError, LeftInstance, NamespaceError, NamespaceUser, PluginFailure, RequestError,
+    AclError, CallDescription, CallTarget, ClaimError, ClaimWriter, ControllerOperation,
+    CopySource, JobError, LeftInstance, NamespaceError, NamespaceUser, PluginFailure, RequestError,
     ResidualState, ServerError, SnapshotError, UnsupportedOperation, UpdateOrigin, VariableError,
 };
 pub use forward_error::{ForwardError, ForwardOutcome};

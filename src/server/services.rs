@@ -6,6 +6,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::acl::{AclService, AclSettings};
 use super::cell::StateCell;
 use super::claims::ClaimService;
 use super::error::ServerError;
@@ -156,6 +157,8 @@ pub struct Services {
     pub(super) measurements: std::sync::Arc<dyn Measurements>,
     metrics: Option<std::sync::Arc<dyn MetricsSource>>,
     pub(super) node_events: Option<std::sync::Arc<NodeEvents>>,
+    /// The ACL.
+    pub acl: AclService,
     /// Namespaces.
     pub namespaces: NamespaceService,
     /// Variables.
@@ -176,6 +179,7 @@ impl Services {
         let (ports, stopping) = (&services.ports, &services.stopping);
         services.variables.start_expiry(stopping.clone());
         let background = TaskTracker::new();
+        background.spawn(services.acl.clone().expire_tokens(stopping.clone()));
         background.spawn(JobScheduler::new(ports.clone()).run(stopping.clone()));
         if continues_creations {
             let creations = CreationDriver::new(services.volumes.clone(), ports, &limits);
@@ -199,6 +203,12 @@ impl Services {
             measurements: std::sync::Arc::new(NoMeasurements),
             metrics: None,
             node_events: None,
+            acl: AclService::new(
+                ports.cell.clone(),
+                ports.clock.clone(),
+                ports.ids.clone(),
+                AclSettings::default(),
+            ),
             namespaces: NamespaceService::new(ports.cell.clone(), ports.clock.clone()),
             variables: VariableService::new(ports.clone()),
             validations: ValidationPermits::default(),
@@ -213,6 +223,12 @@ impl Services {
     #[must_use]
     pub fn with_root_tasks(self, are_allowed: bool) -> Self {
         Self { jobs: self.jobs.with_root_tasks(are_allowed), ..self }
+    }
+
+    /// Sets whether there is an ACL.
+    #[must_use]
+    pub fn with_acl(self, settings: AclSettings) -> Self {
+        Self { acl: self.acl.with_settings(settings), ..self }
     }
 
     /// Shows the events of nodes.

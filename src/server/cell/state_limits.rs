@@ -31,6 +31,10 @@ pub struct StateLimits {
     pub namespaces: usize,
     /// Bytes of all namespaces with their values.
     pub namespace_bytes: usize,
+    /// Policies and tokens of the ACL.
+    pub acl: usize,
+    /// Bytes of all policies and tokens of the ACL.
+    pub acl_bytes: usize,
     /// Jobs, also purged ones whose allocations are left.
     pub jobs: usize,
     /// Bytes of all jobs with their evaluations and earlier versions.
@@ -50,6 +54,8 @@ impl Default for StateLimits {
             variable_bytes: 64 << 20,
             namespaces: 2_000,
             namespace_bytes: 16 << 20,
+            acl: 20_000,
+            acl_bytes: 16 << 20,
             jobs: 10_000,
             job_bytes: 128 << 20,
             allocations: 100_000,
@@ -79,6 +85,15 @@ pub const STATE_LIMITS: &[StateLimitField] = &[
         "all namespaces with their values",
         (1 << 10, 1 << 36),
         |limits| &mut limits.namespace_bytes,
+    ),
+    StateLimitField::number("acl", "policies and tokens of the ACL", (8, 1 << 30), |limits| {
+        &mut limits.acl
+    }),
+    StateLimitField::size(
+        "acl-bytes",
+        "all policies and tokens of the ACL",
+        (1 << 10, 1 << 36),
+        |limits| &mut limits.acl_bytes,
     ),
     StateLimitField::number(
         "jobs",
@@ -123,6 +138,7 @@ impl StateLimits {
                 ("namespaces", self.namespaces),
                 Some(("namespace-bytes", self.namespace_bytes)),
             ),
+            Table::Acl => limits(("acl", self.acl), Some(("acl-bytes", self.acl_bytes))),
             Table::Jobs => limits(("jobs", self.jobs), Some(("job-bytes", self.job_bytes))),
             Table::Volumes => {
                 limits(("volumes", self.volumes), Some(("volume-bytes", self.volume_bytes)))
@@ -275,6 +291,7 @@ impl StateSizes {
 
 fn record_bytes(record: &StoredRecord) -> usize {
     match record {
+        StoredRecord::Acl(record) => byte_count(&**record),
         StoredRecord::Alloc(_, record) => byte_count(record),
         StoredRecord::Claims(record) => byte_count(&**record),
         StoredRecord::Job(record) => byte_count(&**record),

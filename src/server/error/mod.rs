@@ -3,6 +3,7 @@
 //! [`ServerError`] covers everything that can fail. It gives each error its code, its HTTP status,
 //! Nomad's exact text, and a message and help for people.
 
+mod acl;
 mod claim;
 mod job;
 mod multi_error;
@@ -14,6 +15,7 @@ mod snapshot;
 mod update_origin;
 mod variable;
 
+pub use acl::AclError;
 pub use claim::{ClaimError, ClaimWriter};
 pub use job::JobError;
 pub(crate) use multi_error::shortened;

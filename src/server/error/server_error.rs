@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::acl::AclError;
 use super::claim::ClaimError;
 use super::job::JobError;
 use super::multi_error::{first_ones, multi_error};
@@ -32,6 +33,8 @@ pub enum ServerError {
     Request(RequestError),
     /// A request about a claim or a node.
     Claim(ClaimError),
+    /// The ACL refuses the request.
+    Acl(AclError),
     /// The path does not exist.
     UnknownPath,
     /// The path is one of Nomad's that the agent does not have.
@@ -275,6 +278,12 @@ impl From<RequestError> for ServerError {
     }
 }
 
+impl From<AclError> for ServerError {
+    fn from(error: AclError) -> Self {
+        Self::Acl(error)
+    }
+}
+
 impl From<ClaimError> for ServerError {
     fn from(error: ClaimError) -> Self {
         Self::Claim(error)
@@ -350,6 +359,7 @@ impl ServerError {
             Self::Variable(error) => error.code_and_status(),
             Self::Job(error) => error.code_and_status(),
             Self::Namespace(error) => error.code_and_status(),
+            Self::Acl(error) => error.code_and_status(),
             Self::Snapshot(error) => error.code_and_status(),
             Self::Claim(error) => error.code_and_status(),
             Self::UnknownPath | Self::UnknownResource => (Code::ServerUnknownPath, MISSING),
@@ -409,6 +419,7 @@ impl ServerError {
             Self::Variable(error) => error.text(),
             Self::Job(error) => error.text(),
             Self::Namespace(error) => error.text(),
+            Self::Acl(error) => error.text(),
             Self::Snapshot(error) => error.text(),
             Self::Claim(error) => error.text(),
             Self::UnknownPath | Self::NotOffered { .. } | Self::LeaderLost => self.message(),
@@ -481,6 +492,7 @@ impl ServerError {
             Self::Variable(error) => error.message(),
             Self::Job(error) => error.message(),
             Self::Namespace(error) => error.message(),
+            Self::Acl(error) => error.message(),
             Self::Snapshot(error) => error.message(),
             Self::Claim(error) => error.message(),
             Self::UnknownPath => "the agent of nomad-csi does not have this endpoint".into(),
@@ -633,6 +645,9 @@ impl ServerError {
             && let Some(help) = error.help()
         {
             return vec![help];
+        }
+        if let Self::Acl(error) = self {
+            return error.help();
         }
         if let Self::Claim(error) = self {
             return error.help();

@@ -5,5 +5,5 @@
 mod notice;
 mod subscription;
 
-pub(super) use notice::{NoticeSubject, notices};
+pub(super) use notice::{Notice, NoticeSubject, notices};
 pub(super) use subscription::Subscription;

@@ -86,6 +86,7 @@ pub(crate) fn notices(state: &State, kind: &EventKind) -> Vec<Notice> {
         | EventKind::AllocStarted { .. }
         | EventKind::AllocEnded { .. }
         | EventKind::AllocForgotten { .. }
+        | EventKind::Acl { .. }
         | EventKind::Namespace { .. }
         | EventKind::Variable { .. } => vec![],
     }

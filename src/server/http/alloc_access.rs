@@ -11,6 +11,8 @@ use futures_util::stream::try_unfold;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::allocs::require_of;
+use super::capabilities::{ALLOC_LIFECYCLE, READ_FILES};
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
@@ -52,8 +54,9 @@ struct Reached {
 }
 
 impl Reached {
-    fn of(request: &IncomingRequest, id: &str) -> Result<Self> {
+    fn of(request: &IncomingRequest, id: &str, capabilities: &[&str]) -> Result<Self> {
         let alloc = AllocId::new(id);
+        require_of(request, &alloc, capabilities)?;
         let found = request.services.cell.read(|state| {
             let record = state.alloc(&alloc)?;
             let group = record.placement.as_deref()?.task_group()?;
@@ -105,7 +108,7 @@ pub(super) async fn restart(request: &IncomingRequest, id: &str) -> Result<Reply
             "`AllTasks` is not supported: this agent restarts the tasks that run, and none that has ended",
         ));
     }
-    let reached = Reached::of(request, id)?;
+    let reached = Reached::of(request, id, ALLOC_LIFECYCLE)?;
     let task = reached.task(&body.task_name)?;
     reached.access.restart(&reached.alloc, task).await.map_err(refused)?;
     done(request)
@@ -117,7 +120,7 @@ pub(super) async fn signal(request: &IncomingRequest, id: &str) -> Result<Reply>
     if body.signal.is_empty() {
         return Err(bad("`Signal` is missing: name a signal such as `SIGHUP`"));
     }
-    let reached = Reached::of(request, id)?;
+    let reached = Reached::of(request, id, ALLOC_LIFECYCLE)?;
     let task = reached.task(&body.task)?;
     reached.access.signal(&reached.alloc, task, &body.signal).await.map_err(refused)?;
     done(request)
@@ -133,7 +136,7 @@ fn path(request: &IncomingRequest) -> &str {
 
 /// Lists a directory of an allocation.
 pub(super) async fn list_files(request: &IncomingRequest, id: &str) -> Result<Reply> {
-    let reached = Reached::of(request, id)?;
+    let reached = Reached::of(request, id, READ_FILES)?;
     let files = reached.access.list(&reached.alloc, path(request)).await.map_err(refused)?;
     let documents: Vec<_> = files.iter().map(file_document).collect();
     Reply::json(&documents, request.pretty)
@@ -141,7 +144,7 @@ pub(super) async fn list_files(request: &IncomingRequest, id: &str) -> Result<Re
 
 /// Returns the facts about a file of an allocation.
 pub(super) async fn stat_file(request: &IncomingRequest, id: &str) -> Result<Reply> {
-    let reached = Reached::of(request, id)?;
+    let reached = Reached::of(request, id, READ_FILES)?;
     let file = reached.access.stat(&reached.alloc, path(request)).await.map_err(refused)?;
     Reply::json(&file_document(&file), request.pretty)
 }
@@ -166,7 +169,7 @@ async fn send_file(
     id: &str,
     (offset, limit): (u64, u64),
 ) -> Result<Reply> {
-    let Reached { alloc, access, .. } = Reached::of(request, id)?;
+    let Reached { alloc, access, .. } = Reached::of(request, id, READ_FILES)?;
     let path = path(request).to_owned();
     let file = access.stat(&alloc, &path).await.map_err(refused)?;
     if file.is_directory {

@@ -1,13 +1,14 @@
 //! The endpoints of allocations.
 
 use super::blocking::wait_for_index;
+use super::capabilities::{ALLOC_LIFECYCLE, READ_JOB};
 use super::filtering::Paging;
 use super::job_documents::{PlacedAlloc, placed_allocs};
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
 use nomad_csi_claims::state::{State, Table, Topic};
-use nomad_csi_model::{AllocId, Namespace};
+use nomad_csi_model::AllocId;
 use nomad_csi_wire::AllocationStopResponse;
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
@@ -23,13 +24,12 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::allocs_index).await?;
-    let namespace = request.parameters.namespace_or_default();
+    let scope = request.scope(READ_JOB)?;
     let prefix = request.parameters.prefix();
     let (stubs, index) = request.services.cell.read(|state| {
         let is_meant = |alloc: &PlacedAlloc<'_>| {
             let own = &alloc.placement.job.job.namespace;
-            let is_here = namespace.as_str() == Namespace::ALL || *own == namespace;
-            is_here && alloc.id.as_str().starts_with(prefix)
+            scope.contains(own) && alloc.id.as_str().starts_with(prefix)
         };
         let meant = placed_allocs(state).filter(is_meant);
         let stubs: Vec<_> = meant.map(|alloc| alloc.stub(state)).collect();
@@ -48,17 +48,35 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
         let record = state.alloc(&id)?;
         let placement = record.placement.as_deref()?;
         let alloc = PlacedAlloc { id: &id, record, placement };
-        Some((alloc.document(state), state.allocs_index()))
+        let namespace = placement.job.job.namespace.clone();
+        Some((namespace, alloc.document(state), state.allocs_index()))
     });
-    let (document, index) = found.ok_or_else(|| JobError::NoAlloc(id.to_string()))?;
+    let (namespace, document, index) = found.ok_or_else(|| JobError::NoAlloc(id.to_string()))?;
+    request.require(&namespace, READ_JOB)?;
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
 pub(super) async fn stop(request: &IncomingRequest, id: &str) -> Result {
-    let written = request.services.jobs.stop_alloc(&complete(id)?).await?;
+    let alloc = complete(id)?;
+    require_of(request, &alloc, ALLOC_LIFECYCLE)?;
+    let written = request.services.jobs.stop_alloc(&alloc).await?;
     let document =
         AllocationStopResponse { eval_id: written.evaluation_id(), index: written.index };
     Ok(Reply::json(&document, request.pretty)?.with_index(written.index))
+}
+
+/// Refuses a request about an allocation without one of these capabilities in the namespace of its job.
+pub(super) fn require_of(
+    request: &IncomingRequest,
+    alloc: &AllocId,
+    capabilities: &[&str],
+) -> Result<()> {
+    let namespace = request.services.cell.read(|state| {
+        let placement = state.alloc(alloc)?.placement.as_deref()?;
+        Some(placement.job.job.namespace.clone())
+    });
+    // What does not exist is refused as such.
+    namespace.map_or(Ok(()), |namespace| request.require(&namespace, capabilities))
 }
 
 fn complete(id: &str) -> Result<AllocId> {

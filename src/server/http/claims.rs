@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::blocking::wait_for_index;
+use super::capabilities::{LIST_VOLUMES, READ_VOLUME};
 use super::filtering::Paging;
 use super::reply::Reply;
 use super::request::IncomingRequest;
@@ -13,8 +14,8 @@ use crate::error::{ClaimError, ServerError};
 use nomad_csi_claims::claim::{Known, StepProblem};
 use nomad_csi_claims::state::{State, Table, Topic, volume};
 use nomad_csi_model::{
-    AccessMode, AllocId, AttachmentMode, FenceStatement, MountOptions, Namespace, NamespacedId,
-    NodeId, VolumeAlias, VolumeId,
+    AccessMode, AllocId, AttachmentMode, FenceStatement, MountOptions, NamespacedId, NodeId,
+    VolumeAlias, VolumeId,
 };
 use nomad_csi_wire::{
     ClaimDocument, ClaimProblemDocument, ClaimRequestDocument, GoDuration, ReleaseResponse,
@@ -32,7 +33,7 @@ pub(super) async fn list_of_volume(request: &IncomingRequest, id: &str) -> Resul
     if request.services.cell.read(|state| volume(state, &key)).is_none() {
         return Err(ServerError::NoVolumeToRead);
     }
-    list(request, |volume| *volume == key).await
+    list(request, |volume| *volume == key, READ_VOLUME).await
 }
 
 /// Without `type=csi` this is Nomad's path for claims of host volumes, which the agent does not have.
@@ -40,17 +41,21 @@ pub(super) async fn list_all(request: &IncomingRequest) -> Result {
     if request.parameters.get("type") != Some("csi") {
         return Reply::json(&[(); 0], request.pretty);
     }
-    let namespace = request.parameters.namespace_or_default();
-    list(request, |volume| namespace.as_str() == Namespace::ALL || volume.namespace == namespace)
-        .await
+    list(request, |_| true, LIST_VOLUMES).await
 }
 
-async fn list(request: &IncomingRequest, is_selected: impl Fn(&NamespacedId) -> bool) -> Result {
+async fn list(
+    request: &IncomingRequest,
+    is_selected: impl Fn(&NamespacedId) -> bool,
+    capabilities: &'static [&'static str],
+) -> Result {
     let page = Paging::whole(&request.parameters)?;
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Claims)];
     wait_for_index(request, wait, topics, State::claims_index).await?;
-    let (statuses, index) = request.services.claims.statuses(is_selected);
+    let scope = request.scope(capabilities)?;
+    let is_shown = |volume: &NamespacedId| is_selected(volume) && scope.contains(&volume.namespace);
+    let (statuses, index) = request.services.claims.statuses(is_shown);
     let documents = statuses.iter().map(status_to_wire).collect();
     let (documents, _) = page.page(documents, |_| String::new())?;
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))

@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::access::NamespaceScope;
+use super::capabilities::{LIST_JOBS, LIST_VOLUMES, READ_JOB};
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
 use super::request::IncomingRequest;
+use crate::acl::Rights;
 use crate::error::{RequestError, ServerError};
 use crate::services::AgentInfo;
 use nomad_csi_claims::state::{State, VariableFilter, VolumeFilter, plugins, variables, volumes};
-use nomad_csi_model::{Namespace, PluginId};
+use nomad_csi_model::{Namespace, PluginId, VariableKey};
 use nomad_csi_wire::{MemberDocument, MembersDocument, metrics_summary};
 
 /// The largest number of matches of one kind in a search.
@@ -38,7 +41,7 @@ pub(super) fn agent_self(request: &IncomingRequest) -> Result {
     let (host, port) = host_and_port(&info.address);
     let document = json!({
         "config": {
-            "ACL": {"Enabled": false},
+            "ACL": {"Enabled": request.services.acl.is_enabled()},
             "Client": {"Enabled": !info.node_id.is_empty()},
             "Datacenter": info.datacenter,
             "NodeName": info.name,
@@ -173,15 +176,23 @@ pub(super) fn search(request: &IncomingRequest) -> Result {
         _ => return Err(RequestError::SearchContext.into()),
     };
     let (mut matches, mut truncations) = (BTreeMap::new(), BTreeMap::new());
-    if search.context == "vars" {
+    let has_acl = request.services.acl.is_enabled();
+    if search.context == "vars" && !has_acl {
         request.operator.clone()?;
     }
-    let is_operator = request.operator.is_ok();
-    let shown = contexts.iter().filter(|context| **context != "vars" || is_operator);
+    let lists_variables = has_acl || request.operator.is_ok();
+    let shown = contexts.iter().filter(|context| **context != "vars" || lists_variables);
     let contexts: Vec<&str> = shown.copied().collect();
+    let searched = Searched {
+        prefix: &search.prefix,
+        volumes: request.scope_in(namespace.clone(), LIST_VOLUMES)?,
+        jobs: request.scope_in(namespace.clone(), LIST_JOBS)?,
+        allocs: request.scope_in(namespace.clone(), READ_JOB)?,
+        rights: request.rights()?,
+        namespace,
+    };
     let (found, index) = request.services.cell.read(|state| {
-        let of = |context| found(state, context, &search.prefix, &namespace);
-        let found: Vec<_> = contexts.iter().map(|context| of(context)).collect();
+        let found: Vec<_> = contexts.iter().map(|context| searched.found(state, context)).collect();
         (found, state.index())
     });
     for (context, mut found) in contexts.iter().zip(found) {
@@ -200,62 +211,73 @@ pub(super) fn search(request: &IncomingRequest) -> Result {
     Reply::json(&document, request.pretty)
 }
 
-fn is_in(requested: &Namespace, own: &Namespace) -> bool {
-    requested.as_str() == Namespace::ALL || requested == own
+/// What is searched, and what the client may see of it.
+struct Searched<'a> {
+    prefix: &'a str,
+    namespace: Namespace,
+    volumes: NamespaceScope,
+    jobs: NamespaceScope,
+    allocs: NamespaceScope,
+    rights: Rights,
 }
 
-/// Finds matches of one kind, at most one more than the limit.
-fn found(state: &State, context: &str, prefix: &str, namespace: &Namespace) -> Vec<String> {
-    match context {
-        "volumes" => {
-            let filter = VolumeFilter {
-                namespace: namespace.clone(),
-                prefix: prefix.to_owned(),
-                plugin: None,
-                node: None,
-            };
-            let page = volumes(state, &filter, None, SEARCH_LIMIT + 1);
-            let ids = page.volumes.iter();
-            ids.map(|view| view.record.key().id.to_string()).collect()
+impl Searched<'_> {
+    /// Finds matches of one kind, at most one more than the limit where a kind may have many.
+    fn found(&self, state: &State, context: &str) -> Vec<String> {
+        let begins = |id: &String| id.starts_with(self.prefix);
+        match context {
+            "volumes" => {
+                let filter = VolumeFilter {
+                    namespace: self.namespace.clone(),
+                    among: self.volumes.among(state),
+                    prefix: self.prefix.to_owned(),
+                    plugin: None,
+                    node: None,
+                };
+                let page = volumes(state, &filter, None, SEARCH_LIMIT + 1);
+                let ids = page.volumes.iter();
+                ids.map(|view| view.record.key().id.to_string()).collect()
+            }
+            "vars" => {
+                let (namespace, prefix) = (self.namespace.clone(), self.prefix.to_owned());
+                let filter = VariableFilter { namespace, prefix };
+                let is_shown = |key: &VariableKey| {
+                    self.rights.has_variable(&key.namespace, key.path.as_str(), "list")
+                };
+                let page = variables(state, &filter, None, SEARCH_LIMIT + 1, is_shown);
+                let paths = page.variables.iter();
+                paths.map(|record| record.key.path.to_string()).collect()
+            }
+            "plugins" if self.rights.lists_plugins() => {
+                let id = |id: &PluginId| id.to_string();
+                let views = plugins(state, self.prefix);
+                views.iter().map(|v| id(&v.plugin.summary.id)).collect()
+            }
+            "jobs" => {
+                let jobs = state.jobs().filter(|job| !job.is_purged);
+                let here = jobs.filter(|job| self.jobs.contains(job.namespace()));
+                here.map(|job| job.current.job.id.to_string()).filter(begins).collect()
+            }
+            "allocs" => {
+                let here = placed_allocs(state)
+                    .filter(|alloc| self.allocs.contains(&alloc.placement.job.job.namespace));
+                here.map(|alloc| alloc.id.to_string()).filter(begins).collect()
+            }
+            "evals" => {
+                let jobs = state.jobs().filter(|job| self.allocs.contains(job.namespace()));
+                let ids = jobs
+                    .flat_map(|job| job.evaluations.iter().map(|one| one.result.id.to_string()));
+                ids.filter(begins).collect()
+            }
+            "nodes" if self.rights.reads_nodes() => {
+                state.nodes().map(|node| node.id.to_string()).filter(begins).collect()
+            }
+            "namespaces" => {
+                let names = state.namespaces().into_iter();
+                let entered = names.filter(|record| self.rights.enters(&record.name));
+                entered.map(|record| record.name.to_string()).filter(begins).collect()
+            }
+            _ => vec![],
         }
-        "vars" => {
-            let filter = VariableFilter { namespace: namespace.clone(), prefix: prefix.to_owned() };
-            let page = variables(state, &filter, None, SEARCH_LIMIT + 1);
-            let paths = page.variables.iter();
-            paths.map(|record| record.key.path.to_string()).collect()
-        }
-        "plugins" => {
-            let id = |id: &PluginId| id.to_string();
-            let views = plugins(state, prefix);
-            views.iter().map(|v| id(&v.plugin.summary.id)).collect()
-        }
-        "jobs" => {
-            let jobs = state.jobs().filter(|job| !job.is_purged);
-            let here = jobs.filter(|job| is_in(namespace, job.namespace()));
-            let ids = here.map(|job| job.current.job.id.to_string());
-            ids.filter(|id| id.starts_with(prefix)).collect()
-        }
-        "allocs" => {
-            let here = placed_allocs(state)
-                .filter(|alloc| is_in(namespace, &alloc.placement.job.job.namespace));
-            let ids = here.map(|alloc| alloc.id.to_string());
-            ids.filter(|id| id.starts_with(prefix)).collect()
-        }
-        "evals" => {
-            let jobs = state.jobs().filter(|job| is_in(namespace, job.namespace()));
-            let ids =
-                jobs.flat_map(|job| job.evaluations.iter().map(|one| one.result.id.to_string()));
-            ids.filter(|id| id.starts_with(prefix)).collect()
-        }
-        "nodes" => {
-            let ids = state.nodes().map(|node| node.id.to_string());
-            ids.filter(|id| id.starts_with(prefix)).collect()
-        }
-        "namespaces" => {
-            let names = state.namespaces().into_iter();
-            let names = names.map(|record| record.name.to_string());
-            names.filter(|name| name.starts_with(prefix)).collect()
-        }
-        _ => vec![],
     }
 }

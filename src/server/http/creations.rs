@@ -1,20 +1,20 @@
 //! The endpoints of creations that did not end, which only this agent has.
 
+use super::capabilities::LIST_VOLUMES;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::ServerError;
 use crate::volumes::PendingCreation;
-use nomad_csi_model::{Namespace, NamespacedId, VolumeId};
+use nomad_csi_model::{NamespacedId, VolumeId};
 use nomad_csi_wire::{CreationDocument, CreationStateDocument, GivenUpDocument};
 
 type Result<T = Reply> = std::result::Result<T, ServerError>;
 
 /// Lists the creations that did not end, in the form of a list of volumes.
 pub(super) fn list(request: &IncomingRequest) -> Result {
-    let namespace = request.parameters.namespace_or_default();
-    let (creations, index) = request.services.volumes.pending_creations(|volume| {
-        namespace.as_str() == Namespace::ALL || volume.namespace == namespace
-    });
+    let scope = request.scope(LIST_VOLUMES)?;
+    let volumes = &request.services.volumes;
+    let (creations, index) = volumes.pending_creations(|volume| scope.contains(&volume.namespace));
     let documents: Vec<_> = creations.iter().map(to_wire).collect();
     Ok(Reply::json(&documents, request.pretty)?.with_index(index))
 }

@@ -9,8 +9,8 @@ use http::Method;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use super::{
-    alloc_access, allocs, claims, cluster, creations, events, job_scale, jobs, logs, namespaces,
-    node_pools, nodes, parse_job, plugins, provider, variables, volumes,
+    acl, alloc_access, allocs, claims, cluster, creations, events, job_scale, jobs, logs,
+    namespaces, node_pools, nodes, parse_job, plugins, provider, variables, volumes,
 };
 use crate::error::ServerError;
 
@@ -45,6 +45,10 @@ macro_rules! endpoints {
         }
 
         impl Route {
+            /// The names of all endpoints.
+            #[cfg(test)]
+            pub(super) const OPERATIONS: &[&str] = &[$($name),+];
+
             /// Returns the name of the endpoint in metrics.
             pub(super) const fn operation(&self) -> &'static str {
                 match self {
@@ -168,6 +172,19 @@ endpoints! { request:
     WriteNamespace(name: Option<String>) = "WriteNamespace", Operator, Leader,
         namespaces::write(request, name.as_deref()).await;
     DeleteNamespace(name: String) = "DeleteNamespace", Operator, Leader, namespaces::delete(request, name).await;
+    // In Nomad the first client that comes manages the cluster from then on. Here it is the operator of a server.
+    BootstrapAcl = "BootstrapAcl", Operator, Leader, acl::bootstrap(request).await;
+    ReadOwnToken = "ReadOwnToken", Anyone, State, acl::read_own_token(request);
+    ListTokens = "ListTokens", Operator, State, acl::list_tokens(request);
+    ReadToken(accessor: String) = "ReadToken", Operator, State, acl::read_token(request, accessor);
+    WriteToken(accessor: Option<String>) = "WriteToken", Operator, Leader,
+        acl::write_token(request, accessor.as_deref()).await;
+    DeleteToken(accessor: String) = "DeleteToken", Operator, Leader, acl::delete_token(request, accessor).await;
+    ListPolicies = "ListPolicies", Anyone, State, acl::list_policies(request);
+    ReadOwnPolicies = "ReadOwnPolicies", Anyone, State, acl::read_own_policies(request);
+    ReadPolicy(name: String) = "ReadPolicy", Anyone, State, acl::read_policy(request, name);
+    WritePolicy(name: String) = "WritePolicy", Operator, Leader, acl::write_policy(request, name).await;
+    DeletePolicy(name: String) = "DeletePolicy", Operator, Leader, acl::delete_policy(request, name).await;
     ListVariables = "ListVariables", Operator, Leader, variables::list(request).await;
     Variable(method: Method, path: String) = "Variable", Operator, Leader,
         variables::read_or_write(request, method, path).await;

@@ -13,14 +13,19 @@ use futures_util::stream::{Stream, unfold};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::capabilities::{READ_JOB, READ_VOLUME};
 use super::connection_slots::StreamPlace;
+use super::credentials::Credentials;
 use super::event_payload::payload;
 use super::reply::Reply;
 use super::request::IncomingRequest;
+use crate::acl::Rights;
 use crate::cell::{StateCell, Watch};
 use crate::error::{RequestError, ServerError};
-use crate::event_stream::{Subscription, notices};
+use crate::event_stream::{Notice, NoticeSubject, Subscription, notices};
+use crate::services::Services;
 use nomad_csi_claims::state::{Event, State, Table, Topic};
+use nomad_csi_model::Namespace;
 use nomad_csi_wire::{EventBatchDocument, EventDocument};
 
 /// The longest time between two lines.
@@ -34,8 +39,15 @@ const LONG_LINES: usize = 64 << 10;
 /// A line without events.
 const EMPTY_LINE: &[u8] = b"{}\n";
 
-const TABLES: [Table; 6] =
-    [Table::Allocs, Table::Claims, Table::Jobs, Table::Nodes, Table::Plugins, Table::Volumes];
+const TABLES: [Table; 7] = [
+    Table::Acl,
+    Table::Allocs,
+    Table::Claims,
+    Table::Jobs,
+    Table::Nodes,
+    Table::Plugins,
+    Table::Volumes,
+];
 
 /// Starts a stream.
 pub(super) fn stream(request: &IncomingRequest) -> Result<Reply, ServerError> {
@@ -57,6 +69,8 @@ pub(super) fn stream(request: &IncomingRequest) -> Result<Reply, ServerError> {
         watch: cell.watch(TABLES.map(Topic::all).into()),
         cell,
         subscription,
+        credentials: request.credentials.clone(),
+        services: request.services.clone(),
         stopping: request.services.stopping.clone(),
         last,
         has_read: false,
@@ -72,6 +86,9 @@ struct Subscriber {
     cell: StateCell,
     watch: Watch,
     subscription: Subscription,
+    /// Whose stream it is, to look up what it may show.
+    credentials: Credentials,
+    services: Services,
     stopping: CancellationToken,
     /// The index of the last event that was read.
     last: u64,
@@ -128,7 +145,10 @@ impl Subscriber {
                 ));
             }
             self.has_read = true;
-            let lines = self.lines_of(&events);
+            let Ok(rights) = self.credentials.rights(&self.services) else {
+                return Some(self.end("the token of the stream is not valid any more"));
+            };
+            let lines = self.lines_of(&events, &rights);
             if !lines.is_empty() {
                 return Some(lines.into());
             }
@@ -154,11 +174,11 @@ impl Subscriber {
     }
 
     /// One line for each index with an event that the subscriber asked for, until the lines are long.
-    fn lines_of(&mut self, events: &[(u64, Event)]) -> Vec<u8> {
+    fn lines_of(&mut self, events: &[(u64, Event)], rights: &Rights) -> Vec<u8> {
         let mut lines = vec![];
         for (index, event) in events {
             self.last = *index;
-            let events = self.cell.read(|state| self.documents(state, *index, event));
+            let events = self.cell.read(|state| self.documents(state, *index, event, rights));
             if !events.is_empty() {
                 lines.extend(line(&EventBatchDocument {
                     index: *index,
@@ -173,9 +193,16 @@ impl Subscriber {
         lines
     }
 
-    fn documents(&self, state: &State, index: u64, event: &Event) -> Vec<EventDocument> {
+    fn documents(
+        &self,
+        state: &State,
+        index: u64,
+        event: &Event,
+        rights: &Rights,
+    ) -> Vec<EventDocument> {
         let notices = notices(state, &event.kind).into_iter();
-        let included = notices.filter(|notice| self.subscription.includes(notice));
+        let included =
+            notices.filter(|notice| self.subscription.includes(notice) && may_see(rights, notice));
         included
             .map(|notice| EventDocument {
                 index,
@@ -187,6 +214,19 @@ impl Subscriber {
                 filter_keys: (!notice.filter_keys.is_empty()).then_some(notice.filter_keys),
             })
             .collect()
+    }
+}
+
+/// Returns whether a client may see what happened to an object.
+fn may_see(rights: &Rights, notice: &Notice) -> bool {
+    let namespace = Namespace::new(&*notice.namespace);
+    match notice.subject {
+        NoticeSubject::Volume(_) => rights.has_any(&namespace, READ_VOLUME),
+        NoticeSubject::Plugin(_) => rights.reads_plugins(),
+        NoticeSubject::Job(..) | NoticeSubject::Evaluation(..) | NoticeSubject::Alloc(_) => {
+            rights.has_any(&namespace, READ_JOB)
+        }
+        NoticeSubject::Node(_) => rights.reads_nodes(),
     }
 }
 

@@ -81,6 +81,10 @@ pub(super) async fn revert(request: &IncomingRequest, id: &str) -> Result<Reply,
     }
     let version = body.job_version.ok_or_else(|| bad("`JobVersion` is missing"))?;
     let jobs = &request.services.jobs;
+    let record = jobs.job(&key(request, id))?;
+    if let Some(earlier) = record.versions().find(|one| one.version.version == version) {
+        request.require_job(&earlier.version.job)?;
+    }
     let written = jobs.revert(&key(request, id), version, body.enforce_prior_version).await?;
     registered(request, &written)
 }

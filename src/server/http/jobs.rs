@@ -7,6 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::blocking::wait_for_index;
+use super::capabilities::{LIST_JOBS, READ_JOB, VALIDATE_JOB};
 use super::filtering::Paging;
 use super::job_documents::{
     allocs_of, evaluation_document, job_document, job_stub, plan_document, status_of, status_word,
@@ -47,12 +48,13 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let page = Paging::of(&request.parameters)?;
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
-    let namespace = request.parameters.namespace_or_default();
+    let scope = request.scope(LIST_JOBS)?;
     let prefix = request.parameters.prefix();
     let (stubs, index): (Vec<JobStub>, u64) = request.services.cell.read(|state| {
         let jobs = state.jobs().filter(|job| {
-            let is_meant = namespace.as_str() == Namespace::ALL || *job.namespace() == namespace;
-            is_meant && !job.is_purged && job.current.job.id.as_str().starts_with(prefix)
+            scope.contains(job.namespace())
+                && !job.is_purged
+                && job.current.job.id.as_str().starts_with(prefix)
         });
         let stubs = jobs.map(|job| job_stub(state, job)).collect();
         (stubs, index(state))
@@ -100,13 +102,10 @@ pub(super) async fn list_evaluations_of(request: &IncomingRequest, id: &str) -> 
 pub(super) async fn list_evaluations(request: &IncomingRequest) -> Result {
     let parameters = &request.parameters;
     let page = Paging::of(parameters)?;
-    let namespace = parameters.namespace_or_default();
     let (prefix, of_job, status) =
         (parameters.prefix(), parameters.text("job"), parameters.text("status"));
     let is_meant = |job: &JobKey, one: &Evaluation| {
-        let is_here = namespace.as_str() == Namespace::ALL || job.namespace == namespace;
-        is_here
-            && one.id.as_str().starts_with(prefix)
+        one.id.as_str().starts_with(prefix)
             && of_job.is_none_or(|id| job.id.as_str() == id)
             && status.is_none_or(|status| status_word(one.status) == status)
     };
@@ -121,8 +120,9 @@ async fn evaluations(
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Jobs)];
     wait_for_index(request, wait, topics, State::jobs_index).await?;
+    let scope = request.scope(READ_JOB)?;
     let (mut documents, index) = request.services.cell.read(|state| {
-        let jobs = state.jobs();
+        let jobs = state.jobs().filter(|job| scope.contains(job.namespace()));
         let all = jobs.flat_map(|job| job.evaluations.iter().map(move |one| (job, one)));
         let meant = all.filter(|(job, one)| is_meant(&job.key(), &one.result));
         let documents: Vec<EvaluationDocument> =
@@ -148,19 +148,24 @@ pub(super) async fn read_evaluation(request: &IncomingRequest, id: &str) -> Resu
     let found = request.services.cell.read(|state| {
         let (job, record) = state.evaluation(&id)?;
         let document = evaluation_document(state, job, record, with_related);
-        Some((document, state.jobs_index()))
+        Some((job.namespace().clone(), document, state.jobs_index()))
     });
-    let (document, index) = found.ok_or_else(|| JobError::NoEvaluation(id.to_string()))?;
+    let found = found.ok_or_else(|| JobError::NoEvaluation(id.to_string()))?;
+    let (namespace, document, index) = found;
+    request.require(&namespace, READ_JOB)?;
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
 /// The allocations that an evaluation placed.
 pub(super) fn list_allocs_of_evaluation(request: &IncomingRequest, id: &str) -> Result {
     let id = EvaluationId::new(id);
+    let scope = request.scope_in(Namespace::new(Namespace::ALL), READ_JOB)?;
     let (documents, index) = request.services.cell.read(|state| {
         let job = state.evaluation(&id).map(|(job, _)| job.key());
         let allocs = job.iter().flat_map(|job| allocs_of(state, job));
-        let placed = allocs.filter(|alloc| alloc.placement.evaluation == id);
+        let placed = allocs.filter(|alloc| {
+            alloc.placement.evaluation == id && scope.contains(&alloc.placement.job.job.namespace)
+        });
         let stubs: Vec<_> = placed.map(|alloc| alloc.stub(state)).collect();
         (stubs, state.allocs_index())
     });
@@ -192,6 +197,7 @@ pub(super) async fn register(request: &IncomingRequest, id: Option<&str>) -> Res
         let body = job.id.to_string();
         return Err(JobError::OtherName { path: id.to_owned(), body }.into());
     }
+    request.require_job(&job)?;
     let mut written = request.services.jobs.register(job, enforced).await?;
     written.warnings.splice(..0, ignored);
     registered(request, &written)
@@ -313,6 +319,7 @@ pub(super) fn plan(request: &IncomingRequest) -> Result {
     let document: JobRequestDocument = request.document()?;
     let ignored = document.job.as_ref().and_then(ignored_parts);
     let job = job_of(request, document)?;
+    request.require_job(&job)?;
     let mut plan = request.services.jobs.plan(&job)?;
     plan.warnings.splice(..0, ignored);
     let document = request.services.cell.read(|state| plan_document(state, &job, &plan));
@@ -329,6 +336,7 @@ pub(super) fn explain_placement(request: &IncomingRequest, id: &str) -> Result {
 /// The same for a job that is not recorded.
 pub(super) fn explain_placement_of(request: &IncomingRequest) -> Result {
     let job = job_of(request, request.document()?)?;
+    request.require_job(&job)?;
     let plan = request.services.jobs.plan(&job)?;
     let key = job.key();
     placement(request, &key, &plan.decision)
@@ -374,6 +382,11 @@ pub(super) async fn validate_job(request: &IncomingRequest) -> Result {
     let document: JobRequestDocument = request.document()?;
     let document = document.job.ok_or(JobError::Missing)?;
     let fallback = request.parameters.namespace_or_default();
+    let namespace = match document.namespace.as_str() {
+        "" => fallback.clone(),
+        name => Namespace::new(name),
+    };
+    request.require(&namespace, VALIDATE_JOB)?;
     let jobs = request.services.jobs.clone();
     let permit = validation_permit(request).await?;
     let validated = tokio::task::spawn_blocking(move || {

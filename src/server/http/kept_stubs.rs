@@ -164,6 +164,7 @@ mod tests {
 
     fn views(state: &State) -> Vec<VolumeView> {
         let filter = VolumeFilter {
+            among: None,
             namespace: Namespace::new(Namespace::ALL),
             prefix: String::new(),
             plugin: None,

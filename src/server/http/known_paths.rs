@@ -23,8 +23,8 @@ const fn row(pattern: &'static str, status: StatusCode, sentence: &'static str) 
     KnownPath { pattern, status, sentence }
 }
 
-const NO_ACL: &str = "this agent has no ACL tokens or policies: only its operator changes something, with the token in \
-                      `operator.token` of its data directory";
+const NO_ACL: &str =
+    "the ACL of this server has policies and tokens, and no roles, logins or one-time tokens";
 const NO_TASK_ACCESS: &str = "this agent runs no other command in a task and does not pause one: use a command on the machine; \
                               `nomad-csi alloc restart` and `alloc signal` are there";
 const NO_FILE_STREAM: &str = "this agent does not follow the files of allocations: `GET /v1/client/fs/cat/ID` sends one, and \

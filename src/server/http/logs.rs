@@ -11,11 +11,15 @@ use futures_util::stream::{Stream, try_unfold};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::allocs::require_of;
+use super::capabilities::READ_LOGS;
 use super::connection_slots::StreamPlace;
+use super::credentials::Credentials;
 use super::reply::Reply;
 use super::request::IncomingRequest;
 use crate::error::{JobError, ServerError};
-use nomad_csi_model::AllocId;
+use crate::services::Services;
+use nomad_csi_model::{AllocId, Namespace};
 use nomad_csi_ports::{
     LogChunk, LogOrigin, LogPosition, LogStream, TaskLogError, TaskLogs, TaskOutput,
 };
@@ -34,8 +38,24 @@ struct FrameReader {
     follows: bool,
     is_plain: bool,
     stopping: CancellationToken,
+    /// Whose stream it is, to look up whether it may go on.
+    reader: LogClient,
     /// The place of a client that follows.
     _place: Option<StreamPlace>,
+}
+
+/// The client that reads.
+struct LogClient {
+    credentials: Credentials,
+    services: Services,
+    namespace: Namespace,
+}
+
+impl LogClient {
+    fn may_read(&self) -> bool {
+        let rights = self.credentials.rights(&self.services);
+        rights.is_ok_and(|rights| rights.has_any(&self.namespace, READ_LOGS))
+    }
 }
 
 fn bad(text: impl Into<String>) -> ServerError {
@@ -46,6 +66,7 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
     let parameters = &request.parameters;
     let unknown = || ServerError::from(JobError::UnknownAlloc(id.to_owned()));
     let alloc = AllocId::new(id);
+    require_of(request, &alloc, READ_LOGS)?;
     let task = parameters.text("task").ok_or_else(|| bad("must provide task name"))?;
     let found = request.services.cell.read(|state| {
         let record = state.alloc(&alloc)?;
@@ -53,9 +74,10 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
         let mut groups = placement.job.job.groups.iter();
         let group = groups.find(|group| group.name == placement.group)?;
         let is_known = group.tasks.iter().any(|known| known.name == task);
-        Some((is_known, record.has_ended, record.node.clone()))
+        let namespace = placement.job.job.namespace.clone();
+        Some((is_known, record.has_ended, record.node.clone(), namespace))
     });
-    let (is_known, has_ended, node) = found.ok_or_else(unknown)?;
+    let (is_known, has_ended, node, namespace) = found.ok_or_else(unknown)?;
     if !is_known {
         return Err(bad(format!("unknown task name {task:?}")));
     }
@@ -94,6 +116,11 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result<Reply, S
         follows,
         is_plain: flag(request, "plain")?,
         stopping: request.services.stopping.clone(),
+        reader: LogClient {
+            credentials: request.credentials.clone(),
+            services: request.services.clone(),
+            namespace,
+        },
         logs,
         output,
         _place: place,
@@ -123,6 +150,9 @@ impl FrameReader {
     /// The next frame; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, TaskLogError> {
         loop {
+            if !self.reader.may_read() {
+                return Ok(None);
+            }
             let chunk = self.logs.read(&self.output, self.position, CHUNK).await?;
             self.position = chunk.next;
             if !chunk.data.is_empty() {

@@ -9,15 +9,19 @@
 //! to the leader (`standby`), where it arrives checked (`forwarded`).
 
 mod accepted_encoding;
+mod access;
+mod acl;
 mod alloc_access;
 mod allocs;
 mod blocking;
 mod body;
+mod capabilities;
 mod claims;
 mod cluster;
 mod compressed_list;
 mod connection_slots;
 mod creations;
+mod credentials;
 mod endpoints;
 mod event_payload;
 mod events;
@@ -47,6 +51,7 @@ mod provider;
 mod reply;
 mod request;
 mod request_id;
+mod required_rights;
 mod route;
 mod router;
 mod standby;

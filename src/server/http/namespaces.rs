@@ -22,7 +22,10 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let prefix = request.parameters.prefix();
     let (all, index) =
         request.services.cell.read(|state| (state.namespaces(), state.namespaces_index()));
-    let matching = all.iter().filter(|record| record.name.as_str().starts_with(prefix));
+    let rights = request.rights()?;
+    let matching = all
+        .iter()
+        .filter(|record| record.name.as_str().starts_with(prefix) && rights.enters(&record.name));
     let documents = matching.map(|record| document(record)).collect();
     let (documents, next) = page.page(documents, |one: &NamespaceDocument| one.name.clone())?;
     let reply = Reply::json(&documents, request.pretty)?;
@@ -32,7 +35,11 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
 pub(super) async fn read(request: &IncomingRequest, name: &str) -> Result {
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, State::namespaces_index).await?;
-    let record = request.services.namespaces.read(&Namespace::new(name))?;
+    let name = Namespace::new(name);
+    if !request.rights()?.enters(&name) {
+        return Err(request.denied(format!("any capability in namespace {name}")));
+    }
+    let record = request.services.namespaces.read(&name)?;
     let reply = Reply::json(&document(&record), request.pretty)?;
     Ok(reply.with_index(record.modify_index))
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::access::NamespaceScope;
 use super::blocking::wait_for_index;
+use super::capabilities::{READ_JOB, READ_VOLUME};
 use super::filtering::Paging;
 use super::job_documents::placed_allocs;
 use super::reply::Reply;
@@ -11,7 +13,7 @@ use crate::claims::ClaimService;
 use crate::error::{JobError, ServerError};
 use crate::node_events::NodeEvent;
 use nomad_csi_claims::state::{State, Table, Topic, plugins};
-use nomad_csi_model::{Node, NodeId, NodeStatus, PluginInstance};
+use nomad_csi_model::{Namespace, Node, NodeId, NodeStatus, PluginInstance};
 use nomad_csi_ports::{MountAction, MountEvent};
 use nomad_csi_wire::{
     DrainStrategyDocument, HostVolumeDocument, InstanceDocument, NodeDocument, NodeDrainRequest,
@@ -58,11 +60,12 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
     wait_for_index(request, wait, topics, index).await?;
     let claims = &request.services.claims;
+    let scope = request.scope_in(Namespace::new(Namespace::ALL), READ_VOLUME)?;
     let found = request.services.cell.read(|state| {
         let node = state.node(&id)?;
         let document = NodeDocument {
             status_description: status_description(state, claims, &id),
-            events: events(request, &id),
+            events: events(request, &scope, &id),
             ..document(state, node)
         };
         Some((document, index(state)))
@@ -71,10 +74,16 @@ pub(super) async fn read(request: &IncomingRequest, id: &str) -> Result {
     Ok(Reply::json(&document, request.pretty)?.with_index(index))
 }
 
-fn events(request: &IncomingRequest, node: &NodeId) -> Vec<NodeEventDocument> {
+/// The events of the volumes that the client may see.
+fn events(
+    request: &IncomingRequest,
+    scope: &NamespaceScope,
+    node: &NodeId,
+) -> Vec<NodeEventDocument> {
     let events = request.services.node_events.as_ref();
     let events = events.map(|events| events.of(node)).unwrap_or_default();
-    events.iter().map(event_document).collect()
+    let seen = events.iter().filter(|event| scope.contains(&event.event.volume.namespace));
+    seen.map(event_document).collect()
 }
 
 /// Nomad's form of an event, with the allocation. What a task wrote beside a volume has no form there.
@@ -198,8 +207,11 @@ pub(super) async fn list_allocs(request: &IncomingRequest, id: &str) -> Result {
     let wait = request.parameters.wait()?;
     let topics = |_: &State| vec![Topic::all(Table::Allocs)];
     wait_for_index(request, wait, topics, State::allocs_index).await?;
+    let scope = request.scope_in(Namespace::new(Namespace::ALL), READ_JOB)?;
     let (documents, index) = request.services.cell.read(|state| {
-        let here = placed_allocs(state).filter(|alloc| alloc.record.node == id);
+        let here = placed_allocs(state).filter(|alloc| {
+            alloc.record.node == id && scope.contains(&alloc.placement.job.job.namespace)
+        });
         let documents: Vec<_> = here.map(|alloc| alloc.document(state)).collect();
         (documents, state.allocs_index())
     });

@@ -59,7 +59,7 @@ pub struct OperatorAccess {
 }
 
 /// The tokens of a request.
-enum Shown<'a> {
+pub(super) enum Shown<'a> {
     None,
     One(&'a [u8]),
     Several,
@@ -118,7 +118,7 @@ fn why_not(peer: Peer, headers: &HeaderMap) -> &'static str {
 }
 
 /// Finds the token where Nomad does: in `X-Nomad-Token`, or after `Bearer` in `Authorization`.
-fn shown(headers: &HeaderMap) -> Shown<'_> {
+pub(super) fn shown(headers: &HeaderMap) -> Shown<'_> {
     let own = headers.get_all(TOKEN).iter().map(HeaderValue::as_bytes);
     let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, token) = value.as_bytes().split_at_checked(7)?;

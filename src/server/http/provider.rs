@@ -3,6 +3,7 @@
 //! Page tokens are the plugin's and are part of the body. As in Nomad, a failed create or delete of
 //! snapshots returns a list of errors, even for one error.
 
+use super::capabilities::WRITE_VOLUME;
 use super::parameters::Parameters;
 use super::reply::Reply;
 use super::request::IncomingRequest;
@@ -50,6 +51,7 @@ pub(super) async fn create_snapshots(request: &IncomingRequest) -> Result {
         "" => Namespace::default(),
         name => Namespace::new(name),
     });
+    request.require(&namespace, WRITE_VOLUME)?;
     let requests = document.snapshots.into_iter();
     let requests = requests
         .map(|snapshot| Ok(snapshot_request(snapshot.ok_or(SnapshotError::Nil)?, &namespace)));

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::ReceivedBody;
 use super::connection_slots::Connection;
+use super::credentials::Credentials;
 use super::kept_lists::KeptLists;
 use super::parameters::Parameters;
 use crate::error::{RequestError, ServerError};
@@ -32,6 +33,8 @@ pub(super) struct IncomingRequest {
     pub(super) decode_limits: DecodeLimits,
     /// Where the request came from.
     pub(super) connection: Connection,
+    /// Who sends it.
+    pub(super) credentials: Credentials,
     /// Why it is not from the operator of the agent, if it is not.
     pub(super) operator: Result<(), RequestError>,
     /// The permits of long lists that are being encoded.

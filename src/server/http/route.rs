@@ -53,6 +53,9 @@ impl Route {
         if let Some(rest) = path.strip_prefix("/v1/var/") {
             return variable(method, rest);
         }
+        if let Some(rest) = path.strip_prefix("/v1/acl/") {
+            return acl(method, rest);
+        }
         if let Some(name) = path.strip_prefix("/v1/namespace/") {
             return namespace(method, name);
         }
@@ -220,6 +223,30 @@ fn task(method: &Method, rest: &str) -> Result<Route, ServerError> {
         [id, "restart"] if is_put => Ok(Route::RestartAlloc(id.to_owned())),
         [id, "signal"] if is_put => Ok(Route::SignalAlloc(id.to_owned())),
         [_, "restart" | "signal"] => Err(ServerError::InvalidMethod),
+        _ => Err(ServerError::UnknownPath),
+    }
+}
+
+/// Parses paths below `/v1/acl/`.
+fn acl(method: &Method, rest: &str) -> Result<Route, ServerError> {
+    let is_put = method == Method::PUT || method == Method::POST;
+    let get = |route| only(method, &Method::GET, route);
+    match rest.split('/').collect::<Vec<_>>()[..] {
+        ["bootstrap"] if is_put => Ok(Route::BootstrapAcl),
+        ["token"] if is_put => Ok(Route::WriteToken(None)),
+        ["bootstrap" | "token"] => Err(ServerError::InvalidMethod),
+        ["tokens"] => get(Route::ListTokens),
+        ["policies"] => get(Route::ListPolicies),
+        ["token", "self"] => get(Route::ReadOwnToken),
+        ["token", accessor] if is_put => Ok(Route::WriteToken(Some(accessor.to_owned()))),
+        ["token", accessor] if method == Method::DELETE => {
+            Ok(Route::DeleteToken(accessor.to_owned()))
+        }
+        ["token", accessor] => get(Route::ReadToken(accessor.to_owned())),
+        ["policy", "self"] => get(Route::ReadOwnPolicies),
+        ["policy", name] if is_put => Ok(Route::WritePolicy(name.to_owned())),
+        ["policy", name] if method == Method::DELETE => Ok(Route::DeletePolicy(name.to_owned())),
+        ["policy", name] => get(Route::ReadPolicy(name.to_owned())),
         _ => Err(ServerError::UnknownPath),
     }
 }

@@ -18,6 +18,7 @@ use super::accepted_encoding::is_compressed;
 use super::body::{BodyBudget, ReceivedBody, drain, read_body};
 use super::compressed_list::LEVEL;
 use super::connection_slots::Connection;
+use super::credentials::Credentials;
 use super::endpoints::{Access, Answers, Route};
 use super::guard::{self, AllowedHosts};
 use super::kept_lists::{KeptLists, MIN_COMPRESSED_BODY};
@@ -28,8 +29,9 @@ use super::parameters::Parameters;
 use super::reply::{Reply, ResponseBuilder, Uncompressed, wants_typed_errors};
 use super::request::IncomingRequest;
 use super::request_id::with_request_id;
-use super::standby::ServerRole;
-use crate::error::{RequestError, ServerError};
+use super::required_rights::{missing_right, required_rights};
+use super::standby::{ForwardedSender, ServerRole};
+use crate::error::{AclError, RequestError, ServerError};
 use crate::services::Services;
 use nomad_csi_wire::DecodeLimits;
 
@@ -188,15 +190,20 @@ async fn forward(
     let checked = checked.filter(|checked| checked.route.answers() == Answers::Leader);
     let is_read = parts.method == Method::GET;
     let request = Request::from_parts(parts, body);
-    let Some(Checked { route, parameters, operator }) = checked else {
+    let Some(Checked { route, parameters, operator, .. }) = checked else {
         return Forwarded::AnsweredHere(request);
     };
     if connection.is_forwarded() {
         return Forwarded::Failure(ServerError::NoLeader);
     }
     measured.note(&route, &parameters);
+    let sender = match (operator, shared.services.acl.is_enabled()) {
+        (Ok(()), _) => ForwardedSender::Operator,
+        (Err(_), true) => ForwardedSender::Bearer,
+        (Err(_), false) => ForwardedSender::Anyone,
+    };
     let mut answer = Err(ServerError::NoLeader);
-    let forwarding = async { answer = standby.forward(request, operator.is_ok(), is_read).await };
+    let forwarding = async { answer = standby.forward(request, sender, is_read).await };
     // A query that waits there waits here, too.
     let waited = match measured.is_blocking {
         true => connection.wait(forwarding).await,
@@ -220,7 +227,10 @@ async fn handle(
 ) -> Result<Reply, ServerError> {
     let (parts, body) = request.into_parts();
     let settings = &shared.settings;
-    let checked = check(&shared, &parts, &connection);
+    let checked = match check(&shared, &parts, &connection) {
+        Ok(checked) => admit(&shared, checked).await,
+        Err(error) => Err(error),
+    };
     let has_body = parts.method == Method::PUT || parts.method == Method::POST;
     let budget = match &checked {
         Ok(checked) if checked.operator.is_ok() => Some(&shared.operator_bodies),
@@ -233,8 +243,10 @@ async fn handle(
         drain(body).await;
         ReceivedBody::default()
     };
-    let Checked { route, parameters, operator } = checked?;
+    let Checked { route, parameters, operator, credentials } = checked?;
     measured.note(&route, &parameters);
+    // A body may take its time, and the token may be gone by then.
+    authorize(&shared.services, &route, &parameters, &credentials)?;
     let is_read = parts.method == Method::GET;
     let request = IncomingRequest {
         pretty: parameters.is_pretty(),
@@ -246,6 +258,7 @@ async fn handle(
             list_elements: settings.limits.list_elements,
         },
         connection,
+        credentials,
         operator,
         long_lists: shared.long_lists,
         kept_lists: shared.kept_lists,
@@ -253,7 +266,6 @@ async fn handle(
         has_waited: false,
         services: shared.services,
     };
-    shared.role.admit(&request.services, &route, &request.parameters).await?;
     // The future of a handler is large, so it exists only after the body has arrived.
     Box::pin(answer(route, request, is_read, &shared.role, &shared.responses)).await
 }
@@ -264,6 +276,41 @@ struct Checked {
     parameters: Parameters,
     /// Why it is not from the operator of the agent, if it is not.
     operator: Result<(), RequestError>,
+    credentials: Credentials,
+}
+
+/// Lets a request in whose head is as it must be: what it reads is not older than it, and its client has the rights that it
+/// needs. Nothing of the body is read before.
+async fn admit(shared: &Shared, checked: Checked) -> Result<Checked, ServerError> {
+    let services = &shared.services;
+    let Checked { route, parameters, credentials, .. } = &checked;
+    shared.role.admit(services, route, parameters).await?;
+    authorize(services, route, parameters, credentials)?;
+    Ok(checked)
+}
+
+/// Checks that a client has the rights that a request needs, now.
+///
+/// # Errors
+/// If one is missing, or the token is not known.
+fn authorize(
+    services: &Services,
+    route: &Route,
+    parameters: &Parameters,
+    credentials: &Credentials,
+) -> Result<(), ServerError> {
+    if !services.acl.is_enabled() {
+        return Ok(());
+    }
+    let Some(required) = required_rights(route) else {
+        return Ok(());
+    };
+    let rights = credentials.rights(services)?;
+    let has_token = credentials.has_token();
+    match missing_right(required, &rights, parameters) {
+        None => Ok(()),
+        Some(needs) => Err(AclError::Denied { needs, has_token }.into()),
+    }
 }
 
 /// Checks the head of a request.
@@ -273,10 +320,14 @@ fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Check
     }
     let route = Route::parse(&head.method, head.uri.path())?;
     let operator = shared.operator.check(connection.peer(), &head.headers);
-    match route.access() {
-        Access::Operator => operator.clone()?,
-        Access::Anyone => {}
+    // An ACL decides by itself, when the state is current.
+    if !shared.services.acl.is_enabled() {
+        match route.access() {
+            Access::Operator => operator.clone()?,
+            Access::Anyone => {}
+        }
     }
+    let credentials = Credentials::of(&head.headers, &operator);
     let parameters = Parameters::parse(head.uri.query());
     match parameters.text("region") {
         Some(region) if region != shared.services.agent_info.region => {
@@ -284,7 +335,7 @@ fn check(shared: &Shared, head: &Parts, connection: &Connection) -> Result<Check
         }
         Some(_) | None => {}
     }
-    Ok(Checked { route, parameters, operator })
+    Ok(Checked { route, parameters, operator, credentials })
 }
 
 /// Calls the handler, and reserves the memory of a long response (`long_body`).
@@ -296,6 +347,10 @@ async fn answer(
     responses: &ResponseBudget,
 ) -> Result<Reply, ServerError> {
     let reply = route.answer(&request).await?;
+    // A query that has waited shows what its client may see now.
+    if is_read {
+        authorize(&request.services, &route, &request.parameters, &request.credentials)?;
+    }
     // What was read may be old by now. What was written counts, whichever server leads.
     if is_read {
         role.check_read(&request.services, &route)?;

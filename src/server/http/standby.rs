@@ -28,6 +28,8 @@ use crate::error::ServerError;
 use crate::services::Services;
 use nomad_csi_wire::{TOKEN, parse_boolean};
 
+/// How old the rights of a client may be that takes an old state.
+const STALEST_RIGHTS: Duration = Duration::from_secs(60);
 /// How often a read that waits for a write looks whether this server is still the leader.
 const LEASE_CHECKED: Duration = Duration::from_millis(500);
 
@@ -63,6 +65,17 @@ pub trait LeaderLink: Send + Sync {
     /// # Errors
     /// If there is no response.
     async fn send(&self, request: Request) -> Result<Response, NotForwarded>;
+}
+
+/// Who sent a request that is forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ForwardedSender {
+    /// The operator of this server: the leader does not know that user.
+    Operator,
+    /// The bearer of a token of the ACL, or a client without one.
+    Bearer,
+    /// A client of a cluster without an ACL.
+    Anyone,
 }
 
 /// A request has no response of the leader.
@@ -107,7 +120,9 @@ impl ServerRole {
                 }
                 Ok(())
             }
-            Self::Standby(_) if is_stale(parameters) => Ok(()),
+            Self::Standby(standby) if is_stale(parameters) && standby.may_be_stale(services) => {
+                Ok(())
+            }
             Self::Standby(standby) => standby
                 .state
                 .wait_until_current()
@@ -136,6 +151,11 @@ fn is_stale(parameters: &Parameters) -> bool {
 }
 
 impl Standby {
+    /// Returns whether a state of this age may be read. With an ACL, what was revoked long ago must not count.
+    fn may_be_stale(&self, services: &Services) -> bool {
+        !services.acl.is_enabled() || self.state.since_current() <= STALEST_RIGHTS
+    }
+
     /// Forwards a request.
     ///
     /// # Errors
@@ -143,15 +163,21 @@ impl Standby {
     pub(super) async fn forward(
         &self,
         mut request: Request,
-        is_operator: bool,
+        sender: ForwardedSender,
         is_read: bool,
     ) -> Result<Response, ServerError> {
         let headers = request.headers_mut();
         remove_hop_headers(headers);
-        // The leader believes this server, and has a token of its own.
-        headers.remove(TOKEN);
-        headers.remove(AUTHORIZATION);
-        headers.insert(FORWARDED, forwarded_for(is_operator));
+        match sender {
+            // The leader looks up the token of the ACL.
+            ForwardedSender::Bearer => {}
+            // The leader believes this server, and has a token of its own.
+            ForwardedSender::Operator | ForwardedSender::Anyone => {
+                headers.remove(TOKEN);
+                headers.remove(AUTHORIZATION);
+            }
+        }
+        headers.insert(FORWARDED, forwarded_for(sender == ForwardedSender::Operator));
         request.extensions_mut().clear();
         match self.leader.send(request).await {
             Ok(mut response) => {

@@ -1,5 +1,6 @@
 //! The API in process: paths, headers, texts and documents.
 
+mod acl;
 mod alloc_access;
 mod blocking;
 mod clients;

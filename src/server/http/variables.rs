@@ -35,9 +35,12 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     };
     let topics = |_: &State| vec![Topic::list(Table::Variables, &filter.namespace, &filter.prefix)];
     wait_for_index(request, wait, topics, State::variables_index).await?;
+    let rights = request.rights()?;
+    let is_shown =
+        |key: &VariableKey| rights.has_variable(&key.namespace, key.path.as_str(), "list");
     let read = || {
         request.services.cell.read(|state| {
-            let page = variables(state, &filter, start.as_ref(), limit);
+            let page = variables(state, &filter, start.as_ref(), limit, is_shown);
             (page, state.variables_index())
         })
     };
@@ -50,7 +53,8 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
         (page, index) = read();
     }
     let listed = page.variables.iter();
-    let documents: Vec<_> = listed.map(|record| encode(record, None)).collect();
+    let shows_lock = rights.is_management();
+    let documents: Vec<_> = listed.map(|record| encode(record, None, shows_lock)).collect();
     let next = page.next.as_ref().map(ToString::to_string);
     let reply = Reply::json(&documents, request.pretty)?;
     Ok(reply.with_index(index).with_next_token(next))
@@ -75,20 +79,24 @@ pub(super) async fn read_or_write(
 async fn read(request: &IncomingRequest, path: VariablePath) -> Result {
     let wait = request.parameters.wait()?;
     let key = VariableKey::new(request.parameters.namespace_or_default(), path);
+    require(request, &key, "read")?;
     let index_of = |state: &State| {
         let record = state.variable(&key);
         record.map_or(state.variables_index(), |record| record.modify_index)
     };
     let topics = |_: &State| vec![Topic::Object(Subject::Variable(key.clone()))];
     wait_for_index(request, wait, topics, index_of).await?;
+    require(request, &key, "read")?;
     let reading = request.services.variables.read(&key)?;
     let VariableContents { record, items } = reading.ok_or(VariableError::NotFound)?;
-    let reply = Reply::json(&encode(&record, Some(items)), request.pretty)?;
+    let shows_lock = request.rights()?.is_management();
+    let reply = Reply::json(&encode(&record, Some(items), shows_lock), request.pretty)?;
     Ok(reply.with_index(record.modify_index))
 }
 
 async fn delete(request: &IncomingRequest, path: VariablePath) -> Result {
     let key = VariableKey::new(request.parameters.namespace_or_default(), path);
+    require(request, &key, "destroy")?;
     let check = expected_index(request)?;
     write_and_reply(request, &key, VariableWrite::Delete { check }).await
 }
@@ -101,6 +109,7 @@ async fn write(request: &IncomingRequest, path: VariablePath) -> Result {
         (_, name) => Namespace::new(name),
     };
     let key = VariableKey::new(namespace, path);
+    require(request, &key, "write")?;
     let lock = document.lock.unwrap_or_default();
     let items = document.items.map(|items| items.0);
     let write = match operation {
@@ -115,6 +124,17 @@ async fn write(request: &IncomingRequest, path: VariablePath) -> Result {
         Some(LockOperation::Release) => release(items.as_ref(), lock)?,
     };
     write_and_reply(request, &key, write).await
+}
+
+/// Refuses a request about a variable without this capability on its path.
+fn require(request: &IncomingRequest, key: &VariableKey, capability: &str) -> Result<()> {
+    let VariableKey { namespace, path } = key;
+    match request.rights()?.has_variable(namespace, path.as_str(), capability) {
+        true => Ok(()),
+        false => {
+            Err(request.denied(format!("{capability} on variable {path} in namespace {namespace}")))
+        }
+    }
 }
 
 fn non_empty(text: String) -> Option<String> {
@@ -187,14 +207,18 @@ async fn write_and_reply(
     write: VariableWrite,
 ) -> Result {
     let outcome = request.services.variables.write(key, write).await?;
+    // Who may write does not see by that what stands there.
+    let sees = require(request, key, "read").is_ok();
+    let shown = |items: Secrets| sees.then_some(items);
+    let shows_lock = request.rights().is_ok_and(|rights| rights.is_management());
     match outcome {
         VariableWriteOutcome::Written { record, items } => {
-            let reply = Reply::json(&encode(&record, items), request.pretty)?;
+            let reply = Reply::json(&encode(&record, items.and_then(shown), true), request.pretty)?;
             Ok(reply.with_index(record.modify_index))
         }
         VariableWriteOutcome::Absent => Ok(Reply::empty().with_status(StatusCode::NO_CONTENT)),
         VariableWriteOutcome::Conflict(Some(VariableContents { record, items })) => {
-            let reply = Reply::json(&encode(&record, Some(items)), request.pretty)?;
+            let reply = Reply::json(&encode(&record, shown(items), shows_lock), request.pretty)?;
             Ok(reply.with_status(StatusCode::CONFLICT).with_index(record.modify_index))
         }
         VariableWriteOutcome::Conflict(None) | VariableWriteOutcome::Locked => {
@@ -209,9 +233,10 @@ async fn write_and_reply(
     }
 }
 
-/// Encodes a variable; the items are omitted if there are none.
-fn encode(record: &VariableRecord, items: Option<Secrets>) -> VariableDocument {
-    let lock = record.lock.as_ref().map(|lock| LockDocument {
+/// Encodes a variable; the items are omitted if there are none. Who knows the ID of a lock can release it, so it is shown to
+/// those who manage the cluster, and to its owner when it is acquired.
+fn encode(record: &VariableRecord, items: Option<Secrets>, shows_lock: bool) -> VariableDocument {
+    let lock = record.lock.as_ref().filter(|_| shows_lock).map(|lock| LockDocument {
         id: lock.terms.id.clone(),
         lock_delay: GoDuration(lock.terms.delay),
         ttl: GoDuration(lock.terms.ttl),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::blocking::wait_for_index;
+use super::capabilities::{LIST_VOLUMES, WRITE_VOLUME};
 use super::claims;
 use super::filtering::{fields, filter, is_listed};
 use super::kept_lists::KeptLists;
@@ -47,14 +48,17 @@ pub(super) async fn list(request: &IncomingRequest) -> Result {
     let start = parameters.text("next_token").map(VolumeToken::parse);
     let start = start.transpose().map_err(|_| RequestError::NextToken)?;
     let wait = parameters.wait()?;
-    let conditions = VolumeFilter {
+    let mut conditions = VolumeFilter {
         namespace: parameters.namespace_or_default(),
+        among: None,
         prefix: parameters.prefix().to_owned(),
         plugin: parameters.text("plugin_id").map(PluginId::new),
         node: parameters.text("node_id").map(NodeId::new),
     };
     let topics = |_: &State| list_topics(&conditions);
     wait_for_index(request, wait, topics, State::volumes_index).await?;
+    let scope = request.scope(LIST_VOLUMES)?;
+    conditions.among = request.services.cell.read(|state| scope.among(state));
     // An expression is tested on JSON, which is built later.
     let max = if expression.is_some() { 0 } else { limit };
     let read = |max| {
@@ -348,7 +352,11 @@ fn read_submissions(request: &IncomingRequest) -> Result<Vec<VolumeSubmission>> 
         request.share = share;
         VolumeSubmission { request, problems }
     });
-    Ok(volumes.collect())
+    let volumes: Vec<_> = volumes.collect();
+    for volume in &volumes {
+        request.require(&volume.request.key().namespace, WRITE_VOLUME)?;
+    }
+    Ok(volumes)
 }
 
 fn write_response(request: &IncomingRequest, outcome: &VolumeWriteResult) -> Result {

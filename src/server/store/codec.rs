@@ -21,8 +21,8 @@ use nomad_csi_claims::state::Event;
 /// version 8 adds the earlier requests of a creation, what a step sends, the registration whose claims a forced deregistration releases, mounts
 /// that vanished, and `meta` and `reschedule` of jobs; version 9 adds leaders, the sessions and
 /// secrets of nodes, and the requests of intents; version 10 adds nodes that are not connected; version 11 adds how many
-/// earlier versions of a job are kept.
-pub const EVENT_VERSION: u16 = 11;
+/// earlier versions of a job are kept; version 12 adds the ACL.
+pub const EVENT_VERSION: u16 = 12;
 /// The version of snapshots that this program writes, and the highest that it reads. Version 2 adds
 /// variables; version 3 adds expansions and sealed mount flags, except flags from earlier versions;
 /// version 4 has plugins by allocation instead of by node; version 5 has one row per object
@@ -30,8 +30,8 @@ pub const EVENT_VERSION: u16 = 11;
 /// host volumes of nodes; version 8 adds system jobs that stay on a node; version 9 adds what steps of claims send,
 /// the earlier requests of a creation, and a tombstone for each registration that is gone; version 10 adds the sessions and
 /// secrets of nodes, and the requests of intents; version 11 adds when a node got its status; version 12 adds
-/// earlier versions of jobs.
-pub const SNAPSHOT_VERSION: u16 = 12;
+/// earlier versions of jobs; version 13 adds the ACL.
+pub const SNAPSHOT_VERSION: u16 = 13;
 /// The last version of snapshots in parts. This program only reads them.
 const LAST_PARTS_VERSION: u16 = 4;
 

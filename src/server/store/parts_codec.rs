@@ -77,6 +77,7 @@ pub(super) fn decode_parts<R: AsRef<[u8]>>(
             leaders: Default::default(),
             jobs_index: State::FIRST_INDEX,
             namespaces_index: State::FIRST_INDEX,
+            acl_index: State::FIRST_INDEX,
         },
         records: nodes.chain(plugins).chain(variables).chain(volumes).collect(),
     })

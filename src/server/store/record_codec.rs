@@ -41,6 +41,7 @@ fn tag(table: Table) -> u8 {
         Table::Allocs => 6,
         Table::Jobs => 7,
         Table::Namespaces => 8,
+        Table::Acl => 9,
     }
 }
 
@@ -54,6 +55,7 @@ fn table(tag: u8) -> Option<Table> {
         Table::Allocs,
         Table::Jobs,
         Table::Namespaces,
+        Table::Acl,
     ]
     .into_iter()
     .find(|table| self::tag(*table) == tag)
@@ -76,6 +78,7 @@ pub(super) fn encode_record(
     let key = RowKey::Record(key);
     match record {
         None => Ok(add_envelope(&key, &[])),
+        Some(StoredRecord::Acl(record)) => encode(&key, &**record),
         Some(StoredRecord::Alloc(_, record)) => encode(&key, record),
         Some(StoredRecord::Claims(record)) => encode(&key, &**record),
         Some(StoredRecord::Job(record)) => encode(&key, &**record),
@@ -102,6 +105,7 @@ pub(super) fn decode_record(
         return Err(CodecError::Corrupt { what: key });
     };
     let record = match table {
+        Table::Acl => StoredRecord::Acl(Arc::new(decode_payload(&key, payload)?)),
         Table::Allocs => StoredRecord::Alloc(AllocId::new(name), decode_payload(&key, payload)?),
         Table::Claims => StoredRecord::Claims(Arc::new(decode_payload(&key, payload)?)),
         Table::Jobs => StoredRecord::Job(Arc::new(decode_payload(&key, payload)?)),

@@ -246,7 +246,7 @@ fn one_after_another(attempts: &[Attempt]) -> (State, Vec<Option<u64>>) {
 fn the_attempts_succeed_and_fail() {
     let (_, results) = one_after_another(&attempts(1, 80));
     let succeeded = results.iter().flatten().count();
-    assert!((20..=70).contains(&succeeded), "{succeeded} of 80");
+    assert!((20..=75).contains(&succeeded), "{succeeded} of 80");
 }
 
 async fn in_waves(cell: &StateCell, attempts: &[Attempt], wave: usize) -> Vec<Option<u64>> {

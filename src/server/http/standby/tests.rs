@@ -1,11 +1,13 @@
 //! A leader and a server that follows it answer alike.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::{Body, to_bytes};
 use http::{HeaderValue, Method, Request, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -16,6 +18,9 @@ use crate::http::{
 };
 use crate::journal::FollowedJournal as _;
 use crate::ports::ServerPorts;
+use nomad_csi_claims::state::{
+    AclEntry, AclEvent, AclKey, AclPolicyEntry, AclTokenEntry, EventKind,
+};
 use nomad_csi_ports::NotLeading;
 use nomad_csi_testing::PluginSettings;
 
@@ -374,4 +379,76 @@ fn every_endpoint_of_the_state_is_a_read() {
     ] {
         assert_eq!(Route::parse(&method, path).unwrap().answers(), answers, "{path}");
     }
+}
+
+fn token_event(key: &str, event: Option<AclTokenEntry>) -> EventKind {
+    let event = match event {
+        Some(entry) => AclEvent::Written { entry: AclEntry::Token(entry), expected: None },
+        None => AclEvent::Deleted,
+    };
+    EventKind::Acl { key: AclKey::Token(key.to_owned()), event }
+}
+
+/// A token counts on a server that follows, for what it answers and for what it forwards, and a token that is gone counts on none.
+#[tokio::test(start_paused = true)]
+async fn a_token_counts_where_a_request_is_answered_and_where_it_is_forwarded() {
+    let Pair { agent, standby, link, .. } = pair().await;
+    let entry = |secret: &str, policies: Option<&str>| AclTokenEntry {
+        name: String::new(),
+        policies: policies.map(|name| [name.to_owned()].into()),
+        is_global: false,
+        secret_hash: nomad_csi_model::hex(&Sha256::digest(secret.as_bytes())).collect(),
+        expires_at: None,
+    };
+    let rules = "namespace \"default\" { policy = \"read\" }".to_owned();
+    let policy = AclPolicyEntry { description: String::new(), rules };
+    let written = |entry| AclEvent::Written { entry, expected: None };
+    for kind in [
+        EventKind::Acl { key: AclKey::Bootstrap, event: written(AclEntry::Bootstrapped) },
+        EventKind::Acl {
+            key: AclKey::Policy("p".to_owned()),
+            event: written(AclEntry::Policy(policy)),
+        },
+        token_event("all", Some(entry("manager", None))),
+        token_event("some", Some(entry("reader", Some("p")))),
+    ] {
+        agent.record_event(kind).await;
+    }
+    let status = async |line: &str, body: &str, token: Option<&str>| {
+        let headers: Vec<_> = token.map(|token| ("x-nomad-token", token)).into_iter().collect();
+        ask(&standby, line, body, &headers).await.status.as_u16()
+    };
+    let volumes = "GET /v1/volumes?type=csi";
+    let new = creation("new");
+    for (line, body, token, expected) in [
+        (volumes, "", None, 403),
+        (volumes, "", Some("other"), 403),
+        (volumes, "", Some("reader"), 200),
+        (volumes, "", Some("manager"), 200),
+        (volumes, "", Some(TOKEN_TEXT), 200),
+        ("GET /v1/nodes", "", None, 403),
+        ("GET /v1/nodes", "", Some("reader"), 403),
+        ("GET /v1/nodes", "", Some("manager"), 200),
+        ("GET /v1/nodes", "", Some(TOKEN_TEXT), 200),
+        ("PUT /v1/volume/csi/new/create", new.as_str(), Some("reader"), 403),
+        ("PUT /v1/volume/csi/new/create", new.as_str(), Some("manager"), 200),
+    ] {
+        assert_eq!(status(line, body, token).await, expected, "{line} {token:?}");
+    }
+    let forged = [("x-nomad-csi-forwarded", "operator")];
+    let answer = ask(&standby, "GET /v1/nodes", "", &forged).await;
+    assert_eq!(answer.status.as_u16(), 403, "a client does not say that it is the operator");
+    agent.record_event(token_event("all", None)).await;
+    for line in [volumes, "GET /v1/nodes"] {
+        assert_eq!(status(line, "", Some("manager")).await, 403, "{line}");
+    }
+    let carried = link.carried.lock();
+    let token = |headers: &HeaderMap| {
+        headers.get("x-nomad-token").map(|token| token.to_str().unwrap().to_owned())
+    };
+    let tokens: BTreeSet<_> = carried.iter().map(token).collect();
+    let expected = [None, Some("manager"), Some("other"), Some("reader")];
+    let expected = expected.map(|token: Option<&str>| token.map(str::to_owned));
+    assert!(tokens.is_subset(&expected.into()), "the operator's token goes nowhere: {tokens:?}");
+    assert!(tokens.contains(&Some("manager".to_owned())), "{tokens:?}");
 }

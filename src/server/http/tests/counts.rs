@@ -86,6 +86,7 @@ proptest! {
         history.by_ref().take(length).for_each(drop);
         let state = history.state();
         let everywhere = VolumeFilter {
+            among: None,
             namespace: Namespace::new(Namespace::ALL),
             prefix: String::new(),
             plugin: None,

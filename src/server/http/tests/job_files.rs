@@ -175,7 +175,7 @@ async fn a_path_of_nomad_that_the_agent_has_not_is_answered_in_words() {
         ("GET /v1/jobs/statuses", 501, "GET /v1/jobs"),
         ("GET /v1/operator/scheduler/configuration", 501, "no settings"),
         ("POST /v1/node/pool/new", 501, "node pools"),
-        ("GET /v1/acl/tokens", 501, "operator.token"),
+        ("GET /v1/acl/roles", 501, "no roles"),
         ("GET /ui/", 501, "no web interface"),
         ("GET /", 501, "no web interface"),
     ] {
