@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use super::blocking::run_blocking;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_ports::SystemClock;
-use nomad_csi_rpc::{Authority, ClusterTls, ClusterTlsFiles, Role, TlsError};
+use nomad_csi_rpc::{
+    Authority, ClusterTls, ClusterTlsFiles, HttpsAcceptor, HttpsFiles, Role, TlsError,
+};
 
 /// A certificate with fewer days left is worth a warning.
 const FEW_DAYS: u64 = 30;
@@ -30,6 +32,16 @@ pub(super) async fn load_tls(
         Ok(tls)
     };
     run_blocking(load).await?.map_err(|error| tls_problem(&error))
+}
+
+/// Reads the certificate of the HTTP API.
+///
+/// # Errors
+/// If a file cannot be used.
+pub(super) async fn load_https(files: &HttpsFiles) -> Result<HttpsAcceptor, Diagnostics> {
+    let files = files.clone();
+    let loaded = run_blocking(move || HttpsAcceptor::load(&files)).await?;
+    loaded.map_err(|error| tls_problem(&error))
 }
 
 /// The certificates that this program makes.
@@ -60,12 +72,16 @@ pub async fn issue_certificate(
     role: CertificateRole,
     name: String,
     region: String,
+    addresses: Vec<String>,
 ) -> Result<Vec<PathBuf>, Diagnostics> {
     let role = match role {
         CertificateRole::Server => Role::Server,
         CertificateRole::Node => Role::Node,
     };
-    let issue = move || Authority::open(&directory).issue(role, &name, &region, &SystemClock);
+    let issue = move || {
+        let authority = Authority::open(&directory);
+        authority.issue_with_addresses(role, &name, &region, &addresses, &SystemClock)
+    };
     let issued = run_blocking(issue).await?.map_err(|error| tls_problem(&error))?;
     Ok(vec![issued.certificate, issued.key])
 }

@@ -29,6 +29,8 @@ pub struct AgentOptions {
     pub http: Option<String>,
     /// `--allow-unauthenticated`.
     pub allow_unauthenticated: bool,
+    /// Whether clients need rights and the connection is encrypted, so that other machines may reach it.
+    pub has_acl_and_tls: bool,
     /// `--allow-host`.
     pub allow_hosts: Vec<String>,
     /// `--limit NAME=VALUE`.
@@ -260,7 +262,10 @@ fn listen_address(options: &AgentOptions) -> Result<SocketAddr, Diagnostics> {
         )
         .help("use `--http` with an IP address and a port, such as `127.0.0.1:4646`, `[::1]:4646` or `0.0.0.0:4646`")
     })?;
-    if address.ip().to_canonical().is_loopback() || options.allow_unauthenticated {
+    if address.ip().to_canonical().is_loopback()
+        || options.allow_unauthenticated
+        || options.has_acl_and_tls
+    {
         return Ok(address);
     }
     Err(Diagnostic::error(

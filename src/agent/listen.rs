@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
@@ -32,6 +32,7 @@ use tower::ServiceExt as _;
 use super::blocking;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::private::bind_socket;
+use nomad_csi_rpc::HttpsAcceptor;
 use nomad_csi_server::http::{Connection, ConnectionSlot, ConnectionSlots, Limits, Peer};
 
 mod client_addresses;
@@ -46,6 +47,8 @@ use stall_limit::StallLimit;
 
 /// The longest time for a client to send the headers of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// The longest time for the handshake of a client with TLS.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// The longest time for running requests after the stop.
 pub(super) const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// The pause before accepting again when the process has no free file descriptors.
@@ -64,6 +67,8 @@ const TOO_MANY: &str = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/pla
 /// Open sockets that are not served yet; clients wait.
 pub(super) struct Listeners {
     tcp: Option<TcpListener>,
+    /// The certificate for clients over TCP; `None` without TLS.
+    tls: Option<HttpsAcceptor>,
     unix: UnixListener,
 }
 
@@ -86,7 +91,19 @@ impl Listeners {
         let unix =
             unix.unwrap_or_else(|stopped| Err(stopped.into())).and_then(UnixListener::from_std);
         let unix = unix.map_err(|error| cannot_listen(&socket.display().to_string(), &error))?;
-        Ok(Self { tcp, unix })
+        Ok(Self { tcp, tls: None, unix })
+    }
+
+    /// Serves clients over TCP with this certificate.
+    #[must_use]
+    pub(super) fn with_tls(self, tls: Option<HttpsAcceptor>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// Returns the URL of the TCP address.
+    pub(super) fn url(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.address().map(|address| format!("{scheme}://{address}"))
     }
 
     /// The TCP address with its actual port.
@@ -129,14 +146,15 @@ impl Listeners {
 
     async fn accept(&self, router: Router, limits: &Limits, stop: &CancellationToken) -> Server {
         let server = Server::new(router, limits);
-        let unix = accept_all(&server, &server.socket_places, stop, || async {
+        let unix = accept_all((&server, None), &server.socket_places, stop, || async {
             let (stream, _) = self.unix.accept().await?;
             Ok(Accepted { peer: peer_on_socket(&stream).await, client: None, stream })
         });
         let tcp = async {
             if let Some(listener) = &self.tcp {
                 let accept = || accept_tcp(listener);
-                accept_all(&server, &server.tcp_places, stop, accept).await;
+                let tls = self.tls.as_ref();
+                accept_all((&server, tls), &server.tcp_places, stop, accept).await;
             }
         };
         tokio::join!(unix, tcp);
@@ -169,6 +187,8 @@ struct Server {
     write_limit: Duration,
     refusals: Arc<Semaphore>,
     connections: TaskTracker,
+    /// Cancelled when no handshake is completed any more.
+    draining: CancellationToken,
     give_up: CancellationToken,
 }
 
@@ -185,50 +205,59 @@ impl Server {
             write_limit: Duration::from_secs(limits.write_seconds as u64),
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             connections: TaskTracker::new(),
+            draining: CancellationToken::new(),
             give_up: CancellationToken::new(),
         }
     }
 
     /// Serves one connection in its own task, which holds `place`. A client with too many connections
     /// is refused as by Nomad.
-    fn serve_connection<S>(&self, accepted: Accepted<S>, place: ConnectionSlot)
-    where
+    fn serve_connection<S>(
+        &self,
+        accepted: Accepted<S>,
+        place: ConnectionSlot,
+        tls: Option<&HttpsAcceptor>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let stream = StallLimit::new(accepted.stream, self.write_limit);
         let Some(counted) = self.clients.enter(accepted.client) else {
-            if let Ok(permit) = self.refusals.clone().try_acquire_owned() {
+            // A client with TLS does not read an answer without it.
+            if tls.is_none()
+                && let Ok(permit) = self.refusals.clone().try_acquire_owned()
+            {
                 self.connections.spawn(refuse(stream, permit));
             }
             return;
         };
-        let router = self.router.clone();
         let holder = accepted.client.map(|client| (client.address, client.user));
         let connection = Connection::new(accepted.peer, place).of(holder);
-        let service = service_fn(move |request: http::Request<Incoming>| {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(connection.clone());
-            router.clone().oneshot(request)
-        });
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_LIMIT)
-            .max_buf_size(self.head_bytes)
-            .serve_connection(TokioIo::new(stream), service);
-        let served = self.graceful.watch(served);
-        let give_up = self.give_up.clone();
+        let serving = Serving {
+            router: self.router.clone(),
+            connection,
+            head_bytes: self.head_bytes,
+            watcher: self.graceful.watcher(),
+        };
+        let (give_up, draining) = (self.give_up.clone(), self.draining.clone());
+        let tls = tls.cloned();
         self.connections.spawn(async move {
             let _counted = counted;
+            let served = async {
+                match tls {
+                    None => serving.serve(stream).await,
+                    // It is large, and only clients with TLS need it.
+                    Some(tls) => Box::pin(serving.serve_encrypted(tls, stream, draining)).await,
+                }
+            };
             tokio::select! {
-                ended = served => if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended early");
-                },
+                () = served => {}
                 () = give_up.cancelled() => {}
             }
         });
     }
 
     async fn drain(self, limit: Duration) {
+        self.draining.cancel();
         if timeout(limit, self.graceful.shutdown()).await.is_err() {
             tracing::warn!(
                 open = self.connections.len(),
@@ -242,8 +271,52 @@ impl Server {
     }
 }
 
+/// What serves one connection.
+struct Serving {
+    router: Router,
+    connection: Connection,
+    head_bytes: usize,
+    watcher: Watcher,
+}
+
+impl Serving {
+    /// Completes the handshake, and serves. The client has its place already, so the handshake must not take long.
+    async fn serve_encrypted<S>(self, tls: HttpsAcceptor, stream: S, draining: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let handshake = timeout(HANDSHAKE_LIMIT, tls.accept(stream));
+        match draining.run_until_cancelled(handshake).await {
+            Some(Ok(Ok(stream))) => self.serve(stream).await,
+            Some(Ok(Err(error))) => tracing::debug!(%error, "no handshake with a client"),
+            Some(Err(_)) => tracing::debug!("a client did not complete its handshake"),
+            None => {}
+        }
+    }
+
+    async fn serve<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { router, connection, head_bytes, watcher } = self;
+        let service = service_fn(move |request: http::Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(connection.clone());
+            router.clone().oneshot(request)
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_LIMIT)
+            .max_buf_size(head_bytes)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(served).await {
+            tracing::debug!(%error, "connection ended early");
+        }
+    }
+}
+
 async fn accept_all<S, F>(
-    server: &Server,
+    (server, tls): (&Server, Option<&HttpsAcceptor>),
     places: &ConnectionSlots,
     stop: &CancellationToken,
     accept: impl Fn() -> F,
@@ -262,7 +335,7 @@ async fn accept_all<S, F>(
             next = next => next,
         };
         match (accepted, place) {
-            (Ok(accepted), Some(place)) => server.serve_connection(accepted, place),
+            (Ok(accepted), Some(place)) => server.serve_connection(accepted, place, tls),
             (Err(error), _) if is_connection_error(&error) => {}
             (Err(error), _) => {
                 tracing::warn!(%error, "cannot accept connections; retrying");

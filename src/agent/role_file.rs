@@ -17,8 +17,8 @@ use nomad_csi_etcd::EtcdEndpoint;
 use nomad_csi_model::diagnostic::{Code, Diagnostic, Diagnostics};
 use nomad_csi_model::private::{NotPrivate, open_given_choice};
 use nomad_csi_model::{Bytes, GoDuration, one_line};
-use nomad_csi_rpc::ClusterTlsFiles;
-use nomad_csi_server::{AgentInfo, PresenceLimits};
+use nomad_csi_rpc::{ClusterTlsFiles, HttpsFiles};
+use nomad_csi_server::{AclSettings, AgentInfo, PresenceLimits};
 
 /// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -47,8 +47,16 @@ struct HttpSection {
     allow_hosts: Vec<String>,
     #[serde(default)]
     allow_unauthenticated: bool,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
     #[serde(default)]
     limits: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AclSection {
+    enabled: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,6 +91,7 @@ struct ServerFile {
     data_dir: PathBuf,
     #[serde(default)]
     http: HttpSection,
+    acl: Option<AclSection>,
     cluster: ServerCluster,
     #[serde(default)]
     allow_root_tasks: bool,
@@ -143,6 +152,10 @@ pub struct ServerConfig {
     pub(super) presence: PresenceLimits,
     /// The certificate.
     pub(super) tls: ClusterTlsFiles,
+    /// The certificate of the HTTP API; `None` without TLS.
+    pub(super) https: Option<HttpsFiles>,
+    /// Whether there is an ACL.
+    pub(super) acl: AclSettings,
 }
 
 /// The configuration of `agent node`.
@@ -181,11 +194,15 @@ impl ServerConfig {
         let down_after = node_down_after.map_or(Ok(PresenceLimits::DOWN_AFTER), |text| {
             down_after(&text).ok_or_else(|| not_a_down_after(path, &text))
         })?;
+        let https = https_files(path, file.http.cert, file.http.key, below)?;
+        let acl = AclSettings { is_enabled: file.acl.map(|section| section.enabled) };
+        let is_safe = https.is_some() && acl.is_enabled == Some(true);
         let agent = AgentConfig::parse(&AgentOptions {
             dev: true,
             data_dir: Some(below(&file.data_dir)),
             http: file.http.address,
             allow_unauthenticated: file.http.allow_unauthenticated,
+            has_acl_and_tls: is_safe,
             allow_hosts: file.http.allow_hosts,
             limits: file.http.limits,
             allow_root_tasks: file.allow_root_tasks,
@@ -205,6 +222,8 @@ impl ServerConfig {
             advertise,
             presence: PresenceLimits::new(down_after),
             tls: tls_files(&TlsSection { ca, cert, key }, below),
+            https,
+            acl,
         })
     }
 }
@@ -268,6 +287,27 @@ fn advertised(
             "`cluster.address` is `{address}`, which is every address of this machine, and `cluster.advertise` is missing"
         ))),
         None => Ok(None),
+    }
+}
+
+/// Returns the certificate of the HTTP API.
+fn https_files(
+    path: &Path,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    below: impl Fn(&Path) -> PathBuf,
+) -> Result<Option<HttpsFiles>, Diagnostics> {
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            Ok(Some(HttpsFiles { certificate: below(&certificate), key: below(&key) }))
+        }
+        (Some(_) | None, Some(_) | None) => {
+            let message =
+                format!("cannot use `{}`: `http` needs `cert` and `key` together", path.display());
+            let help = "name both files: `cert = \"tls/s1.pem\"` and `key = \"tls/s1-key.pem\"`";
+            Err(Diagnostic::error(Code::AgentBadConfig, message).help(help).into())
+        }
     }
 }
 
@@ -399,7 +439,7 @@ const KEYS: [(Code, &str); 5] = [
     (Code::AgentBadAddress, "`http.address` is `--http`, and `http.allow_hosts` is `--allow-host`"),
     (
         Code::AgentNotLoopback,
-        "`http.address` is `--http`, and `http.allow_unauthenticated` is `--allow-unauthenticated`",
+        "`http.address` is `--http`, and `http.allow_unauthenticated` is `--allow-unauthenticated`; with `cert` and `key` in `[http]` and `enabled = true` in `[acl]` a server needs neither",
     ),
     (Code::AgentBadLimit, "`http.limits` is `--limit`"),
     (Code::AgentBadHostVolume, "`host_volumes` is `--host-volume`"),
@@ -602,6 +642,38 @@ mod tests {
             let found = problem(NodeConfig::read(&path, None));
             assert!(found.contains(expected), "{servers}: {found}");
             assert!(found.contains(&path.display().to_string()), "{found}");
+        }
+    }
+
+    /// Only a server whose clients need rights, over connections that are encrypted, may listen beyond loopback.
+    #[test]
+    fn a_server_listens_beyond_loopback_with_tls_and_an_acl() {
+        let certificate = "cert = 'c.pem'\nkey = 'k.pem'\n";
+        let acl = "[acl]\nenabled = true\n";
+        for (http, acl, expected) in [
+            (certificate, acl, Ok(true)),
+            (certificate, "", Err("other machines could reach the agent")),
+            (certificate, "[acl]\nenabled = false\n", Err("other machines could reach the agent")),
+            ("", acl, Err("other machines could reach the agent")),
+            ("allow_unauthenticated = true\n", "", Ok(false)),
+            ("cert = 'c.pem'\n", acl, Err("`http` needs `cert` and `key` together")),
+            ("key = 'k.pem'\n", acl, Err("`http` needs `cert` and `key` together")),
+        ] {
+            let sections = format!("[http]\naddress = '0.0.0.0:1'\n{http}{acl}[cluster]");
+            let (directory, path) = written(&SERVER.replace("[cluster]", &sections));
+            match (ServerConfig::read(&path, None), expected) {
+                (Ok(config), Ok(has_tls)) => {
+                    let file = directory.path().join("c.pem");
+                    let found = config.https.map(|files| files.certificate);
+                    assert_eq!(found, has_tls.then_some(file), "{sections}");
+                }
+                (Err(problems), Err(expected)) => {
+                    let found = problem(Err::<ServerConfig, _>(problems));
+                    assert!(found.contains(expected), "{sections}: {found}");
+                }
+                (Ok(_), Err(expected)) => panic!("{sections}: {expected}"),
+                (Err(problems), Ok(_)) => panic!("{sections}: {problems:?}"),
+            }
         }
     }
 

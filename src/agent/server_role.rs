@@ -245,7 +245,7 @@ impl Server {
             async move { open.http.serve_for_now(router, limits, stopped, DRAIN_LIMIT).await };
         http.spawn(serving);
         tracing::info!(
-            address = sockets.http.address().map(|address| format!("http://{address}")),
+            address = sockets.http.url(),
             cluster = sockets.cluster_address(),
             socket = %dirs.agent_socket().display(),
             data = %dirs.data().display(),
@@ -292,6 +292,7 @@ async fn wire(
     let services = Services::new(ports, volume_limits(&config.agent), about)
         .with_metrics(metrics)
         .with_node_events(events.clone())
+        .with_acl(config.acl)
         .with_root_tasks(config.agent.allows_root_tasks);
     services.record_presence(nodes, config.presence);
     Ok((services, events))

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::blocking::run_blocking;
+use super::cluster_tls::load_https;
 use super::directory::AgentDirs;
 use super::listen::Listeners;
 use super::metrics::serve_metrics_at;
@@ -45,7 +46,12 @@ impl ServerSockets {
         dirs: &AgentDirs,
         tls: ClusterTls,
     ) -> Result<Self, Diagnostics> {
+        let https = match &config.https {
+            Some(files) => Some(load_https(files).await?),
+            None => None,
+        };
         let http = Listeners::open(config.agent.http, &dirs.agent_socket()).await?;
+        let http = http.with_tls(https);
         let (certificate, tls) = watch::channel(tls);
         let port = NodeListener::bind(config.address, tls.clone()).await;
         let port = port.map_err(|error| cannot_listen(config, &error))?;

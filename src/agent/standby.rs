@@ -61,7 +61,7 @@ pub(super) async fn follow(
     let leader = Arc::new(move || address_of(seen.borrow().as_ref()));
     serving.spawn(async move { open.port.forward(leader, ended).await });
     tracing::info!(
-        address = sockets.http.address().map(|address| format!("http://{address}")),
+        address = sockets.http.url(),
         cluster = sockets.cluster_address(),
         socket = %dirs.agent_socket().display(),
         data = %dirs.data().display(),
@@ -130,5 +130,5 @@ fn services(
     metrics.volume_health(BTreeMap::default());
     metrics.volume_stats(VolumeStatsSample::default());
     let services = Services::following(ports, limits, about(config, &sockets.http));
-    services.with_metrics_of_requests(metrics)
+    services.with_metrics_of_requests(metrics).with_acl(config.acl)
 }

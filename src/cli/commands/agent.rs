@@ -155,8 +155,10 @@ pub(crate) enum AgentTlsCommand {
     #[command(after_long_help = "Example:\n  nomad-csi agent tls init --dir tls")]
     Init(AgentTlsDirectoryArgs),
     /// Make the certificate of a server
-    #[command(after_long_help = "Example:\n  nomad-csi agent tls server s1 --dir tls")]
-    Server(AgentTlsIssueArgs),
+    #[command(
+        after_long_help = "Examples:\n  nomad-csi agent tls server s1 --dir tls\n  nomad-csi agent tls server s1 --dir tls --host 10.0.0.1 --host s1.example"
+    )]
+    Server(AgentTlsServerArgs),
     /// Make the certificate of a node
     #[command(after_long_help = "Example:\n  nomad-csi agent tls node n1 --dir tls")]
     Node(AgentTlsIssueArgs),
@@ -182,6 +184,17 @@ pub(crate) struct AgentTlsIssueArgs {
     /// Region of the cluster
     #[arg(long, value_name = "REGION", default_value = "global")]
     pub cluster_region: String,
+}
+
+/// Arguments of `agent tls server`.
+#[derive(Args, Debug)]
+pub(crate) struct AgentTlsServerArgs {
+    /// What every certificate has.
+    #[command(flatten)]
+    pub issue: AgentTlsIssueArgs,
+    /// Host name or IP address of the server's HTTP API, which clients find in the certificate (repeatable)
+    #[arg(long = "host", value_name = "HOST")]
+    pub addresses: Vec<String>,
 }
 
 /// The subcommands of `agent key`.
@@ -306,6 +319,7 @@ pub(crate) async fn serve_agent(
         data_dir: data_dir.map(|path| context.directory.join(path)),
         http: arguments.http.clone(),
         allow_unauthenticated: arguments.allow_unauthenticated,
+        has_acl_and_tls: false,
         allow_hosts: arguments.allow_host.clone(),
         limits: arguments.limit.clone(),
         host_volumes: arguments.host_volume.clone(),
@@ -363,10 +377,11 @@ pub(crate) async fn make_certificates(
             create_authority(context.directory.join(dir)).await?
         }
         AgentTlsCommand::Server(arguments) => {
-            issue(context, CertificateRole::Server, arguments).await?
+            let addresses = arguments.addresses.clone();
+            issue(context, CertificateRole::Server, &arguments.issue, addresses).await?
         }
         AgentTlsCommand::Node(arguments) => {
-            issue(context, CertificateRole::Node, arguments).await?
+            issue(context, CertificateRole::Node, arguments, vec![]).await?
         }
     };
     for file in made {
@@ -380,10 +395,12 @@ async fn issue(
     context: &CommandContext,
     role: CertificateRole,
     arguments: &AgentTlsIssueArgs,
+    addresses: Vec<String>,
 ) -> Result<Vec<PathBuf>, CliError> {
     let AgentTlsIssueArgs { name, dir, cluster_region } = arguments;
     let directory = context.directory.join(dir);
-    Ok(issue_certificate(directory, role, name.clone(), cluster_region.clone()).await?)
+    let region = cluster_region.clone();
+    Ok(issue_certificate(directory, role, name.clone(), region, addresses).await?)
 }
 
 /// Moves the journal of a data directory to etcd. An interrupt ends only the wait for the leadership.
