@@ -5,6 +5,7 @@
 use clap::{Parser, Subcommand};
 
 use super::args::GlobalArgs;
+use super::commands::acl::AclCommand;
 #[cfg(feature = "agent")]
 use super::commands::agent::AgentArgs;
 use super::commands::alloc::AllocCommand;
@@ -198,6 +199,11 @@ pub(crate) enum Command {
     /// Show and stop allocations, and print the logs of their tasks
     #[command(subcommand)]
     Alloc(AllocCommand),
+    /// Manage the tokens and policies of servers
+    ///
+    /// For servers of `nomad-csi agent server` with an ACL, and for Nomad. `nomad-csi auth check` shows what a token may do.
+    #[command(subcommand)]
+    Acl(AclCommand),
     /// List, create and delete namespaces
     #[command(subcommand)]
     Namespace(NamespaceCommand),
@@ -291,6 +297,7 @@ impl Command {
             | Self::Job(_)
             | Self::Alloc(_)
             | Self::Node(_)
+            | Self::Acl(_)
             | Self::Namespace(_)
             | Self::Orphans(_)
             | Self::Plugin(_)

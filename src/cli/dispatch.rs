@@ -17,7 +17,7 @@ use super::commands::snapshot::SnapshotCommand;
 use super::commands::submit::submit_volumes;
 use super::commands::volume::VolumeCommand;
 use super::commands::{
-    alloc, apply, auth, completion, context as contexts, convert, drift, explain, fmt, forget,
+    acl, alloc, apply, auth, completion, context as contexts, convert, drift, explain, fmt, forget,
     help, import, job, lsp, man, namespace, node, orphans, plan, plugin, reconcile, render, schema,
     set, snapshot, validate, version, volume,
 };
@@ -85,6 +85,7 @@ pub(super) fn dispatch(
         Command::Job(command) => dispatch_job(command, runtime),
         Command::Alloc(command) => dispatch_alloc(command, runtime),
         Command::Node(command) => runtime.client(node::change::manage_nodes(context, command)),
+        Command::Acl(command) => runtime.client(acl::manage_acl(context, command)),
         Command::Namespace(command) => {
             runtime.client(namespace::manage_namespaces(context, command))
         }
@@ -170,6 +171,7 @@ fn obeys_policies(command: &Command) -> bool {
         | Command::Job(_)
         | Command::Alloc(_)
         | Command::Node(_)
+        | Command::Acl(_)
         | Command::Namespace(_)
         | Command::Plugin(_) => false,
         #[cfg(feature = "agent")]

@@ -11,7 +11,11 @@ use clap::{Command, Error};
 use nomad_csi_model::shell_quoted;
 
 /// The commands that change nothing, by their last word, and the groups of commands.
-const READING: [&str; 44] = [
+const READING: [&str; 48] = [
+    "acl",
+    "token",
+    "policy",
+    "self",
     "validate",
     "render",
     "fmt",

@@ -1,6 +1,7 @@
 //! Output: the printer, tables, diagnostics, plans, progress and machine formats.
 
 #[cfg(feature = "agent")]
+mod acl;
 mod agent;
 mod allocation;
 mod allocs;
@@ -40,6 +41,7 @@ mod table;
 mod time;
 mod volume;
 
+pub(crate) use acl::{policy_detail, policy_list, token_detail, token_list};
 #[cfg(feature = "agent")]
 pub(super) use agent::{
     CheckProgress, CheckReportFile, case_list, event_list, probe_json, probe_text,

@@ -5,6 +5,7 @@
 //! once. If the outcome of a write is unknown, the error reports that.
 
 mod acl;
+mod acl_api;
 mod address;
 mod allocations;
 mod blocking_query;

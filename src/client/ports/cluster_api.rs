@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::access::AccessReader;
+use super::acl_api::AclApi;
 use super::allocation_api::AllocationApi;
 use super::claim_api::ClaimApi;
 use super::job_api::JobApi;
@@ -37,7 +38,7 @@ pub enum DrainChange {
     },
 }
 
-/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, namespaces, permissions,
+/// The API of one server: volumes, snapshots, claims, jobs, allocations, nodes, namespaces, permissions, tokens and policies,
 /// variables, watches, and ledgers in its variables.
 #[async_trait]
 pub trait ClusterApi:
@@ -47,6 +48,7 @@ pub trait ClusterApi:
     + JobApi
     + AllocationApi
     + AccessReader
+    + AclApi
     + VariableReader
     + VolumeWatch
     + TopicWatch

@@ -3,6 +3,7 @@
 //! A port is a trait for a role, never for a concrete product. Its doc comment is its contract.
 
 mod access;
+mod acl_api;
 mod allocation_api;
 mod claim_api;
 mod cluster_api;
@@ -21,6 +22,7 @@ mod volume_watch;
 pub(crate) mod fake;
 
 pub use access::{AccessReader, Policy, TokenKind};
+pub use acl_api::AclApi;
 pub use allocation_api::{AllocationApi, LogReader, LogRequest};
 pub use claim_api::{ClaimApi, ClaimQuery, FenceRequest, VolumeClaimRequest, VolumeReleaseRequest};
 pub use cluster_api::{ClusterApi, DrainChange};
