@@ -25,6 +25,7 @@ mod certificates;
 mod claims_kill;
 mod claims_load;
 mod cluster;
+mod cluster_acl;
 mod cluster_etcd;
 mod cluster_fleet;
 mod cluster_machine;

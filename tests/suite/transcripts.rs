@@ -63,6 +63,7 @@ transcripts! {
     plugin_impact_shows_what_would_be_lost = "plugin/impact.md";
     the_placement_of_a_job_is_explained = "job/placement.md";
     namespaces_of_the_embedded_agent = "namespace/embedded.md";
+    tokens_and_policies = "acl/acl.md";
     a_socket_without_a_plugin_is_reported = "plugin/socket.md";
     what_an_upgrade_of_a_plugin_takes_away = "plugin/diff.md";
     completion_scripts_and_manual_are_printed = "command_line/completion.md";
@@ -267,17 +268,7 @@ const COVERED_BY_TESTS: &[(Code, &str, &str)] = &[
     ),
     (Code::ApiNoLeader, "tests/suite/client_failures.rs", "retries_of_a_busy_server_are_bounded"),
     (
-        Code::ApiAclDisabled,
-        "src/client/nomad/error_table/tests.rs",
-        "every_text_has_a_code_and_every_row_a_text",
-    ),
-    (
         Code::ApiListChanged,
-        "src/client/nomad/error_table/tests.rs",
-        "every_text_has_a_code_and_every_row_a_text",
-    ),
-    (
-        Code::AclPolicyNotFound,
         "src/client/nomad/error_table/tests.rs",
         "every_text_has_a_code_and_every_row_a_text",
     ),

@@ -259,7 +259,8 @@ fn line_of(log: &Mutex<Vec<String>>, messages: &[&str]) -> Option<Value> {
 
 /// The address in a line of the log, with the operator's token.
 fn address_in(line: &Value) -> Address {
-    let address = line["address"].as_str().unwrap().trim_start_matches("http://");
+    let url = line["address"].as_str().unwrap();
+    let address = url.trim_start_matches("http://").trim_start_matches("https://");
     let token = operator_token(line["data"].as_str().unwrap());
     Address::Tcp(address.parse().unwrap(), Some(token))
 }
