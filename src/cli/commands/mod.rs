@@ -1,7 +1,7 @@
 //! One file or folder per command: parse arguments, run a workflow, print its result.
 
-#[cfg(feature = "agent")]
 pub(crate) mod acl;
+#[cfg(feature = "agent")]
 pub(crate) mod agent;
 pub(crate) mod alloc;
 pub(crate) mod apply;

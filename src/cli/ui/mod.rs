@@ -1,7 +1,7 @@
 //! Output: the printer, tables, diagnostics, plans, progress and machine formats.
 
-#[cfg(feature = "agent")]
 mod acl;
+#[cfg(feature = "agent")]
 mod agent;
 mod allocation;
 mod allocs;
