@@ -462,6 +462,10 @@ fn a_long_history_has_every_kind_of_event() {
         })
         .collect();
     let expected = [
+        "ACL bootstrapped",
+        "ACL object deleted",
+        "ACL policy written",
+        "ACL token written",
         "agent started",
         "allocation cut off",
         "allocation ended",
