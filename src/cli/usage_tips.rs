@@ -305,6 +305,8 @@ mod tests {
         "reclaim",
         "key",
         "rotate",
+        "bootstrap",
+        "update",
     ];
 
     /// The typed words, and the tips in the error of them.

@@ -15,7 +15,7 @@ pub(crate) enum AclCommand {
     /// The token may do everything. Its secret is printed once and is not stored. Only the operator of a server makes
     /// it: on that machine, with `NOMAD_ADDR=unix://…/agent.sock`, or with the token in `operator.token` of the
     /// server's data directory. Nomad lets the first client that comes make it.
-    #[command(after_long_help = "Example:\n  nomad-csi acl bootstrap -o jsonpath='$.SecretID'")]
+    #[command(after_long_help = "Example:\n  nomad-csi acl bootstrap -o json")]
     Bootstrap(AclOutputArgs),
     /// Create, list, change and delete tokens
     #[command(subcommand)]
