@@ -148,7 +148,7 @@ pub(crate) enum PolicyCommand {
     ///
     /// The rules are those of Nomad's policies, in HCL or JSON. A word that is not known is refused.
     #[command(
-        after_long_help = "Example:\n  nomad-csi acl policy apply storage storage.policy.hcl --description 'volumes of all teams'"
+        after_long_help = "Example:\n  nomad-csi acl policy apply storage storage.policy.hcl --description volumes"
     )]
     Apply(PolicyApplyArgs),
     /// List the policies that the token may read
